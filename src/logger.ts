@@ -1,0 +1,20 @@
+/** Where this package writes what a person should see. `console` is one. No secret is ever passed to it. */
+export interface Logger {
+  debug(message: string, ...details: unknown[]): void;
+  info(message: string, ...details: unknown[]): void;
+  warn(message: string, ...details: unknown[]): void;
+  error(message: string, ...details: unknown[]): void;
+}
+
+const nothing = (): void => {};
+
+/** The client's default. */
+export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing };
+
+/** The webhook handler's default: warnings and errors go to the console. */
+export const consoleLogger: Logger = {
+  debug: nothing,
+  info: nothing,
+  warn: (message, ...details) => console.warn(message, ...details),
+  error: (message, ...details) => console.error(message, ...details),
+};
