@@ -1,0 +1,31 @@
+import type { ClaimedEvent, Outcome } from "../stores/store.ts";
+import type { Policy } from "./policy.ts";
+import type { WorkFailure } from "./work.ts";
+
+const LONGEST_MESSAGE = 1000;
+
+type Failed = Extract<Outcome, { state: "retrying" | "parked" }>;
+
+/** What follows from a failure: another attempt, counted or not, or the end of trying. */
+export function outcomeOf(failure: WorkFailure, claim: ClaimedEvent, policy: Policy): Failed {
+  const what = { reason: failure.reason, error: describeThrown(failure.error), type: failure.type };
+  if (failure.outage) {
+    const left = policy.giveUpAfter - claim.outageFor;
+    if (left <= 0) return { state: "parked", ...what };
+    const wait = Math.max(policy.backoff(claim.outages + 1), failure.outage.retryAfter ?? 0);
+    return { state: "retrying", in: Math.min(wait, left), counted: false, ...what };
+  }
+  const limit = Math.min(failure.maxAttempts ?? policy.maxAttempts, policy.maxAttempts);
+  if (claim.attempts >= limit) return { state: "parked", ...what };
+  return { state: "retrying", in: policy.backoff(claim.attempts), counted: true, ...what };
+}
+
+/** A line about whatever was thrown: an `Error`, a string, `undefined`, or an object whose getters throw in turn. */
+export function describeThrown(thrown: unknown): string {
+  try {
+    const text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : `thrown: ${String(thrown)}`;
+    return text.length > LONGEST_MESSAGE ? `${text.slice(0, LONGEST_MESSAGE)}…` : text;
+  } catch {
+    return "thrown: something that cannot be shown";
+  }
+}

@@ -1,0 +1,64 @@
+import type { FailureReason } from "../stores/store.ts";
+import { describeThrown } from "./outcome.ts";
+import type { QueueOptions } from "./policy.ts";
+import { Alarm } from "./timer.ts";
+
+const HOUR = 60 * 60_000;
+/** Small, so that no batch holds up the intake. */
+const BATCH = 200;
+
+/** Deletes what has been kept for long enough. */
+export class Sweep<Tx> {
+  readonly #options: QueueOptions<Tx>;
+  readonly #every: number;
+  readonly #alarm = new Alarm(() => void this.#tick());
+  #last = Number.NEGATIVE_INFINITY;
+  #stopped = true;
+
+  constructor(options: QueueOptions<Tx>) {
+    const { retention, parkedRetention, recordRetention } = options.policy;
+    this.#options = options;
+    this.#every = Math.min(HOUR, Math.max(1000, Math.min(retention, parkedRetention, recordRetention) / 4));
+  }
+
+  start(): void {
+    this.#stopped = false;
+    void this.#tick();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#alarm.clear();
+  }
+
+  /** Where no loop lives on, whoever drains sweeps too; not more often than the loop would. */
+  async runIfDue(): Promise<void> {
+    if (performance.now() - this.#last < this.#every) return;
+    this.#last = performance.now();
+    try {
+      await this.#run();
+    } catch (error) {
+      this.#options.logger.warn(`stayhook: old events could not be deleted (${describeThrown(error)})`);
+    }
+  }
+
+  async #tick(): Promise<void> {
+    await this.runIfDue();
+    if (!this.#stopped) this.#alarm.set(this.#every);
+  }
+
+  async #run(): Promise<void> {
+    const { store, policy } = this.#options;
+    const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
+      inBatches(() => store.prune({ state, reason, age, limit: BATCH }));
+    await prune("done", policy.retention);
+    // Most of these never existed: they need not be kept for somebody to look at.
+    await prune("parked", policy.retention, "not-found");
+    await prune("parked", policy.parkedRetention);
+    await inBatches(() => store.pruneRecords({ age: policy.recordRetention, limit: BATCH }));
+  }
+}
+
+async function inBatches(prune: () => Promise<number>): Promise<void> {
+  while ((await prune()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+}

@@ -1,0 +1,144 @@
+import type { ClaimedEvent } from "../stores/store.ts";
+import { Attempt, type AttemptEnd, GRACE } from "./attempt.ts";
+import { Lease } from "./lease.ts";
+import type { OutageGate } from "./outage.ts";
+import { describeThrown } from "./outcome.ts";
+import type { QueueOptions } from "./policy.ts";
+import { Renewal } from "./renewal.ts";
+import { atMost } from "./timer.ts";
+
+export interface WorkersListener {
+  started?(eventId: string): void;
+  ended?(eventId: string, end: AttemptEnd): void;
+}
+
+/** A claim with the time at which its lease ends here. */
+export interface Claim {
+  readonly event: ClaimedEvent;
+  readonly leaseEndsAt: number;
+}
+
+/** All attempts that run in this process, whoever started them: the loop, a drain, or an inline request. */
+export class Workers<Tx> {
+  readonly #options: QueueOptions<Tx>;
+  readonly #gate: OutageGate;
+  readonly #renewal: Renewal<Tx>;
+  readonly #running = new Set<Attempt<Tx>>();
+  readonly #listeners = new Set<WorkersListener>();
+  /** Slots promised to claims that are on their way to the store. */
+  #reserved = 0;
+  readonly #claiming = new Set<Promise<unknown>>();
+  #closing = false;
+
+  constructor(options: QueueOptions<Tx>, gate: OutageGate) {
+    this.#options = options;
+    this.#gate = gate;
+    this.#renewal = new Renewal(options.store, options.policy.leaseDuration, options.logger);
+  }
+
+  /** How many attempts may begin now. */
+  get free(): number {
+    return this.#gate.allowance(this.#running.size + this.#reserved);
+  }
+
+  get running(): readonly string[] {
+    return [...this.#running].map((attempt) => attempt.claim.eventId);
+  }
+
+  listen(listener: WorkersListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Claims what is due, as much as may begin; every claim is then to be started or held. */
+  async claim(options: { limit: number; eventId?: string; retriesFirst?: boolean }): Promise<Claim[]> {
+    const limit = Math.min(options.limit, this.free);
+    if (limit <= 0 || this.#closing) return [];
+    this.#reserved += limit;
+    const claiming = this.#claim({ ...options, limit });
+    this.#claiming.add(claiming);
+    try {
+      return await claiming;
+    } finally {
+      this.#claiming.delete(claiming);
+      this.#reserved -= limit;
+    }
+  }
+
+  async #claim(options: { limit: number; eventId?: string; retriesFirst?: boolean }): Promise<Claim[]> {
+    const { leaseDuration } = this.#options.policy;
+    const sentAt = performance.now();
+    const events = await this.#options.store.claim({ ...options, leaseDuration });
+    if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
+    await Promise.all(events.map((event) => this.#giveBack(event)));
+    return [];
+  }
+
+  start({ event, leaseEndsAt }: Claim): Promise<AttemptEnd> {
+    const attempt = new Attempt(event, leaseEndsAt, this.#options, this.#gate);
+    this.#running.add(attempt);
+    this.#renewal.add(attempt.lease);
+    for (const listener of this.#listeners) listener.started?.(event.eventId);
+    return attempt.ended.then((end) => {
+      this.#running.delete(attempt);
+      this.#renewal.delete(attempt.lease);
+      for (const listener of [...this.#listeners]) listener.ended?.(event.eventId, end);
+      return end;
+    });
+  }
+
+  /** Keeps a claim without working on it; the returned function gives it back, not counted. */
+  hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
+    const lease = new Lease(event, leaseEndsAt, () => {});
+    this.#renewal.add(lease);
+    return async () => {
+      this.#renewal.delete(lease);
+      await this.#giveBack(lease.claim);
+    };
+  }
+
+  /** Resolves when an attempt has ended. */
+  nextEnd(): Promise<void> {
+    return new Promise((resolve) => {
+      const stop = this.listen({
+        ended: () => {
+          stop();
+          resolve();
+        },
+      });
+    });
+  }
+
+  get closing(): boolean {
+    return this.#closing;
+  }
+
+  /** Begins nothing more, lets what runs finish for `timeout` ms, then cuts it off and gives the leases back. */
+  async close(timeout: number): Promise<void> {
+    this.#closing = true;
+    await atMost(timeout, [this.#idle()]);
+    await this.release();
+    await atMost(GRACE, [Promise.allSettled(this.#claiming)]);
+  }
+
+  async #idle(): Promise<void> {
+    while (this.#running.size > 0) await this.nextEnd();
+  }
+
+  /** Cuts off what runs (all, or what `which` picks), and gives the leases back. */
+  async release(which: (eventId: string) => boolean = () => true): Promise<void> {
+    const picked = [...this.#running].filter((attempt) => which(attempt.claim.eventId));
+    for (const attempt of picked) attempt.release();
+    await Promise.all(picked.map((attempt) => attempt.ended));
+  }
+
+  async #giveBack(claim: ClaimedEvent): Promise<void> {
+    try {
+      await this.#options.store.settle(claim, { state: "released" });
+    } catch (error) {
+      this.#options.logger.warn(
+        `stayhook: event ${claim.eventId} could not be given back; it is free when its lease ends (${describeThrown(error)})`,
+      );
+    }
+  }
+}
