@@ -1,0 +1,79 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { failure, type PlatformRequest, type PlatformResponse } from "./routes.ts";
+
+const maxBodyBytes = 1_048_576;
+
+/** Serves the platform's API over HTTP. Resolves once it listens; rejects where it cannot. */
+export async function serve(
+  answer: (request: PlatformRequest) => PlatformResponse,
+  { port, host }: { readonly port: number; readonly host: string },
+): Promise<{ readonly url: string; close(): Promise<void> }> {
+  let count = 0;
+  const server = createServer((request, response) => {
+    const id = `req_${++count}`;
+    readBody(request)
+      .then((body) => send(response, id, body === undefined ? tooLarge() : answer(toRequest(request, body))))
+      // The caller is gone, or the answer could not be made.
+      .catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ port, host }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  return { url: urlOf(server), close: () => close(server) };
+}
+
+const toRequest = (request: IncomingMessage, body: string): PlatformRequest => ({
+  method: request.method ?? "",
+  target: request.url ?? "/",
+  authorization: request.headers.authorization,
+  body,
+});
+
+const tooLarge = (): PlatformResponse => ({
+  ...failure(413, "too_large", `A body has at most ${maxBodyBytes} bytes.`),
+  headers: { connection: "close" },
+});
+
+/** `undefined` where it is larger than any that this API takes. */
+async function readBody(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength;
+    // Read on, but keep nothing: who is still sending does not see the answer.
+    if (size <= maxBodyBytes) chunks.push(chunk);
+  }
+  return size > maxBodyBytes ? undefined : Buffer.concat(chunks).toString("utf8");
+}
+
+function send(response: ServerResponse, id: string, { status, headers, body }: PlatformResponse): void {
+  const json = body === undefined ? undefined : JSON.stringify(body);
+  response.writeHead(status, {
+    "x-request-id": id,
+    ...(json !== undefined && {
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(json),
+    }),
+    ...headers,
+  });
+  response.end(json);
+}
+
+/** The address at which it can be reached, which that of all interfaces is not everywhere. */
+function urlOf(server: Server): string {
+  const { address, port, family } = server.address() as AddressInfo;
+  const host = address === "0.0.0.0" ? "127.0.0.1" : address === "::" ? "::1" : address;
+  return `http://${family === "IPv6" ? `[${host}]` : host}:${port}`;
+}
+
+function close(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}

@@ -1,0 +1,201 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { InvalidArgumentError } from "../../src/errors.ts";
+import { createSandbox, type Sandbox } from "../../src/testing/index.ts";
+
+afterEach(() => void vi.useRealTimers());
+
+/** What a call is refused with. */
+async function refusal(promise: Promise<unknown>): Promise<InvalidArgumentError> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(InvalidArgumentError);
+  return error as InvalidArgumentError;
+}
+
+describe("bookings", () => {
+  it("begin as a request or confirmed", async () => {
+    const { bookings } = createSandbox();
+    expect((await bookings.request()).status).toBe("Request");
+    expect((await bookings.instantBook()).status).toBe("Confirmed");
+  });
+
+  it.each([
+    ["Initiated", { cancel: "Cancelled" }],
+    ["Request", { approve: "Confirmed", decline: "Declined", cancel: "Cancelled" }],
+    ["Confirmed", { cancel: "Cancelled" }],
+    ["Declined", {}],
+    ["Cancelled", {}],
+    ["OnHold", { cancel: "Cancelled" }],
+  ] as [string, Record<string, string>][])(
+    "move from %s by nothing else than %j",
+    async (status, possible) => {
+      for (const move of ["approve", "decline", "cancel"] as const) {
+        const { bookings } = createSandbox();
+        await bookings.create({ status, bookingCode: "B1" });
+        if (possible[move]) {
+          expect((await bookings[move]("B1")).status).toBe(possible[move]);
+          expect(bookings.get("B1")?.status).toBe(possible[move]);
+        } else {
+          const { message } = await refusal(bookings[move]("B1"));
+          expect(message).toContain(`cannot ${move} booking B1, which is ${status}`);
+          for (const name of Object.keys(possible)) expect(message).toContain(name);
+          expect(bookings.get("B1")?.status).toBe(status);
+        }
+      }
+    },
+  );
+
+  it("that are not there cannot be moved", async () => {
+    const { bookings } = createSandbox();
+    expect((await refusal(bookings.cancel("B1"))).message).toBe("bookingCode: there is no booking B1");
+    expect(bookings.get("B1")).toBeUndefined();
+  });
+
+  it("have codes of their own, dates with nights between, and a published listing where there is one", async () => {
+    const { bookings, listings, seed } = createSandbox();
+    await listings.submit();
+    const { listingId } = await listings.create({ status: "Published" });
+    await listings.create({ status: "Hidden" });
+    for (let count = 0; count < 200; count++) await bookings.request();
+    const all = bookings.list();
+    expect(new Set(all.map((booking) => booking.bookingCode)).size).toBe(200);
+    for (const booking of all) {
+      expect(booking.bookingCode, `seed ${seed}`).toMatch(/^[A-Z2-9]{8}$/);
+      expect(booking.listingId).toBe(listingId);
+      expect(booking.checkIn).toMatch(/^\d{4}-\d\d-\d\d$/);
+      expect(booking.checkOut).toMatch(/^\d{4}-\d\d-\d\d$/);
+      const nights = (Date.parse(booking.checkOut) - Date.parse(booking.checkIn)) / 86_400_000;
+      expect(nights).toBeGreaterThanOrEqual(1);
+      expect(nights).toBeLessThanOrEqual(7);
+      expect(Date.parse(booking.checkIn)).toBeGreaterThan(Date.now());
+    }
+  });
+
+  it("take any listing where none is published, and some id where there is none", async () => {
+    const { bookings, listings } = createSandbox();
+    expect(Number.isInteger((await bookings.request()).listingId)).toBe(true);
+    const { listingId } = await listings.submit();
+    expect((await bookings.request()).listingId).toBe(listingId);
+  });
+
+  it("keep the fields that were given, as JSON, and derive the date that was not", async () => {
+    const { bookings } = createSandbox();
+    const at = new Date("2030-01-01T00:00:00Z");
+    const booking = await bookings.request({
+      bookingCode: "B1",
+      listingId: 5,
+      checkIn: "2030-02-27",
+      note: null,
+      at,
+      left: undefined,
+    });
+    expect(booking).toMatchObject({ bookingCode: "B1", listingId: 5, checkIn: "2030-02-27", note: null });
+    expect(booking.at).toBe(at.toISOString());
+    expect(booking).not.toHaveProperty("left");
+    expect(booking.checkOut > "2030-02-27").toBe(true);
+    expect((await bookings.request({ checkOut: "2030-03-01" })).checkIn < "2030-03-01").toBe(true);
+    const odd = await bookings.create({ status: "Request", checkIn: "someday", checkOut: "later" });
+    expect(odd).toMatchObject({ checkIn: "someday", checkOut: "later" });
+  });
+
+  it("are copies: changing one changes nothing", async () => {
+    const { bookings } = createSandbox();
+    const nested = { count: 1 };
+    const booking = await bookings.request({ bookingCode: "B1", nested });
+    nested.count = 2;
+    (booking.nested as { count: number }).count = 3;
+    (bookings.get("B1")?.nested as { count: number }).count = 4;
+    (bookings.list()[0]?.nested as { count: number }).count = 5;
+    expect(bookings.get("B1")?.nested).toEqual({ count: 1 });
+  });
+
+  it.each<[string, (sandbox: Sandbox) => Promise<unknown>, (string | number)[]]>([
+    ["a code that is taken", ({ bookings }) => bookings.request({ bookingCode: "TAKEN" }), ["bookingCode"]],
+    ["an empty code", ({ bookings }) => bookings.request({ bookingCode: "" }), ["bookingCode"]],
+    ["a status in request", ({ bookings }) => bookings.request({ status: "Confirmed" }), ["status"]],
+    ["a status in instantBook", ({ bookings }) => bookings.instantBook({ status: "Request" }), ["status"]],
+    ["no status in create", ({ bookings }) => bookings.create({} as never), ["status"]],
+    ["an empty status", ({ bookings }) => bookings.create({ status: "" }), ["status"]],
+    ["no fields but null", ({ bookings }) => bookings.request(null as never), []],
+    ["what is no JSON", ({ bookings }) => bookings.request({ size: 1n }), []],
+  ])("refuse %s", async (_, act, path) => {
+    const sandbox = createSandbox();
+    await sandbox.bookings.request({ bookingCode: "TAKEN" });
+    expect((await refusal(act(sandbox))).issues[0]?.path).toEqual(path);
+    expect(sandbox.bookings.list()).toHaveLength(1);
+  });
+});
+
+describe("listings", () => {
+  it.each([
+    ["InReview", { publish: "Published", hide: "Hidden" }],
+    ["Published", { hide: "Hidden" }],
+    ["Hidden", { publish: "Published" }],
+    ["Archived", {}],
+  ] as [string, Record<string, string>][])(
+    "move from %s by nothing else than %j",
+    async (status, possible) => {
+      for (const move of ["publish", "hide"] as const) {
+        const { listings } = createSandbox();
+        await listings.create({ status, listingId: 7 });
+        if (possible[move]) {
+          expect((await listings[move](7)).status).toBe(possible[move]);
+          expect(listings.get(7)?.status).toBe(possible[move]);
+        } else {
+          expect((await refusal(listings[move](7))).message).toContain(
+            `cannot ${move} listing 7, which is ${status}`,
+          );
+          expect(listings.get(7)?.status).toBe(status);
+        }
+      }
+    },
+  );
+
+  it("begin in review, with a name and an id of their own", async () => {
+    const { listings } = createSandbox();
+    const one = await listings.submit();
+    const other = await listings.submit();
+    expect(one).toMatchObject({ status: "InReview", listingName: expect.stringMatching(/\w+ \w+/) });
+    expect(Number.isSafeInteger(one.listingId)).toBe(true);
+    expect(other.listingId).not.toBe(one.listingId);
+    expect(listings.list()).toEqual([one, other]);
+  });
+
+  it("refuse an id that is taken or none, a name that is no text, and what is not there", async () => {
+    const { listings } = createSandbox();
+    await listings.submit({ listingId: 1 });
+    for (const fields of [{ listingId: 1 }, { listingId: 1.5 }, { listingId: "2" as never }])
+      expect((await refusal(listings.submit(fields))).issues[0]?.path).toEqual(["listingId"]);
+    expect((await refusal(listings.submit({ listingName: 3 as never }))).issues[0]?.path).toEqual([
+      "listingName",
+    ]);
+    expect((await refusal(listings.submit({ status: "Published" }))).issues[0]?.path).toEqual(["status"]);
+    expect((await refusal(listings.create({} as never))).issues[0]?.path).toEqual(["status"]);
+    expect((await refusal(listings.hide(2))).message).toBe("listingId: there is no listing 2");
+    expect(listings.list()).toHaveLength(1);
+  });
+});
+
+describe("a seed", () => {
+  const play = async (seed: number | undefined) => {
+    vi.useFakeTimers({ now: Date.parse("2030-01-01") });
+    const sandbox = createSandbox({ seed });
+    for (let count = 0; count < 3; count++) await sandbox.listings.submit();
+    for (let count = 0; count < 10; count++) await sandbox.bookings.request();
+    return { seed: sandbox.seed, records: [...sandbox.listings.list(), ...sandbox.bookings.list()] };
+  };
+
+  it("gives the same records again, and another seed others", async () => {
+    const { records } = await play(1);
+    expect((await play(1)).records).toEqual(records);
+    expect((await play(2)).records).not.toEqual(records);
+  });
+
+  it("is random where none is given, and can be read to repeat a run", async () => {
+    const first = await play(undefined);
+    expect((await play(undefined)).seed).not.toBe(first.seed);
+    expect((await play(first.seed)).records).toEqual(first.records);
+  });
+});
