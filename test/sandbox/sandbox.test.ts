@@ -1,0 +1,205 @@
+import { execFile } from "node:child_process";
+import { inspect, promisify } from "node:util";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
+import { createSandbox } from "../../src/testing/index.ts";
+import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
+
+describe("createSandbox", () => {
+  it.each<[unknown, (string | number)[]]>([
+    [{ seed: 1.5 }, ["seed"]],
+    [{ seed: "1" }, ["seed"]],
+    [{ accessToken: "" }, ["accessToken"]],
+    [{ accessToken: "a b" }, ["accessToken"]],
+    [{ accessToken: "a\nb" }, ["accessToken"]],
+    [{ accessToken: 1 }, ["accessToken"]],
+    [{ logger: { warn() {} } }, ["logger"]],
+    [{ logger: null }, ["logger"]],
+    [{ delivery: 1 }, ["delivery"]],
+    [{ delivery: { duplicates: -1 } }, ["delivery", "duplicates"]],
+    [{ delivery: { duplicates: 0.5 } }, ["delivery", "duplicates"]],
+    [{ delivery: { duplicates: true } }, ["delivery", "duplicates"]],
+    [{ delivery: { shuffle: -1 } }, ["delivery", "shuffle"]],
+    [{ delivery: { shuffle: "yes" } }, ["delivery", "shuffle"]],
+    [{ delivery: { delay: -1 } }, ["delivery", "delay"]],
+    [{ delivery: { delay: Number.NaN } }, ["delivery", "delay"]],
+    [{ delivery: { delay: 2 ** 31 } }, ["delivery", "delay"]],
+    [{ delivery: { delay: [2, 1] } }, ["delivery", "delay"]],
+    [{ delivery: { delay: [1] } }, ["delivery", "delay"]],
+    [{ delivery: { retry: [1] } }, ["delivery", "retry"]],
+    [{ delivery: { retry: {} } }, ["delivery", "retry", "schedule"]],
+    [{ delivery: { retry: { schedule: 5 } } }, ["delivery", "retry", "schedule"]],
+    [{ delivery: { retry: { schedule: [5, -1] } } }, ["delivery", "retry", "schedule", 1]],
+    [{ delivery: { duplicate: 1 } }, ["delivery"]],
+    [{ token: "x" }, []],
+    [null, []],
+  ])("refuses %j, naming the field", (options, path) => {
+    expect.assertions(2);
+    try {
+      createSandbox(options as never);
+    } catch (error) {
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect((error as InvalidArgumentError).issues.map((issue) => issue.path)).toEqual([path]);
+    }
+  });
+
+  it("names an option that it does not have, and every field that is wrong, but no token", () => {
+    expect(() => createSandbox({ delivery: { dupes: 1 } } as never)).toThrow("delivery: has no option dupes");
+    expect(() => createSandbox({ seed: 0.5, accessToken: "s3cret token" })).toThrow(
+      /^seed: .*; accessToken: .*/,
+    );
+    expect(() => createSandbox({ accessToken: "s3cret token" })).not.toThrow("s3cret");
+  });
+
+  it("takes undefined for every option", () => {
+    const sandbox = createSandbox({
+      seed: undefined,
+      accessToken: undefined,
+      logger: undefined,
+      delivery: { duplicates: undefined, shuffle: undefined, delay: undefined, retry: undefined },
+    });
+    expect(sandbox.accessToken).toBe("sandbox");
+  });
+
+  it("shows no token", async () => {
+    const sandbox = createSandbox({ accessToken: "s3cret" });
+    expect(sandbox.accessToken).toBe("s3cret");
+    expect(inspect(sandbox, { depth: 9, showHidden: true }) + JSON.stringify(sandbox)).not.toContain(
+      "s3cret",
+    );
+  });
+});
+
+describe("listen", () => {
+  it("resolves to the URL, on a free port of loopback", async () => {
+    const sandbox = createSandbox();
+    onTestFinished(() => sandbox.close());
+    const { url } = await sandbox.listen();
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+    expect(sandbox.url).toBe(url);
+    expect((await call(sandbox as never, "GET", "/v2/listings")).status).toBe(200);
+  });
+
+  it("takes a port and a host, and gives a URL that can be called", async () => {
+    const first = await startSandbox();
+    const port = Number(new URL(first.url).port);
+    await first.close();
+    for (const host of ["0.0.0.0", "localhost"]) {
+      const sandbox = createSandbox();
+      const { url } = await sandbox.listen({ port, host });
+      expect(new URL(url).port).toBe(String(port));
+      expect(url).not.toContain("0.0.0.0");
+      expect((await fetch(url)).status).toBe(401);
+      await sandbox.close();
+    }
+  });
+
+  it("is needed before there is a URL", () => {
+    const sandbox = createSandbox();
+    expect(() => sandbox.url).toThrow(StayhookError);
+    expect(() => sandbox.url).toThrow("listen() first");
+  });
+
+  it("rejects a second time, and after close", async () => {
+    const sandbox = createSandbox();
+    const first = sandbox.listen();
+    await expect(sandbox.listen()).rejects.toThrow("listens already");
+    await first;
+    await expect(sandbox.listen()).rejects.toThrow(StayhookError);
+    await sandbox.close();
+    await expect(sandbox.listen()).rejects.toThrow("was closed");
+  });
+
+  it("rejects where the port is taken, and can be tried again", async () => {
+    const { url } = await startSandbox();
+    const sandbox = createSandbox();
+    onTestFinished(() => sandbox.close());
+    await expect(sandbox.listen({ port: Number(new URL(url).port) })).rejects.toThrow("EADDRINUSE");
+    expect((await sandbox.listen()).url).toBe(sandbox.url);
+  });
+
+  it.each([[{ port: -1 }], [{ port: 65_536 }], [{ port: 1.5 }], [{ port: "80" as never }], [{ host: "" }]])(
+    "rejects %j",
+    async (options) => {
+      await expect(createSandbox().listen(options)).rejects.toBeInstanceOf(InvalidArgumentError);
+    },
+  );
+});
+
+describe("close", () => {
+  it("ends the server with the connections that are kept alive, twice too", async () => {
+    const sandbox = await startSandbox();
+    await call(sandbox, "GET", "/v2/listings");
+    const { url } = sandbox;
+    await Promise.all([sandbox.close(), sandbox.close()]);
+    await sandbox.close();
+    await expect(fetch(url)).rejects.toThrow();
+  });
+
+  it("works on one that never listened, or is about to", async () => {
+    await createSandbox().close();
+    const sandbox = createSandbox();
+    const listening = sandbox.listen();
+    await sandbox.close();
+    await expect(fetch((await listening).url)).rejects.toThrow();
+  });
+
+  it("drops what waits, ends what is under way, and sends nothing more", async () => {
+    const endpoint = await startEndpoint(() => {});
+    const waiting = await startSandbox({ delivery: { delay: 60_000 } });
+    await configure(waiting, endpoint.url);
+    await waiting.bookings.request();
+    const sending = waiting.send({}, { url: endpoint.url });
+    await waiting.close();
+    expect(await sending).toMatchObject({ status: undefined, error: "not sent: the sandbox was closed" });
+    expect(waiting.deliveries).toEqual([]);
+
+    const shuffling = await startSandbox({ delivery: { shuffle: 60_000 } });
+    const shuffled = shuffling.send({}, { url: endpoint.url });
+    await shuffling.close();
+    expect((await shuffled).error).toContain("closed");
+
+    const underWay = await startSandbox({ delivery: { retry: { schedule: [0, 0] } } });
+    await configure(underWay, endpoint.url);
+    await underWay.bookings.request();
+    await vi.waitFor(() => expect(endpoint.received).toHaveLength(1));
+    await underWay.close();
+    expect(underWay.deliveries).toMatchObject([{ status: undefined, error: "the sandbox was closed" }]);
+    await underWay.bookings.request();
+    await underWay.settled();
+    expect(endpoint.received).toHaveLength(1);
+  });
+
+  it("ends the wait for a retry, with the attempt that was", async () => {
+    const endpoint = await startEndpoint((response) => response.writeHead(500).end());
+    const sandbox = await startSandbox({ delivery: { retry: { schedule: [60_000] } } });
+    const sending = sandbox.send({}, { url: endpoint.url });
+    await vi.waitFor(() => expect(sandbox.deliveries[0]?.status).toBe(500));
+    await sandbox.close();
+    expect(await sending).toMatchObject({ attempt: 1, status: 500 });
+  });
+
+  it("lets the process end, whatever waits", async () => {
+    const source = new URL("../../src/sandbox/sandbox.ts", import.meta.url);
+    const script = `
+      import { createServer } from "node:http";
+      import { createSandbox } from ${JSON.stringify(source)};
+      const endpoint = createServer((_, response) => response.end()).listen(0, "127.0.0.1", async () => {
+        const url = "http://127.0.0.1:" + endpoint.address().port;
+        const sandbox = createSandbox({ delivery: { retry: { schedule: [600_000] } } });
+        const delayed = createSandbox({ delivery: { delay: 600_000, shuffle: 600_000 } });
+        await sandbox.listen();
+        await sandbox.send({}, { url });
+        void sandbox.send({}, { url: "http://127.0.0.1:1/" });
+        void delayed.send({}, { url });
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        await Promise.all([sandbox.close(), delayed.close()]);
+        endpoint.close();
+        console.log("closed");
+      });`;
+    const args = ["--experimental-strip-types", "--no-warnings", "--input-type=module", "--eval", script];
+    // Ended by the timeout, it would reject.
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 4500 });
+    expect(stdout).toBe("closed\n");
+  });
+});
