@@ -1,0 +1,99 @@
+const blot = "[redacted]";
+
+/** Takes secrets out of what others wrote. */
+export interface Redactor {
+  text(text: string): string;
+  /** Strings and property names in a value that JSON.parse made; changes it in place. */
+  json(value: unknown): unknown;
+  headers(headers: Headers): Headers;
+  /** The cause itself where it shows no secret, else a copy of what is safe in it. */
+  cause(cause: unknown): unknown;
+}
+
+/** @param secrets - read anew each time, as tokens are added while a call runs */
+export function redactor(secrets: ReadonlySet<string>): Redactor {
+  const text = (input: string): string => {
+    let output = input;
+    for (const secret of secrets) output = output.replace(patternOf(secret), blot);
+    return output;
+  };
+  return {
+    text,
+    json: (value) => redactJson(value, text),
+    headers: (headers) => {
+      const copy = new Headers();
+      for (const [name, value] of headers) copy.append(name, text(value));
+      return copy;
+    },
+    cause: (cause) => (showsSecret(cause, text) ? safeCopy(cause, text) : cause),
+  };
+}
+
+/** The secret as it is, and as JSON and URLs write it. A short one only as a word: "t" must not blot every t. */
+function patternOf(secret: string): RegExp {
+  const forms = new Set([secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]);
+  const any = [...forms].map((form) => form.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&")).join("|");
+  return secret.length >= 8
+    ? new RegExp(any, "g")
+    : new RegExp(`(?<![A-Za-z0-9_])(?:${any})(?![A-Za-z0-9_])`, "g");
+}
+
+// With a stack of its own: JSON can be nested deeper than calls can.
+function redactJson(root: unknown, text: (input: string) => string): unknown {
+  if (typeof root === "string") return text(root);
+  const stack: unknown[] = [root];
+  while (stack.length > 0) {
+    const container = stack.pop();
+    if (typeof container !== "object" || container === null) continue;
+    const entries = container as Record<string, unknown>;
+    for (const key of Object.keys(entries)) {
+      const value = entries[key];
+      const safe = typeof value === "string" ? text(value) : value;
+      const name = Array.isArray(container) ? key : text(key);
+      if (name !== key) delete entries[key];
+      if (name !== key || safe !== value)
+        Object.defineProperty(entries, name, {
+          value: safe,
+          writable: true,
+          enumerable: true,
+          configurable: true,
+        });
+      stack.push(safe);
+    }
+  }
+  return root;
+}
+
+const maxParts = 1000;
+
+/** Whether a secret is in anything that printing the value may show. What is too large to tell counts as yes. */
+function showsSecret(root: unknown, text: (input: string) => string): boolean {
+  const seen = new Set<unknown>();
+  const stack: unknown[] = [root];
+  while (stack.length > 0) {
+    const part = stack.pop();
+    if (typeof part === "string" && text(part) !== part) return true;
+    if (typeof part !== "object" || part === null || seen.has(part)) continue;
+    if (seen.add(part).size > maxParts) return true;
+    try {
+      if (part instanceof Headers || part instanceof Map || part instanceof Set) stack.push(...part);
+      if (typeof Request !== "undefined" && part instanceof Request) stack.push(part.headers, part.url);
+      for (const key of Reflect.ownKeys(part))
+        stack.push(key, Reflect.getOwnPropertyDescriptor(part, key)?.value);
+      if (part instanceof Error) stack.push(part.message, part.stack, part.cause);
+    } catch {
+      return true;
+    }
+  }
+  return false;
+}
+
+function safeCopy(cause: unknown, text: (input: string) => string): unknown {
+  if (!(cause instanceof Error)) return typeof cause === "string" ? text(cause) : blot;
+  const copy = new Error(text(cause.message));
+  copy.name = cause.name;
+  copy.stack = text(cause.stack ?? "");
+  const { code } = cause as { code?: unknown };
+  if (typeof code === "string" || typeof code === "number") Object.assign(copy, { code });
+  return copy;
+}
