@@ -1,3 +1,4 @@
+import type { BookingStatus } from "../models/booking.ts";
 import { copy, refuse, toFields } from "./fields.ts";
 import type { SandboxListings } from "./listings.ts";
 import { checkMove, type Move } from "./moves.ts";
@@ -47,7 +48,7 @@ export interface SandboxBookings {
   /** A new booking in any status, one that the platform does not list too. Sends nothing. */
   create(
     fields: SandboxBookingFields & {
-      readonly status: "Initiated" | "Request" | "Confirmed" | "Declined" | "Cancelled" | (string & {});
+      readonly status: BookingStatus | (string & {});
     },
   ): Promise<SandboxBooking>;
   /** A copy. */

@@ -1,3 +1,4 @@
+import type { ListingStatus } from "../models/listing.ts";
 import { copy, refuse, toFields } from "./fields.ts";
 import { checkMove, type Move } from "./moves.ts";
 import type { Random } from "./random.ts";
@@ -32,7 +33,7 @@ export interface SandboxListings {
   /** A new listing in any status, one that the platform does not list too. Sends nothing. */
   create(
     fields: SandboxListingFields & {
-      readonly status: "InReview" | "Published" | "Hidden" | (string & {});
+      readonly status: ListingStatus | (string & {});
     },
   ): Promise<SandboxListing>;
   /** A copy. */

@@ -1,4 +1,5 @@
 import { StayhookError } from "../errors.ts";
+import type { Topic } from "../models/webhook-config.ts";
 import type { SandboxBookings } from "./bookings.ts";
 import { createDeliveryQueue, type DeliveryQueue, type SandboxDelivery } from "./delivery.ts";
 import { copy, refuse } from "./fields.ts";
@@ -71,7 +72,7 @@ export interface Sandbox {
   send(
     notification: unknown,
     options?: {
-      readonly topic?: "bookings" | "listings" | "messages" | (string & {}) | undefined;
+      readonly topic?: Topic | (string & {}) | undefined;
       readonly url?: string | undefined;
     },
   ): Promise<SandboxDelivery>;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { isLoopback, parseUrl } from "../client/url-rules.ts";
 
 /** The webhook configuration that the sandbox holds. */
 export interface SandboxWebhookConfig {
@@ -25,16 +26,12 @@ export const webhookConfigBody = z.object(
 
 /** What is wrong with a URL as an endpoint, if something is. */
 export function describeEndpoint(text: string): string | undefined {
-  const url = URL.parse(text);
+  const url = parseUrl(text);
   if (!url) return "must be a URL";
-  if (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname)))
+  if (url.protocol !== "https:" && !isLoopback(url))
     return "must be an https URL, or http on a loopback host";
   if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
   return undefined;
-}
-
-function isLoopback(host: string): boolean {
-  return /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(host);
 }
 
 function missingOr(message: string): (issue: { readonly input?: unknown }) => string {

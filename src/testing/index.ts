@@ -4,3 +4,4 @@ export type { SandboxListing, SandboxListingFields, SandboxListings } from "../s
 export type { SandboxDeliveryOptions, SandboxOptions } from "../sandbox/options.ts";
 export { createSandbox, type Sandbox, type SandboxRequest } from "../sandbox/sandbox.ts";
 export type { SandboxWebhookConfig } from "../sandbox/webhook-config.ts";
+export { type StoreContractCase, type StoreContractOptions, storeContract } from "./store-contract.ts";
