@@ -1,0 +1,148 @@
+import type { EventStore } from "../stores/store.ts";
+import { adding } from "./store-contract/adding.ts";
+import { type Bench, type Cases, createBench } from "./store-contract/bench.ts";
+import { claiming } from "./store-contract/claiming.ts";
+import { closing } from "./store-contract/closing.ts";
+import { leases } from "./store-contract/leases.ts";
+import { nextDue } from "./store-contract/next-due.ts";
+import { outages } from "./store-contract/outages.ts";
+import { pruning } from "./store-contract/pruning.ts";
+import { reading } from "./store-contract/reading.ts";
+import { replaying } from "./store-contract/replaying.ts";
+import { settling } from "./store-contract/settling.ts";
+import { restarting, sharing } from "./store-contract/sharing.ts";
+import { transactions } from "./store-contract/transactions.ts";
+import { waking } from "./store-contract/waking.ts";
+
+/** One thing that a store must do. */
+export interface StoreContractCase {
+  /** `topic: what holds`; no two are the same. */
+  readonly name: string;
+  readonly topic: string;
+  /** Rejects with an error that says what was expected and what came. */
+  run(): Promise<void>;
+}
+
+/** Options of {@link storeContract}. */
+export interface StoreContractOptions<S> {
+  /**
+   * A restart: closes `store` and resolves to another one on the same data. Given it, the contract has the
+   * cases that a durable store must pass.
+   */
+  readonly reopen?: ((store: S) => S | Promise<S>) | undefined;
+  /**
+   * Resolves to another process's handle on the data of `store`. Given it, the contract has the cases that a
+   * shared store must pass.
+   */
+  readonly another?: ((store: S) => S | Promise<S>) | undefined;
+  /**
+   * ms. The cases run in real time, with leases and waits of a few of these. Raise it for a store that may take
+   * longer than this to answer. Default 50.
+   */
+  readonly unit?: number | undefined;
+}
+
+/**
+ * What every `EventStore` must do, as a list of cases for any test runner. Each makes a store of its own, and
+ * closes it.
+ *
+ * @param createStore - makes a new, empty store
+ *
+ * @example
+ * ```ts
+ * import { storeContract } from "stayhook/testing";
+ * import { test } from "node:test"; // or of vitest, or Jest's
+ *
+ * for (const { name, run } of storeContract(() => myStore())) test(name, run);
+ * ```
+ */
+export function storeContract<S extends EventStore<unknown>>(
+  createStore: () => S | Promise<S>,
+  options: StoreContractOptions<S> = {},
+): readonly StoreContractCase[] {
+  const { reopen, another, unit = 50 } = options;
+  const cases: StoreContractCase[] = [];
+
+  function topic(
+    title: string,
+    named: Readonly<Record<string, (bench: Bench, opened: Opened<S>) => Promise<void>>>,
+  ) {
+    for (const [what, run] of Object.entries(named)) {
+      cases.push({ name: `${title}: ${what}`, topic: title, run: () => withStore(createStore, unit, run) });
+    }
+  }
+
+  for (const [title, named] of Object.entries(topics)) topic(title, named);
+  if (reopen !== undefined) {
+    topic(
+      "restart",
+      mapValues(
+        restarting,
+        (run) =>
+          (bench, { store, keep }) =>
+            run(bench, async () => keep(await reopen(store))),
+      ),
+    );
+  }
+  if (another !== undefined) {
+    topic(
+      "sharing",
+      mapValues(
+        sharing,
+        (run) =>
+          async (bench, { store, keep }) =>
+            run(bench, keep(await another(store))),
+      ),
+    );
+  }
+  return cases;
+}
+
+const topics: Readonly<Record<string, Cases>> = {
+  add: adding,
+  claim: claiming,
+  lease: leases,
+  settle: settling,
+  outage: outages,
+  nextDue,
+  prune: pruning,
+  read: reading,
+  replay: replaying,
+  wake: waking,
+  writes: transactions,
+  close: closing,
+};
+
+interface Opened<S> {
+  readonly store: S;
+  /** Closes this one too in the end. */
+  keep(another: S): S;
+}
+
+async function withStore<S extends EventStore<unknown>>(
+  createStore: () => S | Promise<S>,
+  unit: number,
+  run: (bench: Bench, opened: Opened<S>) => Promise<void>,
+): Promise<void> {
+  const store = await createStore();
+  const opened = [store];
+  const keep = (another: S): S => {
+    opened.push(another);
+    return another;
+  };
+  try {
+    await run(createBench(store, unit), { store, keep });
+  } catch (error) {
+    // A store that fails may fail to close, too; the case's own error says more.
+    await Promise.allSettled(opened.map((each) => each.close()));
+    throw error;
+  }
+  await Promise.all(opened.map((each) => each.close()));
+}
+
+function mapValues<T, U>(
+  object: Readonly<Record<string, T>>,
+  map: (value: T) => U,
+): Readonly<Record<string, U>> {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, map(value)]));
+}

@@ -1,0 +1,137 @@
+import type { ClaimedEvent, EventStore, NewEvent, Outcome, StoredEvent } from "../../stores/store.ts";
+import { check, equal } from "./expect.ts";
+
+/** A lease or wait, in ms, that does not end while a case runs. */
+export const LONG = 60_000;
+
+/** ms by which a clock may be off: the store's may count in whole ones. */
+const CLOCK = 5;
+
+type ClaimOptions = Partial<Parameters<EventStore["claim"]>[0]>;
+
+/** What the cases work with: a fresh store, and steps that fail with a message where they do not go as they must. */
+export interface Bench {
+  readonly store: EventStore<unknown>;
+  /** ms; what is to be waited for is a few of it. */
+  readonly unit: number;
+  newEvent(ref: string | null, fields?: Partial<NewEvent>): NewEvent;
+  /** Adds an event that must be new. */
+  add(ref: string | null, fields?: Partial<NewEvent>): Promise<NewEvent>;
+  /** With a long lease and room for 100, unless told otherwise. */
+  claim(options?: ClaimOptions): Promise<ClaimedEvent[]>;
+  /** There must be exactly one. */
+  claimOne(options?: ClaimOptions): Promise<ClaimedEvent>;
+  /** Polls until one can be claimed, and fails where that is before `notBefore` (of `performance.now()`), or never. */
+  claimLater(notBefore: number, options?: ClaimOptions): Promise<ClaimedEvent>;
+  /** The lease must still be held. */
+  settle(claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<void>;
+  done(claim: ClaimedEvent, status?: string): Promise<void>;
+  /** The event must be known. */
+  get(event: { readonly eventId: string }): Promise<StoredEvent>;
+  /** Polls until `probe` gives something else than `undefined` or `false`. */
+  eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;
+  sleep(units: number): Promise<void>;
+  /** Long enough that what comes next has a later time in every store. */
+  tick(): Promise<void>;
+}
+
+/** One topic's cases by name. */
+export type Cases = Readonly<Record<string, (bench: Bench) => Promise<void>>>;
+
+type Failure = Extract<Outcome<unknown>, { readonly state: "retrying" }>;
+
+/** Outcomes that many cases need. */
+export const failed = (wait: number): Failure => ({
+  state: "retrying",
+  in: wait,
+  counted: true,
+  reason: "callback",
+  error: "the callback failed",
+});
+
+export const unreachable = (wait: number): Failure => ({
+  state: "retrying",
+  in: wait,
+  counted: false,
+  reason: "unavailable",
+  error: "the platform is out of reach",
+});
+
+export const parked = (reason: "callback" | "not-found" = "callback"): Outcome<unknown> => ({
+  state: "parked",
+  reason,
+  error: "given up",
+});
+
+export function createBench(store: EventStore<unknown>, unit: number): Bench {
+  let events = 0;
+  const bench: Bench = {
+    store,
+    unit,
+
+    newEvent(ref, fields = {}) {
+      events += 1;
+      const number = String(events).padStart(12, "0");
+      return {
+        eventId: `00000000-0000-4000-8000-${number}`,
+        ref,
+        source: "webhook",
+        topic: null,
+        timestamp: "2026-03-01T10:00:00.000Z",
+        notification: `{"n":${events}}`,
+        ...fields,
+      };
+    },
+
+    async add(ref, fields) {
+      const event = bench.newEvent(ref, fields);
+      equal(`add of the new event ${event.eventId}`, await store.add(event), "added");
+      return event;
+    },
+
+    claim: (options) => store.claim({ limit: 100, leaseDuration: LONG, ...options }),
+
+    async claimOne(options) {
+      const claims = await bench.claim(options);
+      check(claims.length === 1, `claim: expected one event, got ${claims.length}`);
+      return claims[0]!;
+    },
+
+    async claimLater(notBefore, options) {
+      const claim = await bench.eventually("an event that can be claimed", async () => {
+        const [first] = await bench.claim({ limit: 1, ...options });
+        return first;
+      });
+      const early = Math.round(notBefore - performance.now());
+      check(early <= CLOCK, `claim: got ${claim.eventId} ${early} ms too early`);
+      return claim;
+    },
+
+    async settle(claim, outcome) {
+      const held = await store.settle(claim, outcome);
+      equal(`settle of ${claim.eventId} as ${outcome.state}, under its lease`, held, true);
+    },
+
+    done: (claim, status) => bench.settle(claim, { state: "done", type: "booking.Confirmed", status }),
+
+    async get({ eventId }) {
+      const stored = await store.get(eventId);
+      check(stored !== undefined, `get: expected the event ${eventId}, got undefined`);
+      return stored;
+    },
+
+    async eventually(what, probe) {
+      const end = performance.now() + 60 * unit;
+      for (;;) {
+        const value = await probe();
+        if (value !== undefined && value !== false) return value;
+        check(performance.now() < end, `waited ${60 * unit} ms in vain for ${what}`);
+        await bench.sleep(0.1);
+      }
+    },
+
+    sleep: (units) => new Promise((resolve) => setTimeout(resolve, units * unit)),
+    tick: () => new Promise((resolve) => setTimeout(resolve, CLOCK)),
+  };
+  return bench;
+}

@@ -1,0 +1,197 @@
+import { type Cases, failed, LONG } from "./bench.ts";
+import { between, check, equal } from "./expect.ts";
+
+export const claiming: Cases = {
+  "an empty store has nothing to claim": async ({ claim }) => {
+    equal("claim", await claim(), []);
+  },
+
+  "a claim has all that an attempt needs": async ({ add, claimOne, get }) => {
+    const event = await add("booking:A");
+    const { receivedAt, lease, ...rest } = await claimOne();
+    equal("the claim", rest, {
+      ...event,
+      attempts: 1,
+      outages: 0,
+      outageFor: 0,
+      replayed: false,
+      previousStatus: undefined,
+      sequence: 0,
+    });
+    check(typeof lease === "string" && lease !== "", "lease: expected a string that is not empty");
+    const stored = await get(event);
+    equal("its state", stored.state, "processing");
+    equal("its attempts", stored.attempts, 1);
+    equal("its receivedAt", receivedAt, stored.receivedAt.getTime());
+    between("ms of lease, by dueAt", Number(stored.dueAt) - receivedAt, LONG - 1, LONG + 30_000);
+  },
+
+  "no more are claimed than `limit`": async ({ add, claim }) => {
+    for (const name of ["A", "B", "C", "D"]) await add(`booking:${name}`);
+    equal("with limit 0", (await claim({ limit: 0 })).length, 0);
+    equal("with limit 3", (await claim({ limit: 3 })).length, 3);
+    equal("with limit 3, when one is left", (await claim({ limit: 3 })).length, 1);
+    equal("when none is left", (await claim()).length, 0);
+  },
+
+  "one claim takes one event a record": async ({ add, claim }) => {
+    const first = await add("booking:A");
+    await add("booking:A");
+    await add("booking:A");
+    const other = await add("booking:B");
+    const claimed = (await claim()).map(({ eventId }) => eventId).sort();
+    equal("the claimed events", claimed, [first.eventId, other.eventId]);
+  },
+
+  "no event of a leased record can be claimed": async ({ add, claim, claimOne, done }) => {
+    await add("booking:A");
+    const held = await claimOne();
+    const next = await add("booking:A");
+    equal("claim", await claim(), []);
+    equal("claim by its id", await claim({ eventId: next.eventId }), []);
+    equal("claim, retries first", await claim({ retriesFirst: true }), []);
+    const other = await add("booking:B");
+    equal("another record's event", (await claimOne()).eventId, other.eventId);
+    await done(held);
+    equal("the next one, once the lease is over", (await claimOne()).eventId, next.eventId);
+  },
+
+  "refs are compared exactly": async ({ add, claim }) => {
+    for (const ref of ["booking:a", "booking:A", "booking:A ", "listing:1", "booking:1"]) await add(ref);
+    equal("how many records can be claimed", (await claim()).length, 5);
+  },
+
+  "events without a record do not wait for each other": async ({ add, claim }) => {
+    await add(null);
+    await add(null);
+    equal("how many can be claimed", (await claim()).length, 2);
+  },
+
+  "the oldest goes first": async ({ add, claimOne, done, tick }) => {
+    const events = [];
+    for (const ref of ["booking:C", "booking:A", null, "booking:A", "booking:B"]) {
+      events.push(await add(ref));
+      await tick();
+    }
+    for (const event of events) {
+      const claim = await claimOne({ limit: 1 });
+      equal("the claimed event", claim.eventId, event.eventId);
+      await done(claim);
+    }
+  },
+
+  "what was never claimed goes before retries, unless retries are to go first": async (bench) => {
+    const { add, claimOne, settle, done, tick } = bench;
+    const failing = await add("booking:A");
+    await settle(await claimOne(), failed(0));
+    await tick();
+    const fresh = await add("booking:B");
+    await tick();
+
+    const first = await claimOne({ limit: 1 });
+    equal("the first to be claimed", first.eventId, fresh.eventId);
+    await settle(first, { state: "released" });
+    const retry = await claimOne({ limit: 1, retriesFirst: true });
+    equal("the first to be claimed, retries first", retry.eventId, failing.eventId);
+    await done(retry);
+    equal("what is left, retries first", (await claimOne({ retriesFirst: true })).eventId, fresh.eventId);
+  },
+
+  "so it is among the events of one record": async ({ add, claimOne, settle, tick }) => {
+    const failing = await add("booking:A");
+    await settle(await claimOne(), failed(0));
+    await tick();
+    const fresh = await add("booking:A");
+    await tick();
+    const first = await claimOne();
+    equal("the first to be claimed", first.eventId, fresh.eventId);
+    await settle(first, { state: "released" });
+    const retry = await claimOne({ retriesFirst: true });
+    equal("the first to be claimed, retries first", retry.eventId, failing.eventId);
+  },
+
+  "retries go in the order in which they became due": async ({ add, claimOne, settle, tick, done }) => {
+    const late = await add("booking:A");
+    const soon = await add("booking:B");
+    const lateClaim = await claimOne({ eventId: late.eventId });
+    await settle(await claimOne(), failed(0));
+    await tick();
+    await settle(lateClaim, failed(0));
+    await tick();
+    for (const event of [soon, late]) {
+      const claim = await claimOne({ limit: 1 });
+      equal("the claimed event", claim.eventId, event.eventId);
+      await done(claim);
+    }
+  },
+
+  "an event can be claimed by its id, and no other is": async ({ add, claim, claimOne }) => {
+    const first = await add("booking:A");
+    const second = await add("booking:A");
+    const other = await add(null);
+    equal("claim by an unknown id", await claim({ eventId: "00000000-0000-4000-8000-ffffffffffff" }), []);
+    equal("claim by id with limit 0", await claim({ eventId: other.eventId, limit: 0 }), []);
+    equal("the claimed one", (await claimOne({ eventId: second.eventId })).eventId, second.eventId);
+    equal("the same again", await claim({ eventId: second.eventId }), []);
+    equal("an older one of its record", await claim({ eventId: first.eventId }), []);
+    equal("one without a record", (await claimOne({ eventId: other.eventId })).eventId, other.eventId);
+  },
+
+  "by its id, too, an event is claimed only when it is due": async ({
+    add,
+    claim,
+    claimOne,
+    settle,
+    done,
+  }) => {
+    const failing = await add("booking:A");
+    await settle(await claimOne(), failed(LONG));
+    equal("one that is not due", await claim({ eventId: failing.eventId }), []);
+    const handled = await add("booking:B");
+    await done(await claimOne());
+    equal("one that is done", await claim({ eventId: handled.eventId }), []);
+    const given = await add("booking:C");
+    await settle(await claimOne(), { state: "parked", reason: "callback", error: "" });
+    equal("one that is parked", await claim({ eventId: given.eventId }), []);
+  },
+
+  "claims at once share no event and no record": async ({ add, claim }) => {
+    for (let index = 0; index < 40; index++) await add(index % 8 === 0 ? null : `booking:${index % 8}`);
+    const claims = (await Promise.all(Array.from({ length: 8 }, () => claim({ limit: 5 })))).flat();
+    const events = new Set(claims.map(({ eventId }) => eventId));
+    equal("how many events were claimed twice", claims.length - events.size, 0);
+    const refs = claims.flatMap(({ ref }) => ref ?? []);
+    equal("how many records were claimed twice", refs.length - new Set(refs).size, 0);
+    equal(
+      "how many leases have a token of their own",
+      new Set(claims.map(({ lease }) => lease)).size,
+      claims.length,
+    );
+    const rest = await claim();
+    equal("how many were claimed in all", claims.length + rest.length, 5 + 7);
+  },
+
+  "workers at once do each event once, and never two of a record": async (bench) => {
+    const { store, add, claim, done, sleep } = bench;
+    for (let index = 0; index < 30; index++) await add(`booking:${index % 5}`);
+    const running = new Set<string>();
+    const handled: string[] = [];
+    const end = performance.now() + 60 * bench.unit;
+    const work = async (): Promise<void> => {
+      while (handled.length < 30 && performance.now() < end) {
+        for (const event of await claim({ limit: 2 })) {
+          check(!running.has(event.ref!), `two events of ${event.ref} were claimed at the same time`);
+          running.add(event.ref!);
+          await sleep(0.02);
+          running.delete(event.ref!);
+          await done(event, "Confirmed");
+          handled.push(event.eventId);
+        }
+        await sleep(0.02);
+      }
+    };
+    await Promise.all([work(), work(), work(), work()]);
+    equal("how many events were done", [handled.length, new Set(handled).size], [30, 30]);
+    equal("counts().done", (await store.counts()).done, 30);
+  },
+};

@@ -1,0 +1,152 @@
+import { type Cases, LONG } from "./bench.ts";
+import { between, check, equal } from "./expect.ts";
+
+export const leases: Cases = {
+  "an event whose lease has ended can be claimed again, as another attempt": async (bench) => {
+    const { add, claimOne, claimLater, unit } = bench;
+    await add("booking:A");
+    const start = performance.now();
+    const first = await claimOne({ leaseDuration: 2 * unit });
+    const second = await claimLater(start + 2 * unit);
+    equal("the event", second.eventId, first.eventId);
+    equal("its attempts", second.attempts, 2);
+    check(second.lease !== first.lease, "lease: expected a new token, got the old one");
+  },
+
+  "so can one without a record": async ({ add, claimOne, claimLater, unit }) => {
+    await add(null);
+    const start = performance.now();
+    const { eventId } = await claimOne({ leaseDuration: 2 * unit });
+    const again = await claimLater(start + 2 * unit, { eventId });
+    equal("its attempts", again.attempts, 2);
+  },
+
+  "a lost lease records nothing": async ({ store, add, claimOne, claimLater, settle, get, unit }) => {
+    const event = await add("booking:A");
+    const lost = await claimOne({ leaseDuration: unit });
+    const held = await claimLater(0);
+    for (const outcome of [
+      { state: "done", type: "booking.Cancelled", status: "Cancelled" },
+      { state: "retrying", in: 0, counted: true, reason: "callback", error: "lost" },
+      { state: "retrying", in: 0, counted: false, reason: "unavailable", error: "lost" },
+      { state: "parked", reason: "callback", error: "lost" },
+      { state: "released" },
+    ] as const) {
+      equal(`settle as ${outcome.state} with the lost lease`, await store.settle(lost, outcome), false);
+    }
+    equal("renew of the lost lease", await store.renew([lost], LONG), []);
+    const { state, attempts, type, lastError } = await get(event);
+    equal(
+      "the event",
+      { state, attempts, type, lastError },
+      { state: "processing", attempts: 2, type: null, lastError: null },
+    );
+    equal("the record's status", await store.statusOf("booking:A"), undefined);
+    await settle(held, { state: "done", type: "booking.Confirmed", status: "Confirmed" });
+    equal("the record's status, by who held it", (await store.statusOf("booking:A"))?.status, "Confirmed");
+  },
+
+  "a lease is lost to another event of its record, too": async ({
+    store,
+    add,
+    claimOne,
+    claimLater,
+    done,
+    unit,
+  }) => {
+    const first = await add("booking:A");
+    const second = await add("booking:A");
+    const lost = await claimOne({ leaseDuration: unit });
+    equal("the first to be claimed", lost.eventId, first.eventId);
+    const held = await claimLater(0);
+    equal("what was never claimed goes before it", held.eventId, second.eventId);
+    equal("renew of the lost lease", await store.renew([lost], LONG), []);
+    const settled = await store.settle(lost, {
+      state: "done",
+      type: "booking.Cancelled",
+      status: "Cancelled",
+    });
+    equal("settle with the lost lease", settled, false);
+    await done(held, "Confirmed");
+    const again = await claimOne();
+    equal("the first one, again", [again.eventId, again.attempts], [first.eventId, 2]);
+    equal("the status it follows", again.previousStatus, "Confirmed");
+  },
+
+  "a lease that is renewed goes on": async ({ store, add, claim, claimOne, done, get, sleep, unit }) => {
+    const event = await add("booking:A");
+    await add("booking:A");
+    const claimed = await claimOne({ leaseDuration: 10 * unit });
+    const before = (await get(event)).dueAt;
+    const renewed = await store.renew([claimed], LONG);
+    equal(
+      "what is still held",
+      renewed.map(({ eventId, lease }) => [eventId, lease]),
+      [[claimed.eventId, claimed.lease]],
+    );
+    between(
+      "ms by which its dueAt moved",
+      Number((await get(event)).dueAt) - Number(before),
+      LONG - 10 * unit - 1,
+      LONG,
+    );
+    await sleep(11);
+    equal("claim, after the first lease's end", await claim(), []);
+    await done(renewed[0]!);
+  },
+
+  "renew resolves to those still held": async ({ store, add, claim, done, settle }) => {
+    for (const ref of ["booking:A", "booking:B", null, null]) await add(ref);
+    const claims = await claim();
+    const [a, b, c, d] = claims.sort((x, y) => (x.eventId < y.eventId ? -1 : 1));
+    await done(a!);
+    await settle(c!, { state: "released" });
+    const renewed = (await store.renew(claims, LONG)).map(({ eventId }) => eventId).sort();
+    equal("the renewed events", renewed, [b!.eventId, d!.eventId]);
+    equal("renew of none", await store.renew([], LONG), []);
+  },
+
+  "an attempt ends once": async ({ store, add, claim, claimOne, done, settle, get }) => {
+    const event = await add("booking:A");
+    const finished = await claimOne();
+    await done(finished, "Confirmed");
+    equal("settle, again", await store.settle(finished, { state: "released" }), false);
+    equal("its state", (await get(event)).state, "done");
+    equal("claim", await claim(), []);
+
+    await add("booking:B");
+    const given = await claimOne();
+    await settle(given, { state: "released" });
+    const taken = await claimOne();
+    const late = await store.settle(given, { state: "done", type: "booking.Confirmed" });
+    equal("settle with the lease that was given back", late, false);
+    equal("what is still held", (await store.renew([given, taken], LONG)).length, 1);
+  },
+
+  "of many settling one lease at once, one does": async ({ store, add, claimOne }) => {
+    await add("booking:A");
+    const claimed = await claimOne();
+    const answers = await Promise.all(
+      ["Confirmed", "Cancelled", "Declined", "Request"].map((status) =>
+        store.settle(claimed, { state: "done", type: `booking.${status}`, status }),
+      ),
+    );
+    equal("how many of them did", answers.filter(Boolean).length, 1);
+    equal("the record's sequence", (await store.statusOf("booking:A"))?.sequence, 1);
+  },
+
+  "a lease opens its own event only": async ({ store, add, newEvent, claim, done }) => {
+    await add("booking:A");
+    await add("booking:B");
+    const claims = await claim();
+    const [a, b] = claims as [(typeof claims)[0], (typeof claims)[0]];
+    const mixed = { ...a, lease: b.lease };
+    equal("settle with another event's lease", await store.settle(mixed, { state: "released" }), false);
+    equal("renew with another event's lease", await store.renew([mixed], LONG), []);
+    const unknown = { ...a, ...newEvent("booking:A") };
+    equal("settle of an unknown event", await store.settle(unknown, { state: "released" }), false);
+    equal("renew of an unknown event", await store.renew([unknown], LONG), []);
+    await done(a);
+    await done(b);
+  },
+};

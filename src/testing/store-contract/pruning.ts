@@ -1,0 +1,154 @@
+import { type Cases, failed, LONG, parked, unreachable } from "./bench.ts";
+import { check, equal } from "./expect.ts";
+
+export const pruning: Cases = {
+  "prune deletes done events, or parked ones, of an age": async ({ store, add, claimOne, done, settle }) => {
+    await add("booking:A");
+    await done(await claimOne(), "Confirmed");
+    await add("booking:B");
+    await settle(await claimOne(), parked());
+    equal("done, too young", await store.prune({ state: "done", age: LONG, limit: 10 }), 0);
+    equal("parked, too young", await store.prune({ state: "parked", age: LONG, limit: 10 }), 0);
+    equal("done, of any age", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
+    equal("counts().parked", (await store.counts()).parked, 1);
+    equal("parked, of any age", await store.prune({ state: "parked", age: 0, limit: 10 }), 1);
+    equal("list", await store.list({ limit: 10 }), []);
+  },
+
+  "the age counts from the end, in ms": async ({
+    store,
+    add,
+    claimOne,
+    done,
+    settle,
+    eventually,
+    sleep,
+    unit,
+  }) => {
+    await add("booking:A");
+    await add("booking:B");
+    const [a, b] = [await claimOne({ limit: 1 }), await claimOne({ limit: 1 })];
+    await sleep(2);
+    const start = performance.now();
+    await done(a);
+    await settle(b, parked());
+    for (const state of ["done", "parked"] as const) {
+      const age = 3 * unit;
+      await eventually(`prune of what is ${state} for ${age} ms`, () =>
+        store.prune({ state, age, limit: 1 }).then(Boolean),
+      );
+      const early = Math.round(start + age - performance.now());
+      check(early <= 5, `prune: deleted an event ${early} ms too early`);
+    }
+  },
+
+  "prune deletes no more than `limit`": async ({ store, add, claim, done }) => {
+    for (let index = 0; index < 5; index++) await add(null);
+    for (const claimed of await claim()) await done(claimed);
+    equal("with limit 0", await store.prune({ state: "done", age: 0, limit: 0 }), 0);
+    equal("with limit 2", await store.prune({ state: "done", age: 0, limit: 2 }), 2);
+    equal("with limit 10", await store.prune({ state: "done", age: 0, limit: 10 }), 3);
+  },
+
+  "prune can be for one reason": async ({ store, add, claim, get, settle }) => {
+    const kept = await add(null);
+    await add(null);
+    const third = await add(null);
+    for (const claimed of await claim()) {
+      const reason = claimed.eventId === kept.eventId ? "callback" : "not-found";
+      await settle(claimed, parked(reason));
+    }
+    const options = { state: "parked", reason: "not-found", age: 0, limit: 10 } as const;
+    equal("what was parked for it", await store.prune(options), 2);
+    equal("the one for another reason", (await get(kept)).state, "parked");
+    equal("one for that reason", await store.get(third.eventId), undefined);
+  },
+
+  "an id that was pruned is unknown": async ({ store, add, claimOne, done, settle }) => {
+    const one = await add("booking:A");
+    await done(await claimOne(), "Confirmed");
+    const other = await add("booking:B");
+    await settle(await claimOne(), parked());
+    await store.prune({ state: "done", age: 0, limit: 10 });
+    await store.prune({ state: "parked", age: 0, limit: 10 });
+    equal("get", await store.get(one.eventId), undefined);
+    equal("replay", await store.replay(other.eventId), false);
+    equal("add, again", await store.add(one), "added");
+    const again = await claimOne();
+    equal("its attempts and its record's status", [again.attempts, again.previousStatus], [1, "Confirmed"]);
+  },
+
+  "what waits is never pruned": async ({ store, add, claimOne, settle }) => {
+    await add("booking:A");
+    await settle(await claimOne(), failed(LONG));
+    await add("booking:B");
+    await claimOne();
+    await add("booking:B");
+    equal("done", await store.prune({ state: "done", age: 0, limit: 10 }), 0);
+    equal("parked", await store.prune({ state: "parked", age: 0, limit: 10 }), 0);
+    equal(
+      "for what made one wait",
+      await store.prune({ state: "parked", reason: "callback", age: 0, limit: 10 }),
+      0,
+    );
+    equal("list", (await store.list({ limit: 10 })).length, 3);
+  },
+
+  "pruneRecords forgets statuses of an age": async ({ store, add, claimOne, done }) => {
+    await add("booking:A");
+    await done(await claimOne(), "Confirmed");
+    equal("too young", await store.pruneRecords({ age: LONG, limit: 10 }), 0);
+    equal("of any age", await store.pruneRecords({ age: 0, limit: 10 }), 1);
+    equal("statusOf", await store.statusOf("booking:A"), undefined);
+    await add("booking:A");
+    const claim = await claimOne();
+    equal("previousStatus and sequence", [claim.previousStatus, claim.sequence], [undefined, 0]);
+    await done(claim, "Confirmed");
+    equal("the sequence, from its start", (await store.statusOf("booking:A"))?.sequence, 1);
+  },
+
+  "a status that was seen again is young again": async ({ store, add, claimOne, done, sleep, unit }) => {
+    for (const ref of ["booking:A", "booking:B"]) {
+      await add(ref);
+      await done(await claimOne(), "Confirmed");
+    }
+    await sleep(8);
+    const start = performance.now();
+    await add("booking:A");
+    await done(await claimOne(), "Confirmed");
+    const age = 8 * unit;
+    const forgotten = await store.pruneRecords({ age, limit: 10 });
+    // On a machine so slow that both are old by now, nothing is shown.
+    if (performance.now() - start >= age) return;
+    equal("how many were forgotten", forgotten, 1);
+    equal("the one seen again", (await store.statusOf("booking:A"))?.status, "Confirmed");
+  },
+
+  "pruneRecords forgets no more than `limit`": async ({ store, add, claim, done }) => {
+    for (let index = 0; index < 4; index++) await add(`booking:${index}`);
+    for (const claimed of await claim()) await done(claimed, "Confirmed");
+    equal("with limit 0", await store.pruneRecords({ age: 0, limit: 0 }), 0);
+    equal("with limit 3", await store.pruneRecords({ age: 0, limit: 3 }), 3);
+    equal("with limit 3, when one is left", await store.pruneRecords({ age: 0, limit: 3 }), 1);
+  },
+
+  "a record with an event that waits is not forgotten": async (bench) => {
+    const { store, add, claimOne, done, settle } = bench;
+    const refs = ["booking:pending", "booking:processing", "booking:retrying", "booking:waiting"];
+    for (const ref of [...refs, "booking:idle", "booking:parked"]) {
+      await add(ref);
+      await done(await claimOne(), "Confirmed");
+    }
+    await add("booking:parked");
+    await settle(await claimOne(), parked());
+    await add("booking:retrying");
+    await settle(await claimOne(), failed(LONG));
+    await add("booking:waiting");
+    await settle(await claimOne(), unreachable(LONG));
+    await add("booking:processing");
+    await claimOne();
+    await add("booking:pending");
+    equal("how many were forgotten", await store.pruneRecords({ age: 0, limit: 10 }), 2);
+    for (const ref of refs) equal(`status of ${ref}`, (await store.statusOf(ref))?.status, "Confirmed");
+  },
+};

@@ -1,0 +1,105 @@
+import type { EventStore } from "../../stores/store.ts";
+import { type Bench, failed, LONG, parked, unreachable } from "./bench.ts";
+import { between, equal } from "./expect.ts";
+
+/** Cases for a store that survives a restart. `reopen` closes the store's process, and starts another on its data. */
+export const restarting: Readonly<
+  Record<string, (bench: Bench, reopen: () => Promise<EventStore<unknown>>) => Promise<void>>
+> = {
+  "a restart loses nothing": async (bench, reopen) => {
+    const { store, add, claimOne, done, settle, tick } = bench;
+    await add("booking:A");
+    await done(await claimOne(), "Confirmed");
+    await add("booking:B");
+    await settle(await claimOne(), failed(LONG));
+    await add(null);
+    await settle(await claimOne(), parked());
+    await add("booking:C");
+    await settle(await claimOne(), unreachable(LONG));
+    await tick();
+    const pending = await add("booking:A");
+    const before = [await store.list({ limit: 10 }), await store.counts(), await store.statusOf("booking:A")];
+    const again = await reopen();
+    const after = [await again.list({ limit: 10 }), await again.counts(), await again.statusOf("booking:A")];
+    equal("events, counts and status", after, before);
+    equal("add of a known id", await again.add(pending), "duplicate");
+    const claims = await again.claim({ limit: 10, leaseDuration: LONG });
+    const seen = claims.map(({ eventId, previousStatus, sequence }) => [eventId, previousStatus, sequence]);
+    equal("what can be claimed", seen, [[pending.eventId, "Confirmed", 1]]);
+  },
+
+  "a lease outlives the process that took it": async ({ add, claimOne }, reopen) => {
+    await add("booking:A");
+    const claim = await claimOne();
+    const again = await reopen();
+    equal("claim", await again.claim({ limit: 10, leaseDuration: LONG }), []);
+    between("nextDue", await again.nextDue(), LONG - 30_000, LONG);
+    equal("settle with it", await again.settle(claim, { state: "released" }), true);
+  },
+};
+
+/** Cases for a store that several processes use at once. `other` is a second one's handle. */
+export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<unknown>) => Promise<void>>> =
+  {
+    "two processes see the same": async ({ store, add, claimOne, done, get }, other) => {
+      const event = await add("booking:A");
+      equal("add by the other", await other.add(event), "duplicate");
+      await done(await claimOne(), "Confirmed");
+      equal("get by the other", await other.get(event.eventId), await get(event));
+      equal("statusOf by the other", await other.statusOf("booking:A"), await store.statusOf("booking:A"));
+    },
+
+    "of adds by two with one id, one is added": async ({ store, newEvent }, other) => {
+      for (let round = 0; round < 10; round++) {
+        const event = newEvent(null);
+        const answers = await Promise.all([
+          store.add(event),
+          other.add(event),
+          store.add(event),
+          other.add(event),
+        ]);
+        equal("how often it was added", answers.filter((answer) => answer === "added").length, 1);
+      }
+    },
+
+    "two never hold one record": async ({ store, add, claim, claimOne }, other) => {
+      await add("booking:A");
+      await add("booking:A");
+      await claimOne();
+      equal("claim by the other", await other.claim({ limit: 10, leaseDuration: LONG }), []);
+      for (let index = 0; index < 20; index++) await add(`listing:${index % 10}`);
+      const theirs = other.claim({ limit: 6, leaseDuration: LONG });
+      const refs = [...(await claim({ limit: 6 })), ...(await theirs)].map(({ ref }) => ref);
+      equal("how many records both hold", refs.length - new Set(refs).size, 0);
+      equal("counts by the other", await other.counts(), await store.counts());
+    },
+
+    "one takes over what the other lost": async ({ store, add, claimOne, eventually, unit }, other) => {
+      await add("booking:A");
+      const lost = await claimOne({ leaseDuration: unit });
+      const held = await eventually("the other's claim", async () => {
+        const [first] = await other.claim({ limit: 1, leaseDuration: LONG });
+        return first;
+      });
+      equal("settle with the lost lease", await store.settle(lost, { state: "released" }), false);
+      equal(
+        "settle by the other",
+        await other.settle(held, { state: "done", type: "booking.Confirmed" }),
+        true,
+      );
+    },
+
+    "what one adds wakes the other": async ({ add, eventually, sleep }, other) => {
+      if (other.subscribe === undefined) return;
+      let calls = 0;
+      const end = other.subscribe(() => {
+        calls += 1;
+      });
+      // A subscription may need its connection first.
+      await sleep(4);
+      calls = 0;
+      await add("booking:A");
+      await eventually("a wake through the other process", async () => calls > 0);
+      end();
+    },
+  };

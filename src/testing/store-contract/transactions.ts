@@ -1,0 +1,63 @@
+import { type Bench, type Cases, LONG } from "./bench.ts";
+import { equal, rejects } from "./expect.ts";
+
+/** For stores that say `transactional`; others pass, as an outcome never has `writes` there. */
+export const transactions: Cases = {
+  "writes run once, in order, with the store's own handle": async (bench) => {
+    const ran: string[] = [];
+    const handles = new Set<unknown>();
+    const write = (name: string) => (tx: unknown) => {
+      ran.push(name);
+      handles.add(tx);
+    };
+    if (!(await settleWith(bench, [write("first"), write("second")]))) return;
+    equal("what ran", ran, ["first", "second"]);
+    equal("how many handles there were", handles.size, 1);
+    equal("whether there was one", handles.has(undefined), false);
+    equal("counts().done", (await bench.store.counts()).done, 1);
+  },
+
+  "a write that throws leaves all as it was, and the lease held": async (bench) => {
+    const { store, add, claim, claimOne, done, get } = bench;
+    if (store.transactional !== true) return;
+    const event = await add("booking:A");
+    const claimed = await claimOne();
+    const fail = () => {
+      throw new Error("a write's own");
+    };
+    const outcome = {
+      state: "done",
+      type: "booking.Confirmed",
+      status: "Confirmed",
+      writes: [fail],
+    } as const;
+    await rejects("settle", () => store.settle(claimed, outcome));
+    equal("its state", (await get(event)).state, "processing");
+    equal("the record's status", await store.statusOf("booking:A"), undefined);
+    equal("claim", await claim(), []);
+    equal("renew", (await store.renew([claimed], LONG)).length, 1);
+    await done(claimed, "Confirmed");
+  },
+
+  "with a lost lease nothing is done": async (bench) => {
+    const { store, add, claimOne, claimLater, unit } = bench;
+    if (store.transactional !== true) return;
+    await add("booking:A");
+    const lost = await claimOne({ leaseDuration: unit });
+    await claimLater(0);
+    const outcome = { state: "done", type: "booking.Confirmed", writes: [() => {}] } as const;
+    equal("settle with the lost lease", await store.settle(lost, outcome), false);
+  },
+};
+
+async function settleWith(bench: Bench, writes: ((tx: unknown) => void)[]): Promise<boolean> {
+  if (bench.store.transactional !== true) return false;
+  await bench.add("booking:A");
+  await bench.settle(await bench.claimOne(), {
+    state: "done",
+    type: "booking.Confirmed",
+    status: "Confirmed",
+    writes,
+  });
+  return true;
+}
