@@ -1,0 +1,142 @@
+import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import type { Verify, VerifyRequest } from "./verify.ts";
+
+/** Options of {@link sharedSecret}: where the secret is, in exactly one place, and what it is. */
+export type SharedSecretOptions = {
+  /** One, or several while it is being changed: any of them lets a request in. An unset variable throws. */
+  readonly secret: string | readonly (string | undefined)[] | undefined;
+} & (
+  | {
+      /** Name of the query parameter. */
+      readonly query: string;
+      readonly header?: undefined;
+      readonly pathSegment?: undefined;
+    }
+  | {
+      /** Name of the header. */
+      readonly header: string;
+      readonly query?: undefined;
+      readonly pathSegment?: undefined;
+    }
+  | {
+      /** The last segment of the path. */
+      readonly pathSegment: "last";
+      readonly query?: undefined;
+      readonly header?: undefined;
+    }
+);
+
+/**
+ * A `verify` that lets in who knows a secret: it is in the endpoint URL that was configured at the platform, or
+ * in a header that a proxy adds. Compared in constant time. A parameter that occurs twice is refused.
+ *
+ * @throws {InvalidArgumentError} where a secret is missing or empty, or not exactly one place is named
+ * @example
+ * ```ts
+ * // The platform was given https://example.com/hooks?key=<secret>
+ * verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
+ * ```
+ */
+export function sharedSecret(options: SharedSecretOptions): Verify {
+  const secrets = checkSecrets(options);
+  const find = checkPlace(options);
+  // Made at the first request: Workers allow no crypto before it.
+  let digests: readonly Uint8Array[] | undefined;
+  return async (request) => {
+    digests ??= await Promise.all(secrets.map(digestOf));
+    let matches = false;
+    for (const candidate of find(request)) {
+      const digest = await digestOf(candidate);
+      // All of them, always: how long it takes must not tell which one it was.
+      for (const known of digests) matches = equal(digest, known) || matches;
+    }
+    return matches;
+  };
+}
+
+function checkSecrets({ secret }: SharedSecretOptions): readonly string[] {
+  const secrets: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
+  const usable = (one: unknown): boolean => typeof one === "string" && one.trim() !== "";
+  if (secrets.length === 0 || !secrets.every(usable)) {
+    throw new InvalidArgumentError({
+      path: ["secret"],
+      message: "must not be missing or empty; is the environment variable set?",
+    });
+  }
+  return secrets as readonly string[];
+}
+
+type Find = (request: VerifyRequest) => readonly string[];
+
+function checkPlace(options: SharedSecretOptions): Find {
+  const places = (["query", "header", "pathSegment"] as const).filter(
+    (place) => options[place] !== undefined,
+  );
+  const refuse = (issue: Issue): never => {
+    throw new InvalidArgumentError(issue);
+  };
+  if (places.length !== 1) {
+    refuse({ path: [], message: "sharedSecret takes exactly one of query, header and pathSegment" });
+  }
+  const { query, header, pathSegment } = options;
+  if (pathSegment !== undefined) {
+    return pathSegment === "last" ? inPath : refuse({ path: ["pathSegment"], message: 'must be "last"' });
+  }
+  if (header !== undefined) {
+    return isToken(header)
+      ? inHeader(header)
+      : refuse({ path: ["header"], message: "must be a header's name" });
+  }
+  return typeof query === "string" && query !== ""
+    ? inQuery(query)
+    : refuse({ path: ["query"], message: "must be a parameter's name" });
+}
+
+function isToken(name: unknown): boolean {
+  return typeof name === "string" && /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name);
+}
+
+// Sent twice, its values arrive joined, and match nothing.
+function inHeader(name: string): Find {
+  return ({ headers }) => {
+    const value = headers.get(name);
+    return value === null ? [] : [value];
+  };
+}
+
+function inQuery(name: string): Find {
+  return ({ url }) => {
+    const query = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
+    const values = new URLSearchParams(query).getAll(name);
+    // Two could be one that was added to a URL that leaked, or hide what another server in front has checked.
+    if (values.length !== 1) return [];
+    // A plus sign is a space by the rules of forms, and itself in a secret that was pasted into a URL as it is.
+    return query.includes("+") ? [...values, ...plusAsItself(query, name)] : values;
+  };
+}
+
+function plusAsItself(query: string, name: string): string[] {
+  return new URLSearchParams(query.replaceAll("+", "%2B")).getAll(name);
+}
+
+const inPath: Find = ({ url }) => {
+  const path = url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, "").split(/[?#]/, 1)[0] ?? "";
+  const segment = path.split("/").findLast((part) => part !== "");
+  if (segment === undefined) return [];
+  try {
+    return [decodeURIComponent(segment)];
+  } catch {
+    return [segment];
+  }
+};
+
+async function digestOf(text: string): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+}
+
+/** Of digests, which are of one length, in a time that does not depend on where they differ. */
+function equal(left: Uint8Array, right: Uint8Array): boolean {
+  let difference = 0;
+  for (let index = 0; index < left.length; index++) difference |= (left[index] ?? 0) ^ (right[index] ?? 0);
+  return difference === 0;
+}

@@ -1,0 +1,25 @@
+/** What {@link Verify} may look at. */
+export interface VerifyRequest {
+  readonly method: string;
+  /** Path and query, or the whole URL, as the server has it. */
+  readonly url: string;
+  readonly headers: Headers;
+  /** The topic that the endpoint was told it serves, where it was. */
+  readonly topic: string | undefined;
+  /**
+   * The body's bytes. Rejects where they cannot be had: larger than `maxBodyBytes`, not here in time, or
+   * already read by a body parser in front.
+   */
+  readonly rawBody: () => Promise<Uint8Array>;
+}
+
+/**
+ * Decides whether a request may come in: `true`, and nothing else, lets it. `false`, or throwing, answers 401;
+ * not deciding within `replyWithin` answers 503.
+ *
+ * @example
+ * ```ts
+ * verify: ({ headers }) => headers.get("x-forwarded-client-cert-ok") === "1",
+ * ```
+ */
+export type Verify = (request: VerifyRequest) => boolean | Promise<boolean>;
