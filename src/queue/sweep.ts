@@ -50,15 +50,18 @@ export class Sweep<Tx> {
   async #run(): Promise<void> {
     const { store, policy } = this.#options;
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
-      inBatches(() => store.prune({ state, reason, age, limit: BATCH }));
+      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
     await prune("done", policy.retention);
     // Most of these never existed: they need not be kept for somebody to look at.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
-    await inBatches(() => store.pruneRecords({ age: policy.recordRetention, limit: BATCH }));
+    const age = policy.recordRetention;
+    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
   }
 }
 
-async function inBatches(prune: () => Promise<number>): Promise<void> {
+async function inBatches(age: number, prune: () => Promise<number>): Promise<void> {
+  // Infinity keeps for ever; no database has to understand it.
+  if (!Number.isFinite(age)) return;
   while ((await prune()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
 }

@@ -1,0 +1,169 @@
+import { consoleLogger, type Logger, safeLogger } from "../logger.ts";
+import type { Booking } from "../models/booking.ts";
+import type { Listing } from "../models/listing.ts";
+import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
+import type { DrainOptions, DrainResult } from "../queue/drain.ts";
+import { describeThrown } from "../queue/outcome.ts";
+import { Queue } from "../queue/queue.ts";
+import type { EventState } from "../stores/store.ts";
+import { checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
+import { createDispatcher } from "./processing/dispatch.ts";
+import { createReceiver, type ReceiveRequest, type ReceiveResult } from "./receiving/receive.ts";
+
+/** What a request brings along beside itself. */
+export interface ReceiveContext {
+  /** Keeps the process alive until the promise settles: Workers' `ctx.waitUntil`, Next.js' `after`. Starts no loop: what is due is drained. */
+  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
+}
+
+export interface FetchContext extends ReceiveContext {
+  /** The topic that this endpoint is configured for; comes back as `event.topic`. */
+  readonly topic?: string | undefined;
+}
+
+/** How the handler is doing. */
+export interface Health {
+  /**
+   * `idle`: processing has not been started (serverless, or `autoStart: false`). `paused`: the platform is out
+   * of reach; notifications are still recorded. `stopped`: closed.
+   */
+  readonly state: "idle" | "running" | "paused" | "stopped";
+  readonly counts: Record<EventState, number>;
+  /** Age in seconds of the oldest event that waits to be handled; `undefined` where none does. */
+  readonly oldestPendingAge: number | undefined;
+  /** When this process last took a valid notification. */
+  readonly lastReceivedAt: Date | undefined;
+}
+
+/** What {@link createWebhookHandler} makes. Its functions need no `this`. */
+export interface WebhookHandler {
+  /** Takes a notification as a web `Request`: Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix. Never rejects. */
+  fetch(request: Request, context?: FetchContext): Promise<Response>;
+  /** Takes a notification in whatever form a framework has it; the adapters call it. Never rejects. */
+  receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
+  /** Begins to process what is due, by itself, until {@link close}. Twice is safe. */
+  start(): void;
+  /**
+   * Processes what is due now, each event once: for cron jobs, serverless and tests. Ends when nothing is left,
+   * or the platform is out of reach; does not wait for other processes.
+   */
+  drain(options?: DrainOptions): Promise<DrainResult>;
+  /** @throws what the store throws when it cannot be asked */
+  health(): Promise<Health>;
+  /**
+   * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts
+   * their `signal`, waits up to 3 s more, and gives the events back. The store stays open: close it afterwards.
+   */
+  close(options?: { readonly timeout?: number | undefined }): Promise<void>;
+  /** Whether an adapter for a process that lives on should call {@link start}. */
+  readonly autoStart: boolean;
+}
+
+/**
+ * Makes the handler of a subscriber's endpoint: it records each notification before it is answered, takes
+ * every event once, fetches the booking or listing, and runs the callback for its status.
+ *
+ * @throws InvalidArgumentError naming each option that is wrong
+ * @example
+ * ```ts
+ * const webhooks = createWebhookHandler({
+ *   client,
+ *   store: memoryStore(),
+ *   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
+ *   on: {
+ *     "booking.Confirmed": async ({ booking }) => blockNights(stay(booking)),
+ *     "booking.Cancelled": async ({ booking }) => releaseNights(stay(booking)),
+ *   },
+ * });
+ * createServer(toNodeHandler(webhooks)).listen(3000);
+ * ```
+ */
+export function createWebhookHandler<B extends Booking, L extends Listing, Tx = never>(
+  options: WebhookHandlerOptions<B, L, Tx>,
+): WebhookHandler {
+  const numbers = checkOptions(options);
+  const { client, store, on, dispatch = "every", processing = "background" } = options;
+  const logger = safeLogger(options.logger ?? consoleLogger);
+  const observe = safeObserve(options.observe, logger);
+  const background = processing === "background";
+  const autoStart = (options.autoStart ?? true) && background;
+  let closed = false;
+  let lastReceivedAt: Date | undefined;
+
+  const queue = new Queue<Tx>({
+    store,
+    work: createDispatcher({ client, on, dispatch, transactional: store.transactional === true }),
+    policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
+    observe,
+    logger,
+  });
+  const receiver = createReceiver({
+    ...numbers,
+    verify: options.verify,
+    closing: () => closed,
+    add: (event) => store.add(event),
+    observe,
+    logger,
+  });
+
+  /** Sees to it that a recorded event is processed; resolves when the request may be answered. */
+  async function recorded(eventId: string, arrivedAt: number, waitUntil: ReceiveContext["waitUntil"]) {
+    lastReceivedAt = new Date();
+    if (!background) {
+      await queue
+        .runNow(eventId, arrivedAt + numbers.replyWithin)
+        .catch((error) => logger.error(`stayhook: could not process inline (${describeThrown(error)})`));
+    }
+    if (typeof waitUntil === "function") {
+      waitUntil(
+        queue
+          .push()
+          .catch((error) => logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`)),
+      );
+    } else if (background && !store.subscribe) {
+      queue.wake();
+    }
+  }
+
+  const receive: WebhookHandler["receive"] = async (request, { waitUntil } = {}) => {
+    const arrivedAt = performance.now();
+    if (autoStart && typeof waitUntil !== "function") queue.start();
+    const { result, event } = await receiver(request, arrivedAt);
+    if (event) await recorded(event.eventId, arrivedAt, waitUntil);
+    return result;
+  };
+
+  return {
+    autoStart,
+    receive,
+    fetch: async (request, { topic, waitUntil } = {}) => {
+      const { method, url, headers, body } = request;
+      const result = await receive({ method, url, headers, body, topic }, { waitUntil });
+      return new Response(result.body, { status: result.status, headers: result.headers });
+    },
+    start: () => queue.start(),
+    drain: (drainOptions = {}) => queue.drain(drainOptions),
+    health: async () => {
+      const [counts, waiting] = await Promise.all([store.counts(), store.oldestWaiting()]);
+      const oldestPendingAge = waiting === undefined ? undefined : waiting / 1000;
+      return { state: queue.state, counts, oldestPendingAge, lastReceivedAt };
+    },
+    close: ({ timeout = 10_000 } = {}) => {
+      closed = true;
+      return queue.close(timeout);
+    },
+  };
+}
+
+function safeObserve(observe: WebhookHandlerOptions["observe"], logger: Logger): (event: Observation) => void {
+  if (!observe) return () => {};
+  const failed = (error: unknown) => logger.warn(`stayhook: observe failed (${describeThrown(error)})`);
+  return (event) => {
+    try {
+      const observed = observe(event);
+      if (observed instanceof Promise) observed.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  };
+}

@@ -1,0 +1,42 @@
+import {
+  AccessTokenError,
+  APIError,
+  ConnectionError,
+  InvalidArgumentError,
+  ResponseValidationError,
+} from "../../client/errors.ts";
+import { retryAfterMs } from "../../client/retry.ts";
+import type { WorkFailure } from "../../queue/work.ts";
+
+/** A record that does not exist, or is not ours, is not asked for more often than this. */
+const REFUSED_ATTEMPTS = 5;
+
+/** Why a record could not be fetched, and what that means for its event: the failure table. */
+export function fetchFailure(error: unknown): WorkFailure {
+  if (error instanceof APIError) return answerFailure(error);
+  if (error instanceof ResponseValidationError) return { reason: "invalid-record", error };
+  if (error instanceof AccessTokenError) return outOfReach(error, { everything: true });
+  if (error instanceof ConnectionError) return outOfReach(error, { everything: false });
+  if (error instanceof InvalidArgumentError) return { reason: "denied", error, maxAttempts: REFUSED_ATTEMPTS };
+  // The user's own schema or fetch threw: their code, as a callback is.
+  return { reason: "callback", error };
+}
+
+function answerFailure(error: APIError): WorkFailure {
+  const { status } = error;
+  if (status === 404 || status === 410) return refused("not-found", error);
+  const temporary = status < 400 || status >= 500 || status === 408 || status === 429 || status === 401;
+  if (!temporary) return refused("denied", error);
+  return outOfReach(error, {
+    everything: status === 429 || status === 401,
+    retryAfter: retryAfterMs(error.headers),
+  });
+}
+
+function refused(reason: "not-found" | "denied", error: unknown): WorkFailure {
+  return { reason, error, refused: true, maxAttempts: REFUSED_ATTEMPTS };
+}
+
+function outOfReach(error: unknown, outage: WorkFailure["outage"]): WorkFailure {
+  return { reason: "unavailable", error, outage };
+}

@@ -1,0 +1,348 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { safeBackoff } from "../../src/queue/backoff.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
+import {
+  brokenStore,
+  callbackFailed,
+  DAY,
+  done,
+  eventOf,
+  gate,
+  HOUR,
+  MINUTE,
+  outOfReach,
+  queueOf,
+  SECOND,
+} from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+describe("a failed callback", () => {
+  test("is tried again on the documented schedule, twelve times in all, and is parked then", async () => {
+    const started: number[] = [];
+    const { queue, add, stateOf, store } = queueOf({
+      work: () => {
+        started.push(Date.now());
+        return callbackFailed;
+      },
+    });
+    await add("a");
+    queue.start();
+    await advance(25 * HOUR);
+    expect(started.length).toBe(12);
+    const waits = started.slice(1).map((at, n) => at - (started[n] as number));
+    const schedule = [5, 30, 120, 600, 1800, 3600, 7200, 10_800, 18_000, 21_600, 21_600].map(
+      (s) => s * SECOND,
+    );
+    waits.forEach((wait, n) => {
+      expect(wait).toBeGreaterThanOrEqual((schedule[n] as number) * 0.75);
+      expect(wait).toBeLessThanOrEqual((schedule[n] as number) + 50);
+    });
+    expect(new Set(waits.map((wait, n) => wait / (schedule[n] as number))).size).toBeGreaterThan(3);
+    expect(await store.get("a")).toMatchObject({
+      state: "parked",
+      reason: "callback",
+      lastError: "Error: callback failed",
+      attempts: 12,
+    });
+    expect(await stateOf("a")).toBe("parked");
+  });
+
+  test("is told to the observer each time, with the wait, and at last as parked", async () => {
+    const { queue, add, observed } = queueOf({
+      work: () => callbackFailed,
+      maxAttempts: 2,
+      backoff: () => 7000,
+    });
+    await add("a");
+    queue.start();
+    await advance(10 * SECOND);
+    expect(observed).toMatchObject([
+      { kind: "failed", eventId: "a", ref: "booking:a", reason: "callback", attempt: 1, retryIn: 7000 },
+      { kind: "parked", eventId: "a", ref: "booking:a", reason: "callback", attempt: 2 },
+    ]);
+  });
+
+  test("whatever it throws, the process and the queue go on", async () => {
+    const hostile = new (class extends Error {
+      override get message(): string {
+        throw new Error("in the getter");
+      }
+    })();
+    const thrown = [undefined, null, 0, "text", Symbol("s"), {}, Object.create(null), hostile, 10n];
+    const { queue, add, store } = queueOf({
+      maxAttempts: 1,
+      work: (claim) => {
+        throw thrown[Number(claim.eventId)];
+      },
+    });
+    await add(...thrown.map((_, n) => String(n)));
+    queue.start();
+    await advance(0);
+    expect(await store.counts()).toMatchObject({ parked: thrown.length });
+  });
+
+  test("a backoff that gives nonsense or throws does not spin or stop the queue", async () => {
+    for (const backoff of [
+      () => Number.NaN,
+      () => -1,
+      () => "5" as never,
+      () => Number.POSITIVE_INFINITY,
+      throws,
+    ]) {
+      const { queue, add, ran } = queueOf({ work: () => callbackFailed, backoff: safeBackoff(backoff) });
+      await add("a");
+      queue.start();
+      await advance(3 * SECOND);
+      expect(ran.length).toBe(1);
+      await advance(3 * SECOND);
+      expect(ran.length).toBe(2);
+    }
+  });
+});
+
+describe("the platform out of reach", () => {
+  test("does not count as an attempt, and the event is parked when that has lasted for giveUpAfter", async () => {
+    const { queue, add, store, ran } = queueOf({ work: () => outOfReach(), maxAttempts: 3 });
+    await add("a");
+    queue.start();
+    await advance(3 * DAY - MINUTE);
+    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 0, reason: "unavailable" });
+    expect(ran.length).toBeGreaterThan(10);
+    await advance(2 * MINUTE);
+    expect(await store.get("a")).toMatchObject({ state: "parked", reason: "unavailable" });
+  });
+
+  test("holds up the record, not the others, and a new notification of the record ends the wait", async () => {
+    let down = true;
+    const { queue, store, ran, add } = queueOf({
+      work: ({ ref }) => (down && ref === "booking:bad" ? outOfReach() : done),
+      backoff: () => HOUR,
+    });
+    await store.add(eventOf("first", "booking:bad"));
+    queue.start();
+    await advance(0);
+    await add("good");
+    await advance(0);
+    expect(ran).toEqual(["first", "good"]);
+    down = false;
+    await advance(MINUTE);
+    expect(ran.length).toBe(2);
+    await store.add(eventOf("second", "booking:bad"));
+    await advance(0);
+    expect(ran.slice(2)).toEqual(["second", "first"]);
+    expect(await store.counts()).toMatchObject({ done: 3 });
+  });
+
+  test("a record whose callback failed does not hold up later events of it", async () => {
+    const { queue, store, ran } = queueOf({
+      work: ({ eventId }) => (eventId === "first" ? callbackFailed : done),
+      backoff: () => HOUR,
+    });
+    await store.add(eventOf("first", "booking:x"));
+    await store.add(eventOf("second", "booking:x"));
+    queue.start();
+    await advance(0);
+    expect(ran).toEqual(["first", "second"]);
+  });
+});
+
+describe("the attempt's time", () => {
+  test("is attemptTimeout: the signal aborts, the record stays locked for 3 s, then it has failed", async () => {
+    const signals: AbortSignal[] = [];
+    const { queue, store, add, ran } = queueOf({
+      attemptTimeout: 10 * SECOND,
+      backoff: () => 0,
+      work: ({ eventId }, { signal, answered }) => {
+        answered();
+        if (eventId !== "hangs" || signals.length > 0) return done;
+        signals.push(signal);
+        return new Promise(() => {});
+      },
+    });
+    await store.add(eventOf("hangs", "booking:x"));
+    await store.add(eventOf("next", "booking:x"));
+    queue.start();
+    await advance(10 * SECOND - 1);
+    expect(signals[0]?.aborted).toBe(false);
+    await advance(1);
+    expect(signals[0]?.aborted).toBe(true);
+    expect(signals[0]?.reason).toMatchObject({ name: "TimeoutError" });
+    await add("other");
+    await advance(2900);
+    expect(ran).toEqual(["hangs", "other"]);
+    await advance(100);
+    expect(ran).toEqual(["hangs", "other", "next", "hangs"]);
+  });
+
+  test("a callback that ends itself when the signal aborts frees the record then, and has failed", async () => {
+    const { queue, store, observed, add } = queueOf({
+      attemptTimeout: SECOND,
+      work: (_, { signal, answered }) => {
+        answered();
+        return new Promise((resolve) => signal.addEventListener("abort", () => resolve(done)));
+      },
+    });
+    await add("a");
+    queue.start();
+    await advance(SECOND);
+    expect(observed).toMatchObject([{ kind: "failed", reason: "callback" }]);
+    expect(String((observed[0] as { error: unknown }).error)).toMatch(/cut off after 1000 ms/);
+    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1 });
+  });
+
+  test("cut off before the platform had answered, it is the platform that is out of reach", async () => {
+    const { queue, store, add } = queueOf({ attemptTimeout: SECOND, work: () => new Promise(() => {}) });
+    await add("a");
+    queue.start();
+    await advance(5 * SECOND);
+    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 0, reason: "unavailable" });
+  });
+});
+
+describe("an event that ends its process each time", () => {
+  test("is parked when it was begun maxAttempts times, without being begun again", async () => {
+    const store = memoryStore();
+    await store.add(eventOf("deadly"));
+    for (let n = 0; n < 3; n += 1) {
+      await store.claim({ limit: 1, leaseDuration: SECOND });
+      await advance(SECOND);
+    }
+    const { queue, ran } = queueOf({ store, maxAttempts: 3 });
+    queue.start();
+    await advance(0);
+    expect(ran).toEqual([]);
+    expect(await store.get("deadly")).toMatchObject({ state: "parked", reason: "callback" });
+  });
+});
+
+describe("the end of an attempt", () => {
+  test("that cannot be recorded is tried again while the lease holds, and the callback does not run again", async () => {
+    let failures = 3;
+    const store = brokenStore(memoryStore(), {
+      settle: () => (failures-- > 0 ? new Error("disk full") : (undefined as never)),
+    });
+    const { queue, add, ran, stateOf, logged } = queueOf({ store });
+    await add("a");
+    queue.start();
+    await advance(5 * SECOND);
+    expect(await stateOf("a")).toBe("done");
+    expect(ran).toEqual(["a"]);
+    expect(logged.join()).toMatch(/disk full/);
+  });
+
+  test("is given up with the lease: the event is left to who takes it over", async () => {
+    const broken = { settle: () => new Error("gone"), renew: () => new Error("gone") };
+    const { queue, add, ran, observed, logged } = queueOf({ store: brokenStore(memoryStore(), broken) });
+    await add("a");
+    queue.start();
+    await advance(29 * SECOND);
+    expect(ran).toEqual(["a"]);
+    await advance(3 * SECOND);
+    expect(ran).toEqual(["a", "a"]);
+    expect(observed).toEqual([]);
+    expect(logged.join()).toMatch(/lease of event a \(booking:a\) was lost/);
+  });
+});
+
+describe("writes that go with the end of an event", () => {
+  const transactional = (commit: (n: number) => void) => {
+    const memory = memoryStore();
+    let settles = 0;
+    return new Proxy(memory, {
+      get(target, property: keyof typeof memory) {
+        if (property !== "settle") {
+          const value = target[property];
+          return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+        }
+        return async (claim: never, outcome: { writes?: ((tx: never) => unknown)[] }) => {
+          for (const write of outcome.writes ?? []) await write(undefined as never);
+          settles += 1;
+          commit(settles);
+          return target.settle(claim, outcome as never);
+        };
+      },
+    });
+  };
+
+  test("run again when the commit fails; the callback does not", async () => {
+    const wrote: string[] = [];
+    const store = transactional((n) => {
+      if (n < 3) throw new Error("commit failed");
+    });
+    const writes = [() => void wrote.push("one"), async () => void wrote.push("two")];
+    const { queue, add, ran, stateOf } = queueOf({ store, work: () => ({ ...done, writes }) as never });
+    await add("a");
+    queue.start();
+    await advance(2 * SECOND);
+    expect(await stateOf("a")).toBe("done");
+    expect(wrote).toEqual(["one", "two", "one", "two", "one", "two"]);
+    expect(ran).toEqual(["a"]);
+  });
+
+  test.each([
+    [
+      "throws",
+      () => {
+        throw new Error("constraint");
+      },
+    ],
+    [
+      "rejects",
+      async () => {
+        throw new Error("constraint");
+      },
+    ],
+  ])("when one %s, the attempt has failed", async (_, write) => {
+    const { queue, add, store } = queueOf({
+      store: transactional(() => {}),
+      work: () => ({ ...done, writes: [() => {}, write] }) as never,
+    });
+    await add("a");
+    queue.start();
+    await advance(0);
+    expect(await store.get("a")).toMatchObject({
+      state: "retrying",
+      reason: "callback",
+      lastError: "Error: constraint",
+      type: "booking.Confirmed",
+    });
+  });
+});
+
+describe("work that has ended", () => {
+  test("leaves no timer behind", async () => {
+    const { queue, add } = queueOf();
+    await add("a");
+    queue.start();
+    await advance(0);
+    await queue.close(0);
+    // What is left are the renewal's and the sweep's, which hold no process open and end by themselves.
+    await advance(HOUR);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("an attempt that waits is not started a second time by any wake-up", async () => {
+    const held = gate();
+    const { queue, add, ran } = queueOf({ work: () => held.opened.then(() => done) });
+    await add("a");
+    queue.start();
+    for (let n = 0; n < 20; n += 1) {
+      queue.wake();
+      await advance(5 * SECOND);
+    }
+    expect(ran).toEqual(["a"]);
+    held.open();
+  });
+});
+
+function throws(): never {
+  throw new Error("in backoff");
+}

@@ -1,0 +1,273 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { memoryStore } from "../../src/stores/memory.ts";
+import {
+  abortAfter,
+  callbackFailed,
+  DAY,
+  done,
+  eventOf,
+  gate,
+  HOUR,
+  MINUTE,
+  outOfReach,
+  queueOf,
+  SECOND,
+} from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+describe("drain", () => {
+  test("takes each due event once, and counts what is done, retrying and parked", async () => {
+    const { queue, add, ran, store } = queueOf({
+      maxAttempts: 2,
+      backoff: () => 0,
+      work: ({ eventId }) => (eventId.startsWith("bad") ? callbackFailed : done),
+    });
+    await add("bad 1", "good 1", "bad 2", "good 2", "good 3");
+    expect(await queue.drain({})).toEqual({ done: 3, failed: 2 });
+    expect(ran.length).toBe(5);
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 2 });
+    expect(await store.counts()).toMatchObject({ done: 3, parked: 2, retrying: 0, processing: 0 });
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+  });
+
+  test("reaches what is behind events that fail and are due again at once, and gives those back uncounted", async () => {
+    const { queue, add, ran, store } = queueOf({
+      concurrency: 1,
+      backoff: () => 0,
+      work: ({ eventId }) => (eventId.startsWith("bad") ? callbackFailed : done),
+    });
+    await add("bad 1", "bad 2");
+    await queue.drain({});
+    await add("bad 3");
+    await store.replay("bad 1");
+    ran.length = 0;
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 3 });
+    expect([...ran].sort()).toEqual(["bad 1", "bad 2", "bad 3"]);
+    expect(await store.get("bad 1")).toMatchObject({ state: "retrying", attempts: 2 });
+  });
+
+  test("does not wait for what is due later", async () => {
+    const { queue, add, ran } = queueOf({ work: () => callbackFailed, backoff: () => HOUR });
+    await add("a");
+    await queue.drain({});
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("takes all events of a record, one after the other", async () => {
+    const { queue, store, ran } = queueOf({
+      work: async () => {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        return done;
+      },
+    });
+    for (const id of ["a", "b", "c"]) await store.add(eventOf(id, "booking:x"));
+    const draining = queue.drain({});
+    await advance(30);
+    expect(await draining).toEqual({ done: 3, failed: 0 });
+    expect(ran).toEqual(["a", "b", "c"]);
+  });
+
+  test("does not wait for other processes", async () => {
+    const store = memoryStore();
+    await store.add(eventOf("theirs"));
+    await store.claim({ limit: 1, leaseDuration: HOUR });
+    const { queue } = queueOf({ store });
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+  });
+
+  test("waits for what this process works on already, and counts it", async () => {
+    const held = gate();
+    const { queue, add, ran } = queueOf({ work: () => held.opened.then(() => done) });
+    await add("a");
+    queue.start();
+    await advance(0);
+    let result: unknown;
+    const draining = queue.drain({}).then((r) => {
+      result = r;
+    });
+    await advance(MINUTE);
+    expect(result).toBeUndefined();
+    held.open();
+    await advance(0);
+    await draining;
+    expect(result).toEqual({ done: 1, failed: 0 });
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("ends when the platform is out of reach, and leaves the rest", async () => {
+    const { queue, add, ran, store } = queueOf({ concurrency: 2, work: () => outOfReach() });
+    await add(...Array.from({ length: 30 }, (_, n) => `e${n}`));
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 2 });
+    expect(ran.length).toBe(2);
+    expect(await store.counts()).toMatchObject({ pending: 28, retrying: 2 });
+  });
+
+  test("probes at once when called again, unless the platform asked for the wait", async () => {
+    let answer = outOfReach();
+    const { queue, add, ran } = queueOf({ concurrency: 2, work: () => answer });
+    await add("a", "b", "c", "d", "e");
+    await queue.drain({});
+    await queue.drain({});
+    expect(ran).toEqual(["a", "b", "c", "d"]);
+    answer = outOfReach(MINUTE);
+    await queue.drain({});
+    expect(ran.length).toBe(5);
+    await add("f");
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+    expect(ran.length).toBe(5);
+  });
+
+  test("goes on after a probe has been answered", async () => {
+    let down = true;
+    const { queue, add } = queueOf({
+      concurrency: 2,
+      work: (_, { answered }) => {
+        if (down) return outOfReach();
+        answered();
+        return done;
+      },
+    });
+    await add(...Array.from({ length: 10 }, (_, n) => `e${n}`));
+    await queue.drain({});
+    down = false;
+    expect(await queue.drain({})).toEqual({ done: 8, failed: 0 });
+  });
+
+  test.each([
+    ["timeout", () => ({ timeout: SECOND })],
+    ["signal", () => ({ signal: abortAfter(SECOND) })],
+  ])("%s: begins nothing more, cuts off what runs, and gives it back", async (_, optionsOf) => {
+    const signals: AbortSignal[] = [];
+    const { queue, add, store } = queueOf({
+      concurrency: 2,
+      work: (_, { signal }) => {
+        signals.push(signal);
+        return new Promise(() => {});
+      },
+    });
+    await add("a", "b", "c");
+    const draining = queue.drain(optionsOf());
+    await advance(SECOND);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]);
+    await advance(3 * SECOND);
+    expect(await draining).toEqual({ done: 0, failed: 0 });
+    expect(await store.counts()).toMatchObject({ pending: 3, processing: 0 });
+    expect(await store.get("a")).toMatchObject({ attempts: 0 });
+  });
+
+  test("with a signal that has aborted already does nothing", async () => {
+    const { queue, add, ran } = queueOf();
+    await add("a");
+    expect(await queue.drain({ signal: AbortSignal.abort() })).toEqual({ done: 0, failed: 0 });
+    expect(ran).toEqual([]);
+  });
+
+  test("rejects with what the store says when it cannot be asked, and leaves no listener behind", async () => {
+    const store = memoryStore();
+    await store.close();
+    const { queue } = queueOf({ store });
+    await expect(queue.drain({})).rejects.toThrow(/closed/);
+  });
+
+  test("sweeps too, as where no loop lives on", async () => {
+    const { queue, add, store } = queueOf({ retention: DAY });
+    await add("a");
+    await queue.drain({});
+    await advance(DAY + HOUR);
+    await queue.drain({});
+    expect(await store.get("a")).toBeUndefined();
+  });
+});
+
+describe("close", () => {
+  test("lets what runs finish, begins nothing more, and nothing after it", async () => {
+    const held = gate();
+    const { queue, add, ran, stateOf } = queueOf({
+      concurrency: 1,
+      work: () => held.opened.then(() => done),
+    });
+    await add("a", "b");
+    queue.start();
+    await advance(0);
+    const closing = queue.close(10 * SECOND);
+    expect(queue.state).toBe("stopped");
+    await advance(5 * SECOND);
+    held.open();
+    await advance(0);
+    await closing;
+    expect(await stateOf("a")).toBe("done");
+    queue.start();
+    queue.wake();
+    await advance(HOUR);
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("after its timeout aborts, waits 3 s for the callback, and gives the lease back uncounted", async () => {
+    let signal: AbortSignal | undefined;
+    const { queue, add, store } = queueOf({
+      work: (_, context) => {
+        signal = context.signal;
+        return new Promise(() => {});
+      },
+    });
+    await add("a");
+    queue.start();
+    await advance(0);
+    let closed = false;
+    queue.close(SECOND).then(() => {
+      closed = true;
+    });
+    await advance(SECOND - 1);
+    expect(signal?.aborted).toBe(false);
+    await advance(1);
+    expect(signal?.aborted).toBe(true);
+    await advance(2999);
+    expect(closed).toBe(false);
+    expect((await store.get("a"))?.state).toBe("processing");
+    await advance(1);
+    expect(closed).toBe(true);
+    expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
+    expect(await store.nextDue()).toBe(0);
+  });
+
+  test("twice is one", async () => {
+    const { queue } = queueOf();
+    expect(queue.close(0)).toBe(queue.close(5));
+  });
+
+  test("a claim that comes back while closing goes back to the store, due at once", async () => {
+    const memory = memoryStore();
+    const slow = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "claim") {
+          return async (options: never) => {
+            const claims = await target.claim(options);
+            await new Promise((resolve) => setTimeout(resolve, SECOND));
+            return claims;
+          };
+        }
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { queue, add, ran, store } = queueOf({ store: slow });
+    await add("a");
+    queue.start();
+    await advance(500);
+    const closing = queue.close(0);
+    await advance(SECOND);
+    await closing;
+    expect(ran).toEqual([]);
+    expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
+  });
+});

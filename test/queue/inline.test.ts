@@ -1,0 +1,122 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { callbackFailed, done, eventOf, gate, outOfReach, queueOf, SECOND } from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+const soon = () => performance.now() + 25 * SECOND;
+
+/** Whether a promise has settled, as the test goes on. */
+function watch(promise: Promise<unknown>) {
+  const seen = { settled: false };
+  promise.finally(() => {
+    seen.settled = true;
+  });
+  return seen;
+}
+
+describe("an event that is run now", () => {
+  test("is waited for to its end, and no other is touched", async () => {
+    const held = gate();
+    const { queue, add, ran, stateOf } = queueOf({ work: () => held.opened.then(() => done) });
+    await add("other", "own");
+    const run = watch(queue.runNow("own", soon()));
+    await advance(5 * SECOND);
+    expect(run.settled).toBe(false);
+    held.open();
+    await advance(0);
+    expect(run.settled).toBe(true);
+    expect(ran).toEqual(["own"]);
+    expect(await stateOf("own")).toBe("done");
+  });
+
+  test("goes on under its lease when the deadline comes", async () => {
+    const held = gate();
+    const { queue, add, stateOf } = queueOf({ work: () => held.opened.then(() => done) });
+    await add("a");
+    const run = watch(queue.runNow("a", soon()));
+    await advance(25 * SECOND - 1);
+    expect(run.settled).toBe(false);
+    await advance(1);
+    expect(run.settled).toBe(true);
+    await advance(60 * SECOND);
+    expect(await stateOf("a")).toBe("processing");
+    held.open();
+    await advance(0);
+    expect(await stateOf("a")).toBe("done");
+  });
+
+  test("waits its turn behind another event of its record", async () => {
+    const held = gate();
+    const { queue, store, ran } = queueOf({
+      work: ({ eventId }) => (eventId === "first" ? held.opened.then(() => done) : done),
+    });
+    await store.add(eventOf("first", "booking:x"));
+    await store.add(eventOf("second", "booking:x"));
+    const first = watch(queue.runNow("first", soon()));
+    const second = watch(queue.runNow("second", soon()));
+    await advance(3 * SECOND);
+    expect(second.settled).toBe(false);
+    held.open();
+    await advance(300);
+    expect(first.settled && second.settled).toBe(true);
+    expect(ran).toEqual(["first", "second"]);
+  });
+
+  test("waits for a slot, and never are more at work than `concurrency`", async () => {
+    let running = 0;
+    let most = 0;
+    const { queue, add, ran } = queueOf({
+      concurrency: 3,
+      work: async () => {
+        running += 1;
+        most = Math.max(most, running);
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        running -= 1;
+        return done;
+      },
+    });
+    const ids = Array.from({ length: 20 }, (_, n) => `e${n}`);
+    await add(...ids);
+    const runs = Promise.all(ids.map((id) => queue.runNow(id, soon())));
+    await advance(SECOND);
+    await runs;
+    expect(most).toBe(3);
+    expect(ran.length).toBe(20);
+  });
+
+  test("that failed, is done, or is not known is left alone", async () => {
+    const { queue, add, ran } = queueOf({ work: () => callbackFailed });
+    await add("a");
+    await queue.runNow("a", soon());
+    await queue.runNow("a", soon());
+    await queue.runNow("nobody", soon());
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("is left for later while the platform is out of reach", async () => {
+    const { queue, add, ran } = queueOf({ work: () => outOfReach(60 * SECOND) });
+    await add("a", "b");
+    await queue.runNow("a", soon());
+    await queue.runNow("b", soon());
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("twice at once runs once, and both wait for its end", async () => {
+    const held = gate();
+    const { queue, add, ran } = queueOf({ work: () => held.opened.then(() => done) });
+    await add("a");
+    const runs = [watch(queue.runNow("a", soon())), watch(queue.runNow("a", soon()))];
+    await advance(SECOND);
+    expect(runs.map(({ settled }) => settled)).toEqual([false, false]);
+    held.open();
+    await advance(300);
+    expect(runs.map(({ settled }) => settled)).toEqual([true, true]);
+    expect(ran).toEqual(["a"]);
+  });
+});

@@ -1,0 +1,326 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { memoryStore } from "../../src/stores/memory.ts";
+import type { EventStore } from "../../src/stores/store.ts";
+import {
+  brokenStore,
+  callbackFailed,
+  done,
+  eventOf,
+  gate,
+  HOUR,
+  MINUTE,
+  outOfReach,
+  queueOf,
+  SECOND,
+} from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+/** Counts the calls of a store's methods. */
+function counted(store: EventStore) {
+  const calls: Record<string, number> = {};
+  const proxy = new Proxy(store, {
+    get(target, property: keyof EventStore) {
+      const value = target[property];
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]) => {
+        calls[property] = (calls[property] ?? 0) + 1;
+        return (value as (...a: unknown[]) => unknown).apply(target, args);
+      };
+    },
+  });
+  return { store: proxy, calls };
+}
+
+describe("what runs at once", () => {
+  test("is at most `concurrency`, and each slot that frees up is filled", async () => {
+    let running = 0;
+    let most = 0;
+    const { queue, add, ran } = queueOf({
+      concurrency: 4,
+      work: async () => {
+        running += 1;
+        most = Math.max(most, running);
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        running -= 1;
+        return done;
+      },
+    });
+    await add(...Array.from({ length: 40 }, (_, n) => `e${n}`));
+    queue.start();
+    await advance(99);
+    expect(most).toBe(4);
+    expect(ran.length).toBe(40);
+  });
+
+  test("is never two of one record", async () => {
+    const running = new Map<string, number>();
+    let most = 0;
+    const { queue, store, ran } = queueOf({
+      work: async ({ ref }) => {
+        const now = (running.get(ref as string) ?? 0) + 1;
+        running.set(ref as string, now);
+        most = Math.max(most, now);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        running.set(ref as string, now - 1);
+        return done;
+      },
+    });
+    for (let n = 0; n < 60; n += 1) await store.add(eventOf(`e${n}`, `booking:${n % 3}`));
+    queue.start();
+    await advance(200);
+    expect(ran.length).toBe(60);
+    expect(most).toBe(1);
+  });
+
+  test("events without a record do not exclude each other", async () => {
+    const held = gate();
+    const { queue, store, ran } = queueOf({ work: () => held.opened.then(() => done) });
+    await store.add(eventOf("a", null));
+    await store.add(eventOf("b", null));
+    queue.start();
+    await advance(0);
+    expect(ran).toEqual(["a", "b"]);
+    held.open();
+  });
+});
+
+describe("what goes first", () => {
+  test("is what was never claimed, but every tenth claim takes a retry", async () => {
+    const { queue, add, ran } = queueOf({
+      concurrency: 1,
+      backoff: () => 0,
+      work: ({ eventId, attempts }) => (eventId.startsWith("bad") && attempts < 3 ? callbackFailed : done),
+    });
+    await add("bad 1", "bad 2");
+    queue.start();
+    await advance(0);
+    await queue.close(0);
+    expect(ran.length).toBe(6);
+
+    const again = queueOf({ concurrency: 1, work: () => done });
+    const { store } = again;
+    await again.add("retry");
+    const [claim] = await store.claim({ limit: 1, leaseDuration: MINUTE });
+    await store.settle(claim as never, {
+      state: "retrying",
+      in: 0,
+      counted: true,
+      reason: "callback",
+      error: "failed",
+    });
+    await again.add(...Array.from({ length: 30 }, (_, n) => `new ${n}`));
+    again.queue.start();
+    await advance(0);
+    expect(again.ran.length).toBe(31);
+    expect(again.ran.indexOf("retry")).toBe(9);
+  });
+});
+
+describe("while there is nothing to do", () => {
+  test("it asks the store nothing, and is woken by the store", async () => {
+    const { store, calls } = counted(memoryStore());
+    const { queue, add, ran } = queueOf({ store });
+    queue.start();
+    await advance(SECOND);
+    const { claim, nextDue } = calls;
+    await advance(30 * MINUTE);
+    expect(calls.claim).toBe(claim);
+    expect(calls.nextDue).toBe(nextDue);
+    await add("a");
+    await advance(0);
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("it sleeps until the next is due", async () => {
+    const { store, calls } = counted(memoryStore());
+    const { queue, add, ran } = queueOf({
+      store,
+      work: ({ attempts }) => (attempts === 1 ? callbackFailed : done),
+      backoff: () => HOUR / 2,
+    });
+    await add("a");
+    queue.start();
+    await advance(SECOND);
+    const before = calls.claim as number;
+    await advance(HOUR / 2 - 2 * SECOND);
+    expect(calls.claim).toBe(before);
+    await advance(SECOND);
+    expect(ran).toEqual(["a", "a"]);
+  });
+
+  test("a store that cannot notify is asked again every second", async () => {
+    const memory = memoryStore();
+    const silent = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "subscribe") return undefined;
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { queue, add, ran } = queueOf({ store: silent });
+    queue.start();
+    await advance(5 * SECOND + 1);
+    await add("a");
+    await advance(SECOND);
+    expect(ran).toEqual(["a"]);
+  });
+
+  test("it takes over what another process left behind, when the lease has ended", async () => {
+    const store = memoryStore();
+    await store.add(eventOf("a"));
+    await store.claim({ limit: 1, leaseDuration: 30 * SECOND });
+    const { queue, ran } = queueOf({ store });
+    queue.start();
+    await advance(29 * SECOND);
+    expect(ran).toEqual([]);
+    await advance(SECOND);
+    expect(ran).toEqual(["a"]);
+  });
+});
+
+describe("a store that fails", () => {
+  test("is asked again with growing waits, not hammered by new events, and its return is noticed", async () => {
+    const broken: { claim?: () => Error } = { claim: () => new Error("connection refused") };
+    const { store, calls } = counted(brokenStore(memoryStore(), broken));
+    const { queue, add, ran, logged } = queueOf({ store });
+    queue.start();
+    await advance(100);
+    for (let n = 0; n < 50; n += 1) {
+      await add(`e${n}`);
+      await advance(100);
+    }
+    expect(calls.claim).toBeLessThanOrEqual(5);
+    expect(logged.join()).toMatch(/connection refused/);
+    delete broken.claim;
+    await advance(6 * SECOND);
+    expect(ran.length).toBe(50);
+    const soFar = ran.length;
+    await add("later");
+    await advance(0);
+    expect(ran.length).toBe(soFar + 1);
+  });
+
+  test("that says something is due and then gives nothing is not asked in a tight loop", async () => {
+    const memory = memoryStore();
+    const { store, calls } = counted(
+      new Proxy(memory, {
+        get: (target, property: keyof typeof memory) => {
+          if (property === "nextDue") return async () => 0;
+          const value = target[property];
+          return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+        },
+      }),
+    );
+    const { queue } = queueOf({ store });
+    queue.start();
+    await advance(SECOND);
+    expect(calls.claim).toBeLessThanOrEqual(45);
+  });
+});
+
+describe("an outage", () => {
+  test("of an hour parks nothing, asks little, and all is handled when it is over", async () => {
+    let down = true;
+    const { queue, add, ran, store, kinds } = queueOf({ work: () => (down ? outOfReach() : done) });
+    await add(...Array.from({ length: 500 }, (_, n) => `e${n}`));
+    queue.start();
+    await advance(HOUR);
+    expect(queue.state).toBe("paused");
+    // A round of ten probes a minute at the most.
+    expect(ran.length).toBeLessThan(10 * 65);
+    expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });
+    down = false;
+    await advance(2 * MINUTE);
+    expect(queue.state).toBe("running");
+    expect(kinds()).toContain("resumed");
+    await advance(2 * HOUR);
+    expect(await store.counts()).toMatchObject({ done: 500, parked: 0 });
+  });
+
+  test("is probed with different records, so that unreadable ones at the front do not keep it up", async () => {
+    const { queue, add, store } = queueOf({
+      work: ({ eventId }) => (eventId.startsWith("bad") ? outOfReach() : done),
+    });
+    await add(...Array.from({ length: 20 }, (_, n) => `bad ${n}`));
+    await add(...Array.from({ length: 100 }, (_, n) => `good ${n}`));
+    queue.start();
+    await advance(2 * MINUTE);
+    expect(await store.counts()).toMatchObject({ done: 100, retrying: 20 });
+  });
+
+  test("one unreadable record among good ones never pauses the loop", async () => {
+    const { queue, add, store, kinds } = queueOf({
+      work: ({ eventId }, { answered }) => {
+        if (eventId === "bad") return outOfReach();
+        answered();
+        return done;
+      },
+      backoff: () => 10,
+    });
+    await add("bad");
+    queue.start();
+    for (let n = 0; n < 100; n += 1) {
+      await add(`good ${n}`);
+      await advance(20);
+    }
+    expect(kinds()).not.toContain("paused");
+    expect(await store.counts()).toMatchObject({ done: 100 });
+  });
+
+  test("the first answer resumes before its callback has ended", async () => {
+    let down = true;
+    const held = gate();
+    const { queue, add, ran } = queueOf({
+      concurrency: 2,
+      work: (_, { answered }) => {
+        if (down) return outOfReach();
+        answered();
+        return held.opened.then(() => done);
+      },
+    });
+    await add("a", "b", "c", "d");
+    queue.start();
+    await advance(0);
+    expect(queue.state).toBe("paused");
+    down = false;
+    await advance(5 * SECOND);
+    expect(queue.state).toBe("running");
+    expect(ran.slice(2)).toEqual(["c", "d"]);
+    held.open();
+  });
+
+  test("a limit stops the rest at once, for as long as the platform asks", async () => {
+    let limited = true;
+    const { queue, add, ran } = queueOf({
+      concurrency: 2,
+      work: () => (limited ? outOfReach(90 * SECOND) : done),
+    });
+    await add(...Array.from({ length: 10 }, (_, n) => `e${n}`));
+    queue.start();
+    await advance(80 * SECOND);
+    expect(ran.length).toBe(2);
+    limited = false;
+    await advance(11 * SECOND);
+    expect(ran.length).toBe(12);
+  });
+
+  test("new notifications during a pause are not read before it is over", async () => {
+    const { queue, add, ran } = queueOf({ work: () => outOfReach(MINUTE) });
+    await add("a");
+    queue.start();
+    await advance(0);
+    for (let n = 0; n < 50; n += 1) {
+      await add(`during ${n}`);
+      await advance(SECOND);
+    }
+    expect(ran).toEqual(["a"]);
+  });
+});
