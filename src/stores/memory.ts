@@ -32,8 +32,7 @@ export interface MemoryStoreOptions {
  * const webhooks = createWebhookHandler({ client, store: memoryStore(), on });
  * ```
  */
-export function memoryStore(options: MemoryStoreOptions = {}): EventStore {
-  const max = options.max ?? 100_000;
+export function memoryStore({ max = 100_000 }: MemoryStoreOptions = {}): EventStore {
   if (!Number.isSafeInteger(max) || max < 1) {
     throw new InvalidArgumentError({ path: ["max"], message: "must be a whole number, 1 or more" });
   }

@@ -1,0 +1,197 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { memoryStore } from "../../src/stores/memory.ts";
+import type {
+  ClaimedEvent,
+  EventState,
+  EventStore,
+  FailureReason,
+  NewEvent,
+  Outcome,
+} from "../../src/stores/store.ts";
+import { ModelStore } from "./memory-model.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["Date"], now: 1_000_000 });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const MAX_DONE = 4;
+const REFS = [null, "booking:A", "booking:B", "listing:1"];
+
+const duration = fc.constantFrom(1, 5, 20, 50);
+const wait = fc.constantFrom(0, 5, 20, 50);
+const age = fc.constantFrom(0, 10, 50);
+const eventId = fc.integer({ min: 0, max: 11 }).map((number) => `event ${number}`);
+const reason = fc.constantFrom<FailureReason>("callback", "not-found");
+const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
+
+const outcome: fc.Arbitrary<Outcome> = fc.oneof(
+  fc.record({
+    state: fc.constant("done" as const),
+    type: fc.constant("booking.Confirmed"),
+    status: maybe(fc.constantFrom("Request", "Confirmed")),
+  }),
+  fc.record({
+    state: fc.constant("retrying" as const),
+    in: wait,
+    counted: fc.boolean(),
+    reason,
+    error: fc.constantFrom("one", "other"),
+    type: maybe(fc.constant("booking.Request")),
+  }),
+  fc.record({ state: fc.constant("parked" as const), reason, error: fc.constant("parked") }),
+  fc.constant({ state: "released" as const }),
+);
+
+const step = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ does: fc.constant("add" as const), eventId, ref: fc.nat(3) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      does: fc.constant("claim" as const),
+      limit: fc.nat(3),
+      leaseDuration: duration,
+      eventId: maybe(eventId),
+      retriesFirst: maybe(fc.boolean()),
+    }),
+  },
+  // `claim` says which of all claims so far: lost and settled ones too.
+  { weight: 6, arbitrary: fc.record({ does: fc.constant("settle" as const), claim: fc.nat(), outcome }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("renew" as const), claim: fc.nat(), duration }) },
+  { weight: 4, arbitrary: fc.record({ does: fc.constant("pass" as const), ms: fc.constantFrom(1, 5, 30) }) },
+  { weight: 2, arbitrary: fc.record({ does: fc.constant("replay" as const), eventId }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      does: fc.constant("replayParked" as const),
+      reason: maybe(reason),
+      before: maybe(fc.integer({ min: 0, max: 100 })),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      does: fc.constant("prune" as const),
+      state: fc.constantFrom("done" as const, "parked" as const),
+      reason: maybe(reason),
+      age,
+      limit: fc.nat(3),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant("pruneRecords" as const), age }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+test("the store does what a plain list of all events does", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60, size: "max" }), async (steps) => {
+      vi.setSystemTime(1_000_000);
+      const store = memoryStore({ max: MAX_DONE });
+      const model = new ModelStore(MAX_DONE, () => Date.now());
+      const claims: Pair[] = [];
+      for (const each of steps) {
+        const before = await store.nextDue();
+        let woken = false;
+        const end = store.subscribe?.(() => {
+          woken = true;
+        });
+        await run(each, store, model, claims);
+        end?.();
+        await expectSame(store, model);
+        // Time alone wakes nobody, nor does who cuts his own lease short.
+        if (each.does === "pass" || each.does === "renew") continue;
+        const sooner = ((await store.nextDue()) ?? Infinity) < (before ?? Infinity);
+        if (sooner) expect(woken).toBe(true);
+      }
+    }),
+    { numRuns: 1000 },
+  );
+}, 60_000);
+
+/** The same claim in the store and in the model, which have names of their own for a lease. */
+interface Pair {
+  readonly real: ClaimedEvent;
+  readonly model: string;
+}
+
+async function run(each: Step, store: EventStore, model: ModelStore, claims: Pair[]): Promise<void> {
+  switch (each.does) {
+    case "add": {
+      const event = newEvent(each.eventId, REFS[each.ref]!);
+      expect(await store.add(event)).toBe(model.add(event));
+      return;
+    }
+    case "claim": {
+      const { does: _, ...options } = each;
+      const real = await store.claim(options);
+      const expected = model.claim(options);
+      expect(real.map(({ lease: _, ...rest }) => rest)).toEqual(
+        expected.map(({ lease: _, ...rest }) => rest),
+      );
+      claims.push(...real.map((claim, index) => ({ real: claim, model: expected[index]!.lease })));
+      return;
+    }
+    case "settle": {
+      const claim = claims.at(-1 - (each.claim % (claims.length || 1)));
+      if (claim === undefined) return;
+      expect(await store.settle(claim.real, each.outcome)).toBe(model.settle(claim.model, each.outcome));
+      return;
+    }
+    case "renew": {
+      const some = claims.filter((_, index) => (each.claim >> (index % 8)) % 2 === 0);
+      const expected = some.filter((claim) => model.renew(claim.model, each.duration));
+      const renewed = await store.renew(
+        some.map(({ real }) => real),
+        each.duration,
+      );
+      expect(renewed).toEqual(expected.map(({ real }) => real));
+      return;
+    }
+    case "pass":
+      vi.setSystemTime(Date.now() + each.ms);
+      return;
+    case "replay":
+      expect(await store.replay(each.eventId)).toBe(model.replay(each.eventId));
+      return;
+    case "replayParked": {
+      const before = each.before === undefined ? undefined : new Date(1_000_000 + each.before);
+      const replayed = await store.replayParked({ reason: each.reason, before });
+      expect(replayed).toBe(model.replayParked(each.reason, before));
+      return;
+    }
+    case "prune": {
+      const { does: _, ...options } = each;
+      expect(await store.prune(options)).toBe(
+        model.prune(options.state, options.reason, options.age, options.limit),
+      );
+      return;
+    }
+    case "pruneRecords":
+      expect(await store.pruneRecords({ age: each.age, limit: 100 })).toBe(model.pruneRecords(each.age));
+      return;
+  }
+}
+
+async function expectSame(store: EventStore, model: ModelStore): Promise<void> {
+  const listed = model.list();
+  expect(await store.list({ limit: 100 })).toEqual(listed);
+  const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+  for (const { state } of listed) counts[state] += 1;
+  expect(await store.counts()).toEqual(counts);
+  for (const state of Object.keys(counts) as EventState[]) {
+    const rows = listed.filter((row) => row.state === state);
+    expect(await store.list({ state, limit: 100 })).toEqual(rows);
+  }
+  expect(await store.nextDue()).toBe(model.nextDue());
+  expect(await store.oldestWaiting()).toBe(model.oldestWaiting());
+  const statuses = [];
+  for await (const status of store.statuses()) statuses.push(status);
+  expect(statuses).toEqual(model.allStatuses());
+}
+
+function newEvent(id: string, ref: string | null): NewEvent {
+  return { eventId: id, ref, source: "webhook", topic: null, timestamp: "", notification: `"${id}"` };
+}
