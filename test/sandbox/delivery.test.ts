@@ -188,6 +188,13 @@ describe("retry", () => {
 });
 
 describe("many deliveries", () => {
+  it("go out one after the other", async () => {
+    const endpoint = await startEndpoint();
+    const sandbox = await startSandbox();
+    for (let count = 0; count < 60; count++) await sandbox.send({ count }, { url: endpoint.url });
+    expect(endpoint.received).toHaveLength(60);
+  });
+
   it("go out at most 50 at once, and all arrive", async () => {
     let open = 0;
     let most = 0;

@@ -95,7 +95,8 @@ describe("bookings", () => {
     expect(booking.at).toBe(at.toISOString());
     expect(booking).not.toHaveProperty("left");
     expect(booking.checkOut > "2030-02-27").toBe(true);
-    expect((await bookings.request({ checkOut: "2030-03-01" })).checkIn < "2030-03-01").toBe(true);
+    const { checkIn } = await bookings.request({ checkOut: "2020-03-01" });
+    expect(checkIn < "2020-03-01" && checkIn >= "2020-02-23", checkIn).toBe(true);
     const odd = await bookings.create({ status: "Request", checkIn: "someday", checkOut: "later" });
     expect(odd).toMatchObject({ checkIn: "someday", checkOut: "later" });
   });
@@ -108,6 +109,7 @@ describe("bookings", () => {
     (booking.nested as { count: number }).count = 3;
     (bookings.get("B1")?.nested as { count: number }).count = 4;
     (bookings.list()[0]?.nested as { count: number }).count = 5;
+    ((await bookings.approve("B1")).nested as { count: number }).count = 6;
     expect(bookings.get("B1")?.nested).toEqual({ count: 1 });
   });
 
@@ -161,6 +163,16 @@ describe("listings", () => {
     expect(Number.isSafeInteger(one.listingId)).toBe(true);
     expect(other.listingId).not.toBe(one.listingId);
     expect(listings.list()).toEqual([one, other]);
+  });
+
+  it("are copies: changing one changes nothing", async () => {
+    const { listings } = createSandbox();
+    const beds = (listing: unknown) => (listing as { beds: { count: number } }).beds;
+    beds(await listings.submit({ listingId: 1, beds: { count: 1 } })).count = 2;
+    beds(listings.get(1)).count = 3;
+    beds(listings.list()[0]).count = 4;
+    beds(await listings.publish(1)).count = 5;
+    expect(beds(listings.get(1))).toEqual({ count: 1 });
   });
 
   it("refuse an id that is taken or none, a name that is no text, and what is not there", async () => {

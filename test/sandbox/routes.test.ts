@@ -30,6 +30,13 @@ describe("the configuration endpoints", () => {
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 
+  it("are not changed by what is done to a copy", async () => {
+    const sandbox = await startSandbox();
+    await call(sandbox, "POST", config, { isActive: true, endpoints });
+    (sandbox.webhookConfig!.endpoints as Record<string, string>).bookings = "https://else.where/";
+    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints });
+  });
+
   it("refuse a second configuration with 409, and keep the first", async () => {
     const sandbox = await startSandbox();
     await call(sandbox, "POST", config, { isActive: true, endpoints });
@@ -70,6 +77,12 @@ describe("the configuration endpoints", () => {
     [
       "credentials",
       { isActive: true, endpoints: { messages: "https://a:b@c.d/" } },
+      [["endpoints", "messages"]],
+    ],
+    ["a user", { isActive: true, endpoints: { messages: "https://a@c.d/" } }, [["endpoints", "messages"]]],
+    [
+      "a password",
+      { isActive: true, endpoints: { messages: "https://:b@c.d/" } },
       [["endpoints", "messages"]],
     ],
     ["a list", [], [[]]],

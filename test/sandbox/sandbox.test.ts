@@ -1,4 +1,6 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { inspect, promisify } from "node:util";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
@@ -134,6 +136,16 @@ describe("close", () => {
     await Promise.all([sandbox.close(), sandbox.close()]);
     await sandbox.close();
     await expect(fetch(url)).rejects.toThrow();
+  });
+
+  it("does not wait for a request that does not end", async () => {
+    const sandbox = await startSandbox();
+    const socket = connect(Number(new URL(sandbox.url).port), "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    await once(socket, "connect");
+    socket.write("POST /v2/webhooks/config HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{");
+    await call(sandbox, "GET", "/v2/listings");
+    await sandbox.close();
   });
 
   it("works on one that never listened, or is about to", async () => {

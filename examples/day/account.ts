@@ -1,0 +1,34 @@
+import { styleText } from "node:util";
+import type { Sum } from "./totals.ts";
+
+type Style = Parameters<typeof styleText>[0];
+
+// styleText leaves colours out where the terminal has none, or NO_COLOR is set.
+const styles = {
+  platform: "bold",
+  arrived: "cyan",
+  duplicate: "gray",
+  callback: "green",
+  calendar: "magenta",
+  failed: "yellow",
+} as const satisfies Record<string, Style>;
+
+/** Prints what happens, as it happens: when, in seconds, what kind of thing, and what. */
+export function createAccount() {
+  const started = performance.now();
+  const seconds = () => ((performance.now() - started) / 1000).toFixed(2).padStart(6);
+  return {
+    heading: (text: string) => console.log(`\n${styleText("underline", text)}`),
+    line: (kind: keyof typeof styles, text: string) =>
+      console.log(
+        `${styleText("gray", `${seconds()} s`)}  ${styleText(styles[kind], kind.padEnd(9))}  ${text}`,
+      ),
+    sum: ({ text, holds }: Sum) =>
+      console.log(holds ? `${styleText("green", "✓")} ${text}` : styleText("red", `✗ ${text}: NOT SO`)),
+  };
+}
+
+export type Account = ReturnType<typeof createAccount>;
+
+/** The first of an id's parts is enough to tell the ids of a day apart. */
+export const shortId = (eventId: string): string => eventId.slice(0, 8);

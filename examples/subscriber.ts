@@ -1,0 +1,31 @@
+// A subscriber, to copy. Before it gets anything, the platform has to know its URL:
+//   await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });  // https://you.example/?key=<secret>
+import { createServer } from "node:http";
+import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
+
+const webhooks = createWebhookHandler({
+  client,
+  store: memoryStore(), // forgets when the process ends: for trying it out
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Request": ({ booking, decideBy }) =>
+      console.log(`decide on ${booking.bookingCode} by ${decideBy.toISOString()}`),
+    "booking.Confirmed": ({ booking }) => console.log(`block ${booking.bookingCode}:`, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log(`release ${booking.bookingCode}:`, stay(booking)),
+    "listing.Published": ({ listing }) => console.log(`listing ${listing.listingId} is live`),
+    fallback: (event) => console.log(`nothing to do for ${event.type}`),
+  },
+});
+
+const server = createServer(toNodeHandler(webhooks));
+server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+});

@@ -1,0 +1,9 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+export const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** The examples import the package by its name, and so what is in dist. */
+export function built(): void {
+  if (!existsSync(`${root}dist/index.js`)) throw new Error("dist is not there: npm run build");
+}
