@@ -97,7 +97,10 @@ export type ListingEvent<
 }[S];
 
 /** A notification that refers to no record, or to two: of the `messages` topic, or of something newer. */
-export type UnknownEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = Common<B, L> &
+export type UnknownEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = Common<
+  B,
+  L
+> &
   Atomically<Tx> & { readonly type: "unknown" };
 
 /** Any event; `switch (event.type)` narrows it, and can be exhaustive. */

@@ -107,18 +107,20 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   });
 
   /** Sees to it that a recorded event is processed; resolves when the request may be answered. */
-  async function recorded(eventId: string, arrivedAt: number, waitUntil: ReceiveContext["waitUntil"]) {
+  async function seeTo(eventId: string, replyBy: number, waitUntil: ReceiveContext["waitUntil"]) {
     lastReceivedAt = new Date();
     if (!background) {
       await queue
-        .runNow(eventId, arrivedAt + numbers.replyWithin)
+        .runNow(eventId, replyBy)
         .catch((error) => logger.error(`stayhook: could not process inline (${describeThrown(error)})`));
     }
     if (typeof waitUntil === "function") {
       waitUntil(
         queue
           .push()
-          .catch((error) => logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`)),
+          .catch((error) =>
+            logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`),
+          ),
       );
     } else if (background && !store.subscribe) {
       queue.wake();
@@ -126,10 +128,9 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   }
 
   const receive: WebhookHandler["receive"] = async (request, { waitUntil } = {}) => {
-    const arrivedAt = performance.now();
     if (autoStart && typeof waitUntil !== "function") queue.start();
-    const { result, event } = await receiver(request, arrivedAt);
-    if (event) await recorded(event.eventId, arrivedAt, waitUntil);
+    const { result, recorded, replyBy } = await receiver(request);
+    if (recorded) await seeTo(recorded.event.eventId, replyBy, waitUntil);
     return result;
   };
 
@@ -155,7 +156,10 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   };
 }
 
-function safeObserve(observe: WebhookHandlerOptions["observe"], logger: Logger): (event: Observation) => void {
+function safeObserve(
+  observe: WebhookHandlerOptions["observe"],
+  logger: Logger,
+): (event: Observation) => void {
   if (!observe) return () => {};
   const failed = (error: unknown) => logger.warn(`stayhook: observe failed (${describeThrown(error)})`);
   return (event) => {

@@ -15,11 +15,7 @@ import type { Verify } from "./receiving/verify.ts";
 export type Observation = ReceiveObservation | QueueObservation;
 
 /** Options of {@link createWebhookHandler}. All times in ms. */
-export interface WebhookHandlerOptions<
-  B extends Booking = Booking,
-  L extends Listing = Listing,
-  Tx = never,
-> {
+export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** Fetches the records, and is handed to the callbacks. */
   readonly client: StayhookClient<B, L>;
   /** Where notifications are recorded before they are answered. No default: forgetting must be chosen (`memoryStore()`). */
@@ -150,11 +146,15 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
     }
   }
   for (const field of ["verify", "backoff", "observe"]) {
-    if (options[field] !== undefined && typeof options[field] !== "function") refuse(field, "must be a function");
+    if (options[field] !== undefined && typeof options[field] !== "function")
+      refuse(field, "must be a function");
   }
   const { logger } = options;
   const levels = ["debug", "info", "warn", "error"];
-  if (logger !== undefined && !(isObject(logger) && levels.every((level) => typeof logger[level] === "function"))) {
+  if (
+    logger !== undefined &&
+    !(isObject(logger) && levels.every((level) => typeof logger[level] === "function"))
+  ) {
     refuse("logger", "must have the functions debug, info, warn and error");
   }
 }

@@ -20,6 +20,7 @@ export function refOf(bookingCode: string | null, listingId: number | null): str
 
 export function parseRef(ref: string | null): Subject | undefined {
   if (ref?.startsWith("booking:")) return { kind: "booking", bookingCode: ref.slice("booking:".length) };
-  if (ref?.startsWith("listing:")) return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
+  if (ref?.startsWith("listing:"))
+    return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
   return undefined;
 }

@@ -5,7 +5,7 @@ import { type Booking, bookingStatuses } from "../../models/booking.ts";
 import { type Listing, listingStatuses } from "../../models/listing.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent } from "../../stores/store.ts";
-import type { WebhookCallbacks, WebhookEvent } from "../events.ts";
+import type { WebhookCallbacks } from "../events.ts";
 import { parseRef, type Subject } from "../ref.ts";
 import { fetchFailure } from "./failures.ts";
 
@@ -121,8 +121,8 @@ function callbackFor<B extends Booking, L extends Listing, Tx>(
   on: WebhookCallbacks<B, L, Tx>,
   type: string,
 ): Callback | undefined {
-  const own = (name: string) =>
-    Object.hasOwn(on, name) ? (on[name as WebhookEvent["type"]] as Callback | undefined) : undefined;
+  const callbacks = on as Readonly<Record<string, Callback | undefined>>;
+  const own = (name: string) => (Object.hasOwn(callbacks, name) ? callbacks[name] : undefined);
   return own(type) ?? own("fallback");
 }
 

@@ -5,7 +5,7 @@ import {
   InvalidArgumentError,
   ResponseValidationError,
 } from "../../client/errors.ts";
-import { retryAfterMs } from "../../client/retry.ts";
+import { retryAfterMs } from "../../client/retry-after.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 
 /** A record that does not exist, or is not ours, is not asked for more often than this. */
@@ -17,7 +17,8 @@ export function fetchFailure(error: unknown): WorkFailure {
   if (error instanceof ResponseValidationError) return { reason: "invalid-record", error };
   if (error instanceof AccessTokenError) return outOfReach(error, { everything: true });
   if (error instanceof ConnectionError) return outOfReach(error, { everything: false });
-  if (error instanceof InvalidArgumentError) return { reason: "denied", error, maxAttempts: REFUSED_ATTEMPTS };
+  if (error instanceof InvalidArgumentError)
+    return { reason: "denied", error, maxAttempts: REFUSED_ATTEMPTS };
   // The user's own schema or fetch threw: their code, as a callback is.
   return { reason: "callback", error };
 }

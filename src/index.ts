@@ -1,0 +1,62 @@
+export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
+export { type CustomOptions, StayhookClient } from "./client/client.ts";
+export type { ConfigInput, EndpointsInput } from "./client/config-input.ts";
+export type { Ensured, EnsureInput } from "./client/ensure.ts";
+export {
+  AbortError,
+  AccessTokenError,
+  APIError,
+  AuthenticationError,
+  BadRequestError,
+  ConflictError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  InternalServerError,
+  NotFoundError,
+  PermissionDeniedError,
+  RateLimitError,
+  ResponseValidationError,
+  UnprocessableEntityError,
+} from "./client/errors.ts";
+export type { RequestInfo, ResponseInfo } from "./client/observers.ts";
+export type { ClientOptions, Fetch, HeadersInput, Query, RequestOptions } from "./client/options.ts";
+export type { AccessToken } from "./client/token.ts";
+export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
+export type { Logger } from "./logger.ts";
+export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";
+export { Listing, type ListingStatus, listingStatuses } from "./models/listing.ts";
+export { Notification } from "./models/notification.ts";
+export type { StandardSchema } from "./models/standard-schema.ts";
+export { type Stay, stay } from "./models/stay.ts";
+export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
+export type { Backoff } from "./queue/backoff.ts";
+export type { DrainOptions, DrainResult } from "./queue/drain.ts";
+export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
+export type {
+  ClaimedEvent,
+  EventState,
+  EventStore,
+  FailureReason,
+  NewEvent,
+  Outcome,
+  RecordStatus,
+  StoredEvent,
+} from "./stores/store.ts";
+export type {
+  BookingEvent,
+  ListingEvent,
+  UnknownEvent,
+  WebhookCallbacks,
+  WebhookEvent,
+} from "./webhooks/events.ts";
+export {
+  createWebhookHandler,
+  type FetchContext,
+  type Health,
+  type ReceiveContext,
+  type WebhookHandler,
+} from "./webhooks/handler.ts";
+export type { Observation, WebhookHandlerOptions } from "./webhooks/options.ts";
+export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
+export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/shared-secret.ts";
+export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";

@@ -1,0 +1,494 @@
+import { createWebhookHandler, InvalidArgumentError, memoryStore, sharedSecret } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { clientOf, handlerOf, notificationOf, platformOf } from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+
+/** A callback that the test lets go. */
+function heldCallback() {
+  let release!: () => void;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const callback = vi.fn(() => released);
+  return { callback, release };
+}
+
+describe("a notification", () => {
+  test("is answered 200 when it is recorded, before anything is fetched", async () => {
+    const { deliver, platform, store } = handlerOf({ autoStart: false });
+    const notification = notificationOf({ bookingCode: "A1" });
+    const response = await deliver(notification);
+    expect(response.status).toBe(200);
+    expect(await store.get(notification.eventId)).toMatchObject({
+      state: "pending",
+      ref: "booking:A1",
+      source: "webhook",
+      timestamp: "2026-05-01T12:00:00.000Z",
+      notification: JSON.stringify(notification),
+    });
+    expect(platform.reads).toEqual([]);
+  });
+
+  test("is not answered before the store has it", async () => {
+    const memory = memoryStore();
+    let added = false;
+    const slow = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "add") {
+          return async (event: never) => {
+            await new Promise((resolve) => setTimeout(resolve, 500));
+            added = true;
+            return target.add(event);
+          };
+        }
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { deliver } = handlerOf({ store: slow });
+    let answered = false;
+    const delivery = deliver(notificationOf()).then((response) => {
+      answered = true;
+      return response;
+    });
+    await advance(499);
+    expect([added, answered]).toEqual([false, false]);
+    await advance(1);
+    expect((await delivery).status).toBe(200);
+  });
+
+  test("runs one callback, though 200 deliveries of it come at once, in mixed case", async () => {
+    const callback = vi.fn();
+    const { deliver, platform } = handlerOf({ on: { "booking.Confirmed": callback } });
+    platform.booking("A1", "Confirmed");
+    const notification = notificationOf({ bookingCode: "A1" });
+    const mixed = (n: number) =>
+      [...notification.eventId].map((char, i) => ((n >> (i % 8)) & 1 ? char.toUpperCase() : char)).join("");
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => deliver({ ...notification, eventId: mixed(n) })),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    await advance(60_000);
+    expect(callback).toHaveBeenCalledTimes(1);
+    expect(callback.mock.calls[0]?.[0].eventId).toBe(notification.eventId);
+  });
+
+  test("that comes again after it was handled does nothing", async () => {
+    const callback = vi.fn();
+    const { deliver, platform, kinds } = handlerOf({ on: { fallback: callback } });
+    platform.booking("A1", "Confirmed");
+    const notification = notificationOf({ bookingCode: "A1" });
+    await deliver(notification);
+    await advance();
+    expect((await deliver(notification)).status).toBe(200);
+    await advance(60_000);
+    expect(callback).toHaveBeenCalledTimes(1);
+    expect(kinds()).toEqual(["received", "done", "duplicate"]);
+  });
+
+  test("keeps what it brought, on event.notification, and the topic that the endpoint was told", async () => {
+    const callback = vi.fn();
+    const { deliver } = handlerOf({ on: { unknown: callback } });
+    const text = `{"eventId":"${notificationOf().eventId}","timestamp":"2026-05-01 14:00+0200","message":"a\\u0000b\\ud800","nested":{"__proto__":{"x":1}}}`;
+    await deliver(text, { topic: "messages" });
+    await advance();
+    const event = callback.mock.calls[0]?.[0];
+    expect(event).toMatchObject({ type: "unknown", topic: "messages", attempt: 1, source: "webhook" });
+    expect(event.timestamp).toEqual(new Date("2026-05-01T12:00:00Z"));
+    expect(event.notification.message).toBe("a\u0000b\ud800");
+    expect(JSON.stringify(event.notification)).toBe(JSON.stringify(JSON.parse(text)));
+  });
+
+  test("is refused by verify before it is read", async () => {
+    const { webhooks, store, kinds } = handlerOf({
+      verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    });
+    const post = (key: string) =>
+      webhooks.fetch(
+        new Request(`https://subscriber.example/hooks?key=${key}`, {
+          method: "POST",
+          body: JSON.stringify(notificationOf()),
+        }),
+      );
+    expect((await post("wrong")).status).toBe(401);
+    expect((await post("s3cret")).status).toBe(200);
+    expect(kinds().slice(0, 2)).toEqual(["refused", "received"]);
+    expect(Object.values(await store.counts()).reduce((a, b) => a + b)).toBe(1);
+  });
+
+  test("is answered 503 where it cannot be recorded, and comes in when it is sent again", async () => {
+    const memory = memoryStore();
+    let failing = true;
+    const store = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "add" && failing) return () => Promise.reject(new Error("disk full of secrets"));
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { deliver } = handlerOf({ store });
+    const notification = notificationOf();
+    const refused = await deliver(notification);
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+    expect(await refused.text()).not.toMatch(/disk/);
+    failing = false;
+    expect((await deliver(notification)).status).toBe(200);
+  });
+});
+
+describe("processing begins", () => {
+  test("by itself at the first request", async () => {
+    const { deliver, platform, webhooks } = handlerOf();
+    expect((await webhooks.health()).state).toBe("idle");
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    expect(platform.reads).toEqual(["A1"]);
+    expect((await webhooks.health()).state).toBe("running");
+  });
+
+  test("with start(), with what was left behind", async () => {
+    const store = memoryStore();
+    const before = handlerOf({ store, autoStart: false });
+    await before.deliver(notificationOf({ bookingCode: "A1" }));
+    const { webhooks, platform } = handlerOf({ store });
+    webhooks.start();
+    await advance();
+    expect(platform.reads).toEqual(["A1"]);
+  });
+
+  test("with start() alone, where autoStart is false", async () => {
+    const { deliver, platform, webhooks } = handlerOf({ autoStart: false });
+    expect(webhooks.autoStart).toBe(false);
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance(60_000);
+    expect(platform.reads).toEqual([]);
+    webhooks.start();
+    await advance();
+    expect(platform.reads).toEqual(["A1"]);
+  });
+});
+
+describe("where no process lives on", () => {
+  test("waitUntil is given the work, and no loop is started", async () => {
+    const { callback, release } = heldCallback();
+    const { deliver, platform, webhooks, store } = handlerOf({ on: { fallback: callback } });
+    platform.booking("A1", "Confirmed");
+    const waited: Promise<unknown>[] = [];
+    const response = await deliver(notificationOf({ bookingCode: "A1" }), {
+      waitUntil: (promise) => void waited.push(promise),
+    });
+    expect(response.status).toBe(200);
+    await advance();
+    expect(callback).toHaveBeenCalledTimes(1);
+    let settled = false;
+    Promise.all(waited).then(() => {
+      settled = true;
+    });
+    await advance(1000);
+    expect(settled).toBe(false);
+    release();
+    await advance();
+    expect(settled).toBe(true);
+    expect((await webhooks.health()).state).toBe("idle");
+    await store.add({ ...notificationOf(), ref: null, source: "webhook", topic: null, notification: "{}" });
+    await advance(60_000);
+    expect(callback).toHaveBeenCalledTimes(1);
+  });
+
+  test("waitUntil takes what else is due too, and a duplicate gives it a push", async () => {
+    const store = memoryStore();
+    const earlier = handlerOf({ store, autoStart: false });
+    const left = notificationOf({ bookingCode: "LEFT" });
+    await earlier.deliver(left);
+    const { deliver, platform } = handlerOf({ store });
+    const waited: Promise<unknown>[] = [];
+    await deliver(left, { waitUntil: (promise) => void waited.push(promise) });
+    await Promise.all(waited);
+    expect(platform.reads).toEqual(["LEFT"]);
+  });
+
+  test("waitUntil never gets a promise that rejects", async () => {
+    const memory = memoryStore();
+    const store = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "claim") return () => Promise.reject(new Error("no connection"));
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { deliver, logger } = handlerOf({ store });
+    const waited: Promise<unknown>[] = [];
+    await deliver(notificationOf(), { waitUntil: (promise) => void waited.push(promise) });
+    await Promise.all(waited);
+    expect(logger.lines.join()).toMatch(/no connection/);
+  });
+
+  test("inline answers when its own event has ended, with nothing else touched", async () => {
+    const { callback, release } = heldCallback();
+    const { deliver, platform, webhooks, store } = handlerOf({
+      processing: "inline",
+      on: { fallback: callback },
+    });
+    await store.add({
+      eventId: "other",
+      ref: null,
+      source: "webhook",
+      topic: null,
+      timestamp: "2026-01-01T00:00:00Z",
+      notification: "{}",
+    });
+    platform.booking("A1", "Confirmed");
+    let response: Response | undefined;
+    deliver(notificationOf({ bookingCode: "A1" })).then((r) => {
+      response = r;
+    });
+    await advance(5000);
+    expect(callback).toHaveBeenCalledTimes(1);
+    expect(response).toBeUndefined();
+    release();
+    await advance();
+    expect(response?.status).toBe(200);
+    expect((await store.get("other"))?.state).toBe("pending");
+    expect(webhooks.autoStart).toBe(false);
+    expect((await webhooks.health()).state).toBe("idle");
+  });
+
+  test("inline answers 200 within replyWithin, though the callback goes on", async () => {
+    const { callback, release } = heldCallback();
+    const { deliver, store } = handlerOf({ processing: "inline", on: { fallback: callback } });
+    let response: Response | undefined;
+    const notification = notificationOf();
+    deliver(notification).then((r) => {
+      response = r;
+    });
+    await advance(24_900);
+    expect(response).toBeUndefined();
+    await advance(100);
+    expect(response?.status).toBe(200);
+    release();
+    await advance();
+    expect((await store.get(notification.eventId))?.state).toBe("done");
+  });
+
+  test("inline answers 200 when its callback fails: it is recorded", async () => {
+    const { deliver, store } = handlerOf({
+      processing: "inline",
+      on: {
+        unknown: () => {
+          throw new Error("no");
+        },
+      },
+    });
+    const notification = notificationOf();
+    expect((await deliver(notification)).status).toBe(200);
+    expect(await store.get(notification.eventId)).toMatchObject({
+      state: "retrying",
+      lastError: "Error: no",
+    });
+  });
+
+  test("inline, a duplicate pushes its event when it is due", async () => {
+    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { deliver } = handlerOf({ processing: "inline", on: { unknown: callback }, backoff: () => 1000 });
+    const notification = notificationOf();
+    await deliver(notification);
+    await deliver(notification);
+    expect(callback).toHaveBeenCalledTimes(1);
+    await advance(1000);
+    await deliver(notification);
+    expect(callback).toHaveBeenCalledTimes(2);
+  });
+
+  test("inline, a store that cannot claim is no reason not to answer 200", async () => {
+    const memory = memoryStore();
+    const store = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "claim") return () => Promise.reject(new Error("no connection"));
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { deliver } = handlerOf({ store, processing: "inline" });
+    expect((await deliver(notificationOf())).status).toBe(200);
+  });
+
+  test("drain handles what is due", async () => {
+    const callback = vi.fn();
+    const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown: callback } });
+    await deliver(notificationOf());
+    await deliver(notificationOf());
+    expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
+    expect(callback).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("health", () => {
+  test("tells counts, the age of the oldest in seconds, and when the last came", async () => {
+    const { deliver, webhooks } = handlerOf({ autoStart: false });
+    expect(await webhooks.health()).toEqual({
+      state: "idle",
+      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      oldestPendingAge: undefined,
+      lastReceivedAt: undefined,
+    });
+    await deliver(notificationOf());
+    const receivedAt = new Date();
+    await advance(90_000);
+    expect(await webhooks.health()).toMatchObject({
+      counts: { pending: 1 },
+      oldestPendingAge: 90,
+      lastReceivedAt: receivedAt,
+    });
+  });
+
+  test("says paused while the platform is out of reach, and stopped when closed", async () => {
+    const { deliver, webhooks, platform } = handlerOf();
+    platform.answer("*", { status: 401 });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    expect((await webhooks.health()).state).toBe("paused");
+    await webhooks.close();
+    expect((await webhooks.health()).state).toBe("stopped");
+  });
+});
+
+describe("close", () => {
+  test("refuses what comes with 503, lets callbacks finish, and leaves the store open", async () => {
+    const { callback, release } = heldCallback();
+    const { deliver, webhooks, store } = handlerOf({ on: { fallback: callback } });
+    const notification = notificationOf();
+    await deliver(notification);
+    await advance();
+    let closed = false;
+    webhooks.close().then(() => {
+      closed = true;
+    });
+    const refused = await deliver(notificationOf());
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get("retry-after")).toBeTruthy();
+    await advance(9000);
+    expect(closed).toBe(false);
+    release();
+    await advance();
+    expect(closed).toBe(true);
+    expect((await store.get(notification.eventId))?.state).toBe("done");
+  });
+
+  test("aborts the signal after its timeout, and gives the event back", async () => {
+    let signal: AbortSignal | undefined;
+    const { deliver, webhooks, store } = handlerOf({
+      on: {
+        unknown: (event) => {
+          signal = event.signal;
+          return new Promise(() => {});
+        },
+      },
+    });
+    const notification = notificationOf();
+    await deliver(notification);
+    await advance();
+    const closing = webhooks.close({ timeout: 500 });
+    await advance(500);
+    expect(signal?.aborted).toBe(true);
+    await advance(3000);
+    await closing;
+    expect(await store.get(notification.eventId)).toMatchObject({ state: "pending", attempts: 0 });
+  });
+});
+
+describe("what the user's own functions throw", () => {
+  const thrown = [undefined, null, "text", new Error("an error"), Object.create(null), Symbol("s")];
+
+  test("in a callback leads to another attempt, never to an unhandled rejection", async () => {
+    const unhandled = vi.fn();
+    process.on("unhandledRejection", unhandled);
+    for (const value of thrown) {
+      for (const callback of [
+        () => {
+          throw value;
+        },
+        () => Promise.reject(value),
+      ]) {
+        const { deliver, store } = handlerOf({ on: { unknown: callback }, maxAttempts: 1 });
+        const notification = notificationOf();
+        await deliver(notification);
+        await advance();
+        expect(await store.get(notification.eventId)).toMatchObject({ state: "parked", reason: "callback" });
+      }
+    }
+    vi.useRealTimers();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    process.off("unhandledRejection", unhandled);
+    expect(unhandled).not.toHaveBeenCalled();
+  });
+
+  test("in observe or logger changes nothing", async () => {
+    const callback = vi.fn();
+    const throwing = () => {
+      throw new Error("in the logger");
+    };
+    const { deliver } = handlerOf({
+      on: { unknown: callback },
+      observe: (event) => {
+        if (event.kind === "received") throw new Error("in observe");
+        return Promise.reject(new Error("in observe, later"));
+      },
+      logger: { debug: throwing, info: throwing, warn: throwing, error: throwing },
+    });
+    expect((await deliver(notificationOf())).status).toBe(200);
+    await advance();
+    expect(callback).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe("bad options", () => {
+  const good = () => ({ client: clientOf(platformOf()), store: memoryStore(), on: {} });
+
+  test.each([
+    [{ client: undefined }, "client"],
+    [{ store: undefined }, "store"],
+    [{ on: undefined }, "on"],
+    [{ on: { "booking.Confirmd": () => {} } }, "on.booking.Confirmd"],
+    [{ on: { "booking.Confirmed": "callback" } }, "on.booking.Confirmed"],
+    [{ verify: true }, "verify"],
+    [{ dispatch: "some" }, "dispatch"],
+    [{ processing: "foreground" }, "processing"],
+    [{ autoStart: "no" }, "autoStart"],
+    [{ concurrency: 0 }, "concurrency"],
+    [{ concurrency: 1.5 }, "concurrency"],
+    [{ maxAttempts: Number.NaN }, "maxAttempts"],
+    [{ maxBodyBytes: "64kb" }, "maxBodyBytes"],
+    [{ attemptTimeout: -1 }, "attemptTimeout"],
+    [{ attemptTimeout: 2 ** 31 }, "attemptTimeout"],
+    [{ leaseDuration: 0 }, "leaseDuration"],
+    [{ retention: -1 }, "retention"],
+    [{ backoff: 5000 }, "backoff"],
+    [{ observe: {} }, "observe"],
+    [{ logger: { warn: () => {} } }, "logger"],
+  ])("%j is refused by its name", (wrong, field) => {
+    try {
+      createWebhookHandler({ ...good(), ...wrong } as never);
+    } catch (error) {
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect((error as InvalidArgumentError).issues.map(({ path }) => path.join("."))).toEqual([field]);
+      return;
+    }
+    throw new Error("was not refused");
+  });
+
+  test("all of them are named at once, and a typo is told what there is", () => {
+    expect(() =>
+      createWebhookHandler({ ...good(), concurrency: 0, on: { "booking.Paid": 1 } } as never),
+    ).toThrow(/on\.booking\.Paid: .*booking\.Confirmed.*concurrency/);
+    expect(() => createWebhookHandler(undefined as never)).toThrow(InvalidArgumentError);
+  });
+});

@@ -1,0 +1,228 @@
+import { AccessTokenError, StayhookClient } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import * as z from "zod";
+import { type Answer, handlerOf, notificationOf, platformOf } from "../support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const HOUR = 3_600_000;
+
+async function failing(answer: Answer, options: Parameters<typeof handlerOf>[0] = {}) {
+  const handler = handlerOf(options);
+  handler.platform.answer("A1", answer);
+  const notification = notificationOf({ bookingCode: "A1" });
+  await handler.deliver(notification);
+  await advance();
+  return { ...handler, event: () => handler.store.get(notification.eventId) };
+}
+
+describe("a record that is not given", () => {
+  test.each([404, 410])("%i: five attempts in all, then parked as not-found", async (status) => {
+    const { event, platform, observed } = await failing({ status });
+    expect(await event()).toMatchObject({ state: "retrying", attempts: 1, reason: "not-found" });
+    await advance(24 * HOUR);
+    expect(platform.reads.length).toBe(5);
+    expect(await event()).toMatchObject({ state: "parked", attempts: 5, reason: "not-found" });
+    expect(observed.at(-1)).toMatchObject({ kind: "parked", ref: "booking:A1", reason: "not-found" });
+  });
+
+  test.each([400, 402, 403, 406, 409, 422, 451])(
+    "%i: five attempts in all, then parked as denied",
+    async (status) => {
+      const { event, platform } = await failing({ status });
+      await advance(24 * HOUR);
+      expect(platform.reads.length).toBe(5);
+      expect(await event()).toMatchObject({ state: "parked", attempts: 5, reason: "denied" });
+    },
+  );
+
+  test("maxAttempts below five holds for these too", async () => {
+    const { event, platform } = await failing({ status: 404 }, { maxAttempts: 2 });
+    await advance(24 * HOUR);
+    expect(platform.reads.length).toBe(2);
+    expect(await event()).toMatchObject({ state: "parked", reason: "not-found" });
+  });
+
+  test("a 404 that was only late is handled when the record is there", async () => {
+    const callback = vi.fn();
+    const { platform, event } = await failing({ status: 404 }, { on: { "booking.Request": callback } });
+    platform.booking("A1", "Request");
+    await advance(5000);
+    expect(callback).toHaveBeenCalledTimes(1);
+    expect((await event())?.state).toBe("done");
+  });
+
+  test("as many different records in a row as run at once are taken for an outage", async () => {
+    const { deliver, platform, kinds, webhooks } = handlerOf({ concurrency: 4 });
+    platform.answer("*", { status: 403 });
+    for (let n = 0; n < 30; n += 1) await deliver(notificationOf({ bookingCode: `F${n}` }));
+    await advance();
+    expect(kinds()).toContain("paused");
+    expect((await webhooks.health()).state).toBe("paused");
+    expect(platform.reads.length).toBeLessThanOrEqual(7);
+  });
+});
+
+describe("a platform that is out of reach", () => {
+  const answers: [string, Answer][] = [
+    ...[300, 301, 302, 401, 408, 429, 500, 502, 503, 504, 599].map((status): [string, Answer] => [
+      String(status),
+      { status },
+    ]),
+    ["a network error", new TypeError("fetch failed")],
+  ];
+
+  test.each(answers)("%s: not counted, and never parked by attempts", async (_, answer) => {
+    const { event } = await failing(answer, { maxAttempts: 2, backoff: () => 1000 });
+    expect(await event()).toMatchObject({ state: "retrying", attempts: 0, reason: "unavailable" });
+    await advance(30_000);
+    expect(await event()).toMatchObject({ state: "retrying", attempts: 0 });
+  });
+
+  test.each([401, 429])("%i pauses at once, and new ones are not read", async (status) => {
+    const { platform, deliver, webhooks } = await failing({ status });
+    platform.booking("A2", "Confirmed");
+    await deliver(notificationOf({ bookingCode: "A2" }));
+    await advance();
+    expect((await webhooks.health()).state).toBe("paused");
+    expect(platform.reads).toEqual(["A1"]);
+  });
+
+  test.each([429, 503])("%i with Retry-After waits for it, in seconds and as a date", async (status) => {
+    for (const value of ["120", () => new Date(Date.now() + 120_000).toUTCString()]) {
+      const retryAfter = typeof value === "string" ? value : value();
+      const { platform, deliver } = await failing({ status, headers: { "retry-after": retryAfter } });
+      platform.booking("A2", "Confirmed");
+      await deliver(notificationOf({ bookingCode: "A2" }));
+      await advance(118_000);
+      expect(platform.reads).toEqual(["A1"]);
+      await advance(3000);
+      expect(platform.reads).toContain("A2");
+    }
+  });
+
+  test("a 503 of one record alone does not pause", async () => {
+    const { platform, deliver, webhooks } = await failing({ status: 503 });
+    platform.booking("A2", "Confirmed");
+    await deliver(notificationOf({ bookingCode: "A2" }));
+    await advance();
+    expect(platform.reads).toEqual(["A1", "A2"]);
+    expect((await webhooks.health()).state).toBe("running");
+  });
+
+  test("is asked once an attempt: the queue repeats, not the client", async () => {
+    const { platform } = await failing({ status: 500 });
+    await advance(2000);
+    expect(platform.reads).toEqual(["A1"]);
+  });
+
+  test("a token that expires over a weekend parks nothing", async () => {
+    let expired = true;
+    const { deliver, platform, store } = handlerOf();
+    platform.answer("*", () =>
+      expired ? { status: 401 } : { status: 200, body: { bookingCode: "B", status: "Confirmed" } },
+    );
+    for (let n = 0; n < 50; n += 1) await deliver(notificationOf({ bookingCode: `B${n}` }));
+    await advance(60 * HOUR);
+    expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });
+    expired = false;
+    await advance(7 * HOUR);
+    expect(await store.counts()).toMatchObject({ parked: 0, done: 50 });
+  });
+
+  test("for longer than giveUpAfter, the event is parked as unavailable", async () => {
+    const { event } = await failing({ status: 503 }, { giveUpAfter: HOUR });
+    await advance(HOUR - 60_000);
+    expect((await event())?.state).toBe("retrying");
+    await advance(120_000);
+    expect(await event()).toMatchObject({ state: "parked", reason: "unavailable" });
+  });
+
+  test("no access token: not counted, pauses at once", async () => {
+    const platform = platformOf();
+    let broken = true;
+    const client = new StayhookClient({
+      baseUrl: "https://platform.example",
+      accessToken: () => {
+        if (broken) throw new Error("vault sealed");
+        return "token";
+      },
+      fetch: platform.fetch,
+    });
+    const { deliver, store, webhooks, observed } = handlerOf({ client });
+    const notification = notificationOf({ bookingCode: "A1" });
+    await deliver(notification);
+    await advance();
+    expect((await webhooks.health()).state).toBe("paused");
+    expect(observed.find(({ kind }) => kind === "paused")).toMatchObject({
+      error: expect.any(AccessTokenError),
+    });
+    expect(await store.get(notification.eventId)).toMatchObject({ attempts: 0, reason: "unavailable" });
+    broken = false;
+    platform.booking("A1", "Confirmed");
+    await advance(5000);
+    expect((await store.get(notification.eventId))?.state).toBe("done");
+  });
+});
+
+describe("a record that does not validate", () => {
+  test("is tried maxAttempts times, then parked as invalid-record", async () => {
+    const { event, platform } = await failing(
+      { status: 200, body: { bookingCode: "A1" } },
+      { maxAttempts: 7 },
+    );
+    await advance(72 * HOUR);
+    expect(platform.reads.length).toBe(7);
+    expect(await event()).toMatchObject({ state: "parked", reason: "invalid-record" });
+  });
+
+  test("by the user's own model, too", async () => {
+    const platform = platformOf();
+    const client = new StayhookClient({
+      baseUrl: "https://platform.example",
+      accessToken: "t",
+      fetch: platform.fetch,
+      models: {
+        booking: z.looseObject({ bookingCode: z.string(), status: z.string(), guest: z.string() }) as never,
+      },
+    });
+    platform.booking("A1", "Confirmed");
+    const { deliver, store } = handlerOf({ client, maxAttempts: 1 });
+    const notification = notificationOf({ bookingCode: "A1" });
+    await deliver(notification);
+    await advance();
+    expect(await store.get(notification.eventId)).toMatchObject({
+      state: "parked",
+      reason: "invalid-record",
+    });
+  });
+
+  test("is an answer: it ends an outage", async () => {
+    const { deliver, platform, webhooks } = handlerOf();
+    platform.answer("A1", { status: 401 });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    expect((await webhooks.health()).state).toBe("paused");
+    platform.answer("A1", { status: 200, body: { nothing: "useful" } });
+    await advance(5000);
+    expect((await webhooks.health()).state).toBe("running");
+  });
+});
+
+test("the error that is kept shows no token, not even one that the platform echoes", async () => {
+  const { event, observed, logger } = await failing({
+    status: 403,
+    body: { message: "token secret-token may not" },
+  });
+  const said =
+    JSON.stringify([await event(), observed, logger.lines]) +
+    String(observed.map((o) => "error" in o && o.error));
+  expect(said).not.toMatch(/secret-token/);
+  expect((await event())?.lastError).toMatch(/PermissionDeniedError: GET .* was answered 403/);
+});

@@ -1,0 +1,249 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { parseBody } from "../../../src/webhooks/receiving/parse.ts";
+import { bookingNotification, bytesOf } from "./receiver.ts";
+
+const hex = (length: number): fc.Arbitrary<string> =>
+  fc.string({ unit: fc.constantFrom(..."0123456789abcdefABCDEF"), minLength: length, maxLength: length });
+const eventId = fc.tuple(hex(8), hex(4), hex(4), hex(4), hex(12)).map((parts) => parts.join("-"));
+
+/** A moment to the ms, and a way to write it. */
+const timestamp = fc
+  .record({
+    moment: fc.date({
+      min: new Date("0001-01-02T00:00:00Z"),
+      max: new Date("9998-12-30T00:00:00Z"),
+      noInvalidDate: true,
+    }),
+    separator: fc.constantFrom("T", "t", " "),
+    precision: fc.constantFrom("minutes", "seconds", "fraction"),
+    digits: fc.string({ unit: fc.constantFrom(..."0123456789"), maxLength: 6 }),
+    offset: fc.oneof(
+      fc.constantFrom("", "Z", "z"),
+      fc.record({
+        minutes: fc.integer({ min: -23 * 60, max: 23 * 60 }),
+        style: fc.constantFrom(":", "", "hours"),
+      }),
+    ),
+  })
+  .map(({ moment, separator, precision, digits, offset }) => {
+    const unit = precision === "minutes" ? 60_000 : precision === "seconds" ? 1_000 : 1;
+    const at = Math.floor(moment.getTime() / unit) * unit;
+    const minutes =
+      typeof offset === "string"
+        ? 0
+        : offset.style === "hours"
+          ? Math.trunc(offset.minutes / 60) * 60
+          : offset.minutes;
+    const local = new Date(at + minutes * 60_000).toISOString();
+    const time =
+      precision === "minutes"
+        ? local.slice(11, 16)
+        : precision === "seconds"
+          ? local.slice(11, 19)
+          : local.slice(11, 23) + digits;
+    const two = (value: number): string => String(Math.floor(Math.abs(value))).padStart(2, "0");
+    const suffix =
+      typeof offset === "string"
+        ? offset
+        : `${minutes < 0 ? "-" : "+"}${two(Math.abs(minutes) / 60)}${offset.style === "hours" ? "" : offset.style + two(minutes % 60)}`;
+    return { text: `${local.slice(0, 10)}${separator}${time}${suffix}`, iso: new Date(at).toISOString() };
+  });
+
+const bookingCode = fc
+  .string({ unit: "grapheme", minLength: 1, maxLength: 80 })
+  .filter(
+    (code) => code !== "." && code !== ".." && !/[\p{Cc}\p{Cs}]/u.test(code) && [...code].length <= 256,
+  );
+const listingId = fc.oneof(fc.nat(), fc.maxSafeInteger());
+/** A reference as it may be written, and what it is then. */
+const references = fc.oneof(
+  bookingCode.map((code) => ({ fields: { bookingCode: code, listingId: null }, ref: `booking:${code}` })),
+  bookingCode.map((code) => ({ fields: { bookingCode: code }, ref: `booking:${code}` })),
+  listingId.map((id) => ({ fields: { listingId: id, bookingCode: null }, ref: `listing:${id}` })),
+  fc.nat().map((id) => ({ fields: { listingId: `00${id}` }, ref: `listing:${id}` })),
+  fc.constant({ fields: {}, ref: null }),
+  fc.constant({ fields: { bookingCode: null, listingId: null }, ref: null }),
+  fc
+    .tuple(bookingCode, listingId)
+    .map(([code, id]) => ({ fields: { bookingCode: code, listingId: id }, ref: null })),
+);
+
+const known = ["eventId", "timestamp", "bookingCode", "listingId"];
+const further = fc
+  .dictionary(fc.string({ unit: "binary" }), fc.jsonValue({ stringUnit: "binary", maxDepth: 5 }))
+  .map((fields) => Object.fromEntries(Object.entries(fields).filter(([key]) => !known.includes(key))));
+const topic = fc.option(fc.constantFrom("bookings", "listings"), { nil: undefined });
+
+/** The ways in which the same JSON arrives. */
+const spelling = fc.record({
+  indent: fc.constantFrom(0, 2, "\t"),
+  mark: fc.constantFrom("", "\uFEFF"),
+  around: fc.constantFrom("", " \r\n"),
+  asBytes: fc.boolean(),
+});
+
+describe("a notification that is well-formed", () => {
+  it("is never refused, and means the same however it is written", () => {
+    fc.assert(
+      fc.property(
+        eventId,
+        timestamp,
+        references,
+        further,
+        topic,
+        spelling,
+        (id, time, about, fields, from, how) => {
+          const value = { ...fields, eventId: id, timestamp: time.text, ...about.fields };
+          const text = how.around + JSON.stringify(value, null, how.indent) + how.around;
+          const content = how.asBytes ? bytesOf(how.mark + text) : how.mark + text;
+          expect(parseBody(content, from)).toEqual({
+            ok: true,
+            event: {
+              eventId: id.toLowerCase(),
+              ref: about.ref,
+              source: "webhook",
+              topic: from ?? null,
+              timestamp: time.iso,
+              notification: text,
+            },
+          });
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe("what is malformed", () => {
+  const valid = fc.tuple(eventId, timestamp, references, further).map(
+    ([id, time, about, fields]): Record<string, unknown> => ({
+      ...fields,
+      eventId: id,
+      timestamp: time.text,
+      ...about.fields,
+    }),
+  );
+  const notText = fc.oneof(
+    fc.constantFrom(undefined, null, true, false, "", " "),
+    fc.double({ noNaN: true, noDefaultInfinity: true }),
+    fc.array(fc.string()),
+    fc.dictionary(fc.string(), fc.string()),
+  );
+  const wrongFields = {
+    eventId: fc.oneof(
+      notText,
+      eventId.map((id) => id.slice(1)),
+      eventId.map((id) => `${id}0`),
+      eventId.map((id) => `{${id}}`),
+      eventId.map((id) => `${id}\n`),
+      eventId.map((id) => id.replaceAll("-", "")),
+      eventId.map((id) => `g${id.slice(1)}`),
+    ),
+    timestamp: fc.oneof(
+      notText,
+      fc.constantFrom(
+        "yesterday",
+        "2026-03-01",
+        "2026-02-30T10:00:00Z",
+        "2026-13-01T10:00:00Z",
+        "10:00",
+        "1767225600",
+      ),
+      fc.constantFrom(
+        "2026-03-01T25:00:00Z",
+        "2026-03-01T10:60:00Z",
+        "2026-03-01T10:00:00+24:00",
+        "2026-03-01T10:00:00X",
+      ),
+      timestamp.map(({ text }) => `${text}\n`),
+    ),
+    bookingCode: fc.oneof(
+      fc.constantFrom(
+        "",
+        ".",
+        "..",
+        1,
+        true,
+        [],
+        {},
+        ["HX-1"],
+        "x".repeat(257),
+        "HX\ud800",
+        "HX\u0000",
+        "HX\n1",
+        "HX\u007f",
+      ),
+    ),
+    listingId: fc.oneof(
+      fc.constantFrom(
+        "",
+        "x",
+        "1.5",
+        "-",
+        true,
+        [],
+        {},
+        [1],
+        1.5,
+        2 ** 53,
+        "9007199254740992",
+        "1e3",
+        "0x10",
+        " 7",
+      ),
+    ),
+  };
+  const fields = Object.entries(wrongFields) as [string, fc.Arbitrary<unknown>][];
+
+  it.each(fields)("is never recorded, and %s is named", (field, wrong) => {
+    fc.assert(
+      fc.property(valid, wrong, (value, bad) => {
+        const parsed = parseBody(JSON.stringify({ ...value, [field]: bad }), undefined);
+        expect(parsed).toMatchObject({ ok: false, issues: [{ path: [field] }] });
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("is never recorded where it is not JSON any more", () => {
+    fc.assert(
+      fc.property(valid, fc.nat(), (value, seed) => {
+        const text = JSON.stringify(value);
+        const cut = text.slice(0, seed % text.length);
+        expect(parseBody(cut, undefined).ok).toBe(false);
+        expect(parseBody(bytesOf(cut), undefined).ok).toBe(false);
+        expect(parseBody(`${text},`, undefined).ok).toBe(false);
+        expect(parseBody(`[${text}]`, undefined).ok).toBe(false);
+      }),
+    );
+  });
+
+  it("is never recorded where it is not UTF-8", () => {
+    const bytes = bytesOf(JSON.stringify({ ...bookingNotification, bookingCode: "HX-?" }));
+    const broken = Uint8Array.from(bytes, (byte) => (byte === 0x3f ? 0xe9 : byte));
+    expect(parseBody(broken, undefined)).toEqual({
+      ok: false,
+      issues: [{ path: [], message: "is not UTF-8" }],
+    });
+  });
+});
+
+describe("whatever comes", () => {
+  it("is answered without throwing, and an event is one", () => {
+    const anything = fc.oneof(
+      fc.string({ unit: "binary" }),
+      fc.uint8Array(),
+      fc.json(),
+      fc.record({ eventId: fc.jsonValue(), timestamp: fc.jsonValue() }).map((value) => JSON.stringify(value)),
+    );
+    fc.assert(
+      fc.property(anything, (content) => {
+        const parsed = parseBody(content, undefined);
+        if (parsed.ok) expect(parsed.event.eventId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+        else expect(parsed.issues.length).toBeGreaterThan(0);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});

@@ -1,0 +1,310 @@
+import { describe, expect, it, vi } from "vitest";
+import { bookingNotification, EVENT_ID, harness, problemOf } from "./receiver.ts";
+
+const never = new Promise<never>(() => {});
+
+describe("what is recorded", () => {
+  it("answers 200 for a new notification, after it was recorded", async () => {
+    let record: (added: "added") => void = () => {};
+    const { post } = harness({ add: () => new Promise((resolve) => (record = resolve)) });
+    let answered = false;
+    const answer = post().then((received) => {
+      answered = true;
+      return received;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(answered).toBe(false);
+    record("added");
+    expect((await answer).result.status).toBe(200);
+  });
+
+  it("hands the store the event in its own terms", async () => {
+    const { post, added, seen } = harness();
+    const body = `{"eventId":"${EVENT_ID.toUpperCase()}", "timestamp":"2026-03-01 12:00:00.5+0200","bookingCode":"HX-1","listingId":null,"x":1.0}`;
+    const { recorded } = await post({ body, topic: "bookings" });
+    const event = {
+      eventId: EVENT_ID,
+      ref: "booking:HX-1",
+      source: "webhook",
+      topic: "bookings",
+      timestamp: "2026-03-01T10:00:00.500Z",
+      notification: body,
+    };
+    expect(added).toEqual([event]);
+    expect(recorded).toEqual({ event, added: "added" });
+    expect(seen).toEqual([{ kind: "received", eventId: EVENT_ID, ref: "booking:HX-1", topic: "bookings" }]);
+  });
+
+  it.each([
+    ["listing:77", { bookingCode: null, listingId: 77 }],
+    ["listing:77", { listingId: "77" }],
+    ["booking:HX-1", { bookingCode: "HX-1" }],
+    [null, { bookingCode: null, listingId: null }],
+    [null, {}],
+    [null, { bookingCode: "HX-1", listingId: 77 }],
+  ])("refers to %s", async (ref, references) => {
+    const { post, added } = harness();
+    const { eventId, timestamp } = bookingNotification;
+    const { result } = await post({ body: JSON.stringify({ eventId, timestamp, ...references }) });
+    expect(result.status).toBe(200);
+    expect(added[0]?.ref).toBe(ref);
+  });
+
+  it("answers 200 for a duplicate, and says that it was one", async () => {
+    const { post, added, seen, log } = harness();
+    await post();
+    const { result, recorded } = await post({
+      body: JSON.stringify({ ...bookingNotification, eventId: EVENT_ID.toUpperCase() }),
+    });
+    expect(result.status).toBe(200);
+    expect(recorded?.added).toBe("duplicate");
+    expect(added).toHaveLength(1);
+    expect(seen.map(({ kind }) => kind)).toEqual(["received", "duplicate"]);
+    expect(log).toEqual([]);
+  });
+
+  it("warns once of a duplicate that refers to something else", async () => {
+    const { post, seen, log } = harness({ add: async () => "conflict" });
+    const { result, recorded } = await post();
+    expect(result.status).toBe(200);
+    expect(recorded?.added).toBe("conflict");
+    expect(seen.map(({ kind }) => kind)).toEqual(["duplicate"]);
+    expect(log.map(({ level }) => level)).toEqual(["warn"]);
+    expect(log[0]?.message).toContain(EVENT_ID);
+  });
+
+  it.each(["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", ""])(
+    "takes any content type: %s",
+    async (type) => {
+      const { post } = harness();
+      expect((await post({ headers: { "content-type": type } })).result.status).toBe(200);
+    },
+  );
+
+  it("says until when it must be answered", async () => {
+    const { post, receive } = harness({ replyWithin: 7_000 });
+    const before = performance.now();
+    const { replyBy } = await post();
+    expect(replyBy).toBeGreaterThanOrEqual(before + 7_000);
+    expect(replyBy).toBeLessThanOrEqual(performance.now() + 7_000);
+    const request = { method: "POST", url: "/", headers: {}, body: bookingNotification };
+    expect((await receive(request, 123)).replyBy).toBe(7_123);
+  });
+});
+
+describe("what is refused", () => {
+  it("answers 400 naming each field, and records nothing", async () => {
+    const { post, added, seen, log } = harness();
+    const body = JSON.stringify({
+      eventId: "<script>",
+      timestamp: "<script>",
+      bookingCode: "",
+      listingId: "<script>",
+    });
+    const { result, recorded } = await post({ body, topic: "bookings" });
+    expect(result.status).toBe(400);
+    expect(result.headers["content-type"]).toBe("application/problem+json");
+    const { title, status, errors = [] } = problemOf(result.body);
+    expect([title, status]).toEqual(["Bad Request", 400]);
+    expect(errors.map(({ path }) => path)).toEqual([
+      ["eventId"],
+      ["timestamp"],
+      ["bookingCode"],
+      ["listingId"],
+    ]);
+    expect(errors.every(({ message }) => message.length > 5)).toBe(true);
+    expect(recorded).toBeUndefined();
+    expect(added).toEqual([]);
+    expect(seen).toEqual([{ kind: "invalid", topic: "bookings", issues: errors }]);
+    expect(log.map(({ level }) => level)).toEqual(["warn"]);
+    for (const text of [result.body, JSON.stringify(log), JSON.stringify(seen)])
+      expect(text).not.toContain("<script>");
+  });
+
+  it.each([
+    ["", "is empty"],
+    ["  \n", "is empty"],
+    [undefined, "is empty"],
+    [null, "is empty"],
+    ["{", "is not JSON"],
+    ["eventId=1", "is not JSON"],
+    [new Uint8Array([0x7b, 0xff, 0x7d]), "is not UTF-8"],
+    ["[]", "must be a JSON object"],
+    ["null", "must be a JSON object"],
+    ['"text"', "must be a JSON object"],
+    [12, "must be a JSON object"],
+  ])("answers 400 for the body %j", async (body, message) => {
+    const { post, added } = harness();
+    const { result } = await post({ body: body as string });
+    expect(result.status).toBe(400);
+    expect(problemOf(result.body).errors).toEqual([{ path: [], message }]);
+    expect(added).toEqual([]);
+  });
+
+  it("keeps a hostile body's answer and log short", async () => {
+    const { post, log } = harness({ maxBodyBytes: 100_000 });
+    const fields = Array.from({ length: 2_000 }, (_, index) => [`field${index}`, "x".repeat(20)]);
+    const { result } = await post({
+      body: JSON.stringify({ ...Object.fromEntries(fields), eventId: "y".repeat(9_000) }),
+    });
+    expect(result.status).toBe(400);
+    expect(result.body.length).toBeLessThan(500);
+    expect(JSON.stringify(log).length).toBeLessThan(500);
+  });
+
+  it.each(["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"])(
+    "answers %s with 405 and Allow",
+    async (method) => {
+      const verify = vi.fn(() => true);
+      const { post, added, seen } = harness({ verify });
+      const { result } = await post({ method });
+      expect(result.status).toBe(405);
+      expect(result.headers.allow).toBe("POST");
+      expect(verify).not.toHaveBeenCalled();
+      expect(added).toEqual([]);
+      expect(seen).toEqual([{ kind: "refused", status: 405, reason: "method", topic: null }]);
+    },
+  );
+
+  it("answers 503 with Retry-After while closing, before anything else", async () => {
+    const verify = vi.fn(() => true);
+    const { post, added, seen } = harness({ closing: () => true, verify });
+    for (const method of ["POST", "GET"]) {
+      const { result } = await post({ method });
+      expect(result.status).toBe(503);
+      expect(Number(result.headers["retry-after"])).toBeGreaterThan(0);
+    }
+    expect(verify).not.toHaveBeenCalled();
+    expect(added).toEqual([]);
+    expect(seen[0]).toEqual({ kind: "refused", status: 503, reason: "closing", topic: null });
+  });
+
+  it("asks verify before the body is looked at", async () => {
+    const { post, seen } = harness({ verify: () => false });
+    for (const body of ["not JSON", "x".repeat(2_000)]) {
+      expect((await post({ body })).result.status).toBe(401);
+    }
+    expect(seen.map((event) => event.kind === "refused" && event.reason)).toEqual(["verify", "verify"]);
+  });
+
+  it("looks at the size before the JSON, and at the JSON before the store", async () => {
+    const add = vi.fn(async () => "added" as const);
+    const { post } = harness({ add });
+    expect((await post({ body: "{".repeat(2_000) })).result.status).toBe(413);
+    expect((await post({ body: "{" })).result.status).toBe(400);
+    expect(add).not.toHaveBeenCalled();
+  });
+
+  it("answers 500 without detail where the request itself is broken", async () => {
+    const { receive, log } = harness();
+    const { result } = await receive({
+      get method(): string {
+        throw new Error("private detail");
+      },
+      url: "/",
+      headers: {},
+    });
+    expect(result.status).toBe(500);
+    expect(result.body).not.toContain("private");
+    expect(log.map(({ level }) => level)).toEqual(["error"]);
+  });
+});
+
+describe("a store that does not record", () => {
+  it.each([
+    ["rejects", () => Promise.reject(new Error("db-password"))],
+    [
+      "throws",
+      () => {
+        throw new Error("db-password");
+      },
+    ],
+    ["rejects with nothing", () => Promise.reject(undefined)],
+  ])("is answered 503 with Retry-After when it %s", async (_, add) => {
+    const { post, seen, log } = harness({ add });
+    const { result, recorded } = await post();
+    expect(result.status).toBe(503);
+    expect(Number(result.headers["retry-after"])).toBeGreaterThan(0);
+    expect(result.body).not.toContain("db-password");
+    expect(recorded).toBeUndefined();
+    expect(seen).toMatchObject([{ kind: "refused", status: 503, reason: "store" }]);
+    expect(log.map(({ level }) => level)).toEqual(["error"]);
+  });
+
+  it("is answered 503 when it takes longer than recordTimeout, and its late rejection is nobody's", async () => {
+    vi.useFakeTimers();
+    const unhandled = vi.fn();
+    process.on("unhandledRejection", unhandled);
+    try {
+      let fail: (error: Error) => void = () => {};
+      const { post, seen } = harness({
+        recordTimeout: 500,
+        add: () => new Promise((_, reject) => (fail = reject)),
+      });
+      const answer = post();
+      let answered = false;
+      void answer.then(() => (answered = true));
+      await vi.advanceTimersByTimeAsync(499);
+      expect(answered).toBe(false);
+      await vi.advanceTimersByTimeAsync(2);
+      expect((await answer).result.status).toBe(503);
+      expect(seen).toEqual([{ kind: "refused", status: 503, reason: "store-timeout", topic: null }]);
+      fail(new Error("too late"));
+      vi.useRealTimers();
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      expect(unhandled).not.toHaveBeenCalled();
+      expect(seen).toHaveLength(1);
+    } finally {
+      process.off("unhandledRejection", unhandled);
+      vi.useRealTimers();
+    }
+  });
+
+  it("is answered within replyWithin of the arrival, whatever recordTimeout is", async () => {
+    vi.useFakeTimers();
+    try {
+      const { receive } = harness({ recordTimeout: 10_000, replyWithin: 1_000, add: () => never });
+      const arrivedAt = performance.now();
+      await vi.advanceTimersByTimeAsync(400);
+      const request = { method: "POST", url: "/", headers: {}, body: bookingNotification };
+      let answered = false;
+      const answer = receive(request, arrivedAt).finally(() => (answered = true));
+      await vi.advanceTimersByTimeAsync(590);
+      expect(answered).toBe(false);
+      await vi.advanceTimersByTimeAsync(15);
+      expect(answered).toBe(true);
+      expect((await answer).result.status).toBe(503);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+describe("what a request costs", () => {
+  it("makes no timer, Error, URL, Headers or AbortController for one that is simply recorded", async () => {
+    const { post, receive } = harness({ verify: ({ url }) => url === "/hooks" });
+    await post(); // The one timer that all share.
+    const made: string[] = [];
+    const globals = globalThis as unknown as Record<string, unknown>;
+    for (const name of ["Error", "URL", "Headers", "AbortController", "setTimeout"]) {
+      const Original = globals[name] as new () => object;
+      const spied = function (...args: never[]): unknown {
+        made.push(name);
+        return new.target
+          ? Reflect.construct(Original, args)
+          : Reflect.apply(Original as never, undefined, args);
+      };
+      spied.prototype = Original.prototype;
+      vi.stubGlobal(name, spied);
+    }
+    try {
+      const request = { method: "POST", url: "/hooks", headers: { "content-length": "160" } };
+      const text = JSON.stringify(bookingNotification);
+      const bodies = [text, new TextEncoder().encode(text), bookingNotification, new Blob([text]).stream()];
+      for (const body of bodies) expect((await receive({ ...request, body })).result.status).toBe(200);
+    } finally {
+      vi.unstubAllGlobals();
+    }
+    expect(made).toEqual([]);
+  });
+});

@@ -1,0 +1,98 @@
+import type { Logger } from "../../../src/logger.ts";
+import type { NewEvent } from "../../../src/stores/store.ts";
+import {
+  createReceiver,
+  type ReceiveObservation,
+  type ReceiveRequest,
+  type Receiver,
+  type ReceiverOptions,
+} from "../../../src/webhooks/receiving/receive.ts";
+
+export const EVENT_ID = "0b0e7a0c-5a52-4d6e-9a37-3f0f6f1f2a11";
+
+export const bookingNotification = {
+  eventId: EVENT_ID,
+  timestamp: "2026-03-01T10:00:00Z",
+  bookingCode: "HX-1",
+  listingId: null,
+};
+
+export interface Harness {
+  readonly receive: Receiver;
+  readonly added: NewEvent[];
+  readonly seen: ReceiveObservation[];
+  readonly log: { level: keyof Logger; message: string; details: unknown[] }[];
+  /** POSTs a body, a notification's JSON unless told. */
+  post(request?: Partial<ReceiveRequest>): ReturnType<Receiver>;
+}
+
+/** A receiver over an `add` that keeps events in a list, and all that it told. */
+export function harness(options: Partial<ReceiverOptions> = {}): Harness {
+  const added: NewEvent[] = [];
+  const seen: ReceiveObservation[] = [];
+  const log: Harness["log"] = [];
+  const at =
+    (level: keyof Logger) =>
+    (message: string, ...details: unknown[]): void =>
+      void log.push({ level, message, details });
+  const receive = createReceiver({
+    maxBodyBytes: 1_000,
+    bodyTimeout: 10_000,
+    recordTimeout: 10_000,
+    replyWithin: 25_000,
+    closing: () => false,
+    add: async (event) => {
+      const known = added.some(({ eventId }) => eventId === event.eventId);
+      if (!known) added.push(event);
+      return known ? "duplicate" : "added";
+    },
+    observe: (event) => void seen.push(event),
+    logger: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
+    ...options,
+  });
+  const post: Harness["post"] = (request) =>
+    receive({
+      method: "POST",
+      url: "/hooks",
+      headers: {},
+      body: JSON.stringify(bookingNotification),
+      ...request,
+    });
+  return { receive, added, seen, log, post };
+}
+
+/** A stream of chunks that counts how many were asked for, and tells whether it was cancelled. */
+export function countingStream(chunks: Iterable<Uint8Array>): {
+  readonly stream: ReadableStream<Uint8Array>;
+  readonly state: { pulled: number; cancelled: boolean };
+} {
+  const state = { pulled: 0, cancelled: false };
+  const iterator = chunks[Symbol.iterator]();
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = iterator.next();
+        if (done) return controller.close();
+        state.pulled++;
+        controller.enqueue(value);
+      },
+      cancel() {
+        state.cancelled = true;
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { stream, state };
+}
+
+export const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+/** What a problem answer says. */
+export function problemOf(body: string): {
+  title: string;
+  status: number;
+  detail: string;
+  errors?: { path: (string | number)[]; message: string }[];
+} {
+  return JSON.parse(body);
+}

@@ -1,0 +1,94 @@
+import { randomUUID } from "node:crypto";
+import type { Observation, WebhookHandlerOptions } from "stayhook";
+import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+
+export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
+
+/** A platform that answers in memory: `answers` by record, and a log of what was read. */
+export function platformOf() {
+  const answers = new Map<string, Answer | ((reads: number) => Answer)>();
+  const reads: string[] = [];
+  const fetch = async (url: string, init: RequestInit): Promise<Response> => {
+    init.signal?.throwIfAborted();
+    const id = decodeURIComponent(new URL(url).pathname.split("/").at(-1) as string);
+    reads.push(id);
+    const given = answers.get(id) ?? answers.get("*") ?? { status: 404 };
+    const answer = typeof given === "function" ? given(reads.filter((read) => read === id).length) : given;
+    if (answer instanceof Error) throw answer;
+    return Response.json(answer.body ?? {}, { status: answer.status, headers: answer.headers ?? {} });
+  };
+  return {
+    fetch,
+    reads,
+    answer: (id: string, answer: Answer | ((reads: number) => Answer)) => void answers.set(id, answer),
+    booking: (bookingCode: string, status: string, more: object = {}) =>
+      void answers.set(bookingCode, { status: 200, body: { bookingCode, status, ...more } }),
+    listing: (listingId: number, status: string, more: object = {}) =>
+      void answers.set(String(listingId), { status: 200, body: { listingId, status, ...more } }),
+  };
+}
+
+export const recordingLogger = () => {
+  const lines: string[] = [];
+  const log = (...parts: unknown[]) => void lines.push(parts.map(String).join(" "));
+  return { lines, debug: log, info: log, warn: log, error: log };
+};
+
+export function clientOf(platform: { fetch: (url: string, init: RequestInit) => Promise<Response> }) {
+  return new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: "secret-token",
+    fetch: platform.fetch,
+  });
+}
+
+/** A handler over a platform in memory, with what it said. */
+export function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
+  const platform = platformOf();
+  const observed: Observation[] = [];
+  const logger = recordingLogger();
+  const store = options.store ?? memoryStore();
+  const webhooks = createWebhookHandler({
+    client: clientOf(platform),
+    on: {},
+    observe: (event) => observed.push(event),
+    logger,
+    ...options,
+    store,
+  });
+  const deliver = (body: unknown, context?: Parameters<typeof webhooks.fetch>[1]) =>
+    webhooks.fetch(
+      new Request("https://subscriber.example/hooks", {
+        method: "POST",
+        body: typeof body === "string" ? body : JSON.stringify(body),
+      }),
+      context,
+    );
+  return {
+    webhooks,
+    platform,
+    store,
+    observed,
+    logger,
+    deliver,
+    kinds: () => observed.map(({ kind }) => kind),
+  };
+}
+
+interface Fields {
+  eventId?: string;
+  timestamp?: string;
+  bookingCode?: string | null;
+  listingId?: number | null;
+  [field: string]: unknown;
+}
+
+export function notificationOf(fields: Fields = {}) {
+  return {
+    eventId: randomUUID() as string,
+    timestamp: "2026-05-01T12:00:00Z",
+    bookingCode: null as string | null,
+    listingId: null as number | null,
+    ...fields,
+  };
+}
