@@ -88,7 +88,7 @@ describe("in the path", () => {
     [true, `/hooks/${encoded}/`],
     [true, `/${encoded}?a=/b#/c`],
     [true, `https://me.example/hooks/${encoded}?a=b`],
-    [true, `/hooks/${secret}`],
+    [true, "/hooks/s3cret-Ä+%2f="],
     [false, `/${encoded}/hooks`],
     [false, `/hooks/x${encoded}`],
     [false, `/hooks?/${encoded}`],
@@ -97,12 +97,7 @@ describe("in the path", () => {
     [false, ""],
     [false, "/hooks/%zz"],
   ])("%s: %s", async (expected, url) => {
-    const plain = secret.replace("/", "");
-    const expectation = ask(
-      { ...options, secret: url.includes(secret) ? (secret.split("/").at(-1) ?? plain) : secret },
-      url,
-    );
-    expect(await expectation).toBe(expected);
+    expect(await ask(options, url)).toBe(expected);
   });
 
   it("is never the host", async () => {
