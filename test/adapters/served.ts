@@ -1,0 +1,67 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type RequestOptions,
+  request,
+} from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach } from "vitest";
+import type { NodeWebhooks } from "../../src/adapters/node.ts";
+import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
+import { type Harness, harness } from "../webhooks/receiving/receiver.ts";
+
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+/** Serves on a port of its own until the test ends. */
+export async function serve(
+  listener: RequestListener,
+): Promise<{ readonly port: number; readonly url: string }> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  closers.push(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  const { port } = server.address() as AddressInfo;
+  return { port, url: `http://127.0.0.1:${port}` };
+}
+
+/** A webhook handler that has no more than the receiving side, and counts its starts. */
+export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart = true) {
+  const side: Harness = harness({ maxBodyBytes: 65_536, ...options });
+  let starts = 0;
+  const webhooks: NodeWebhooks = {
+    receive: async (incoming) => (await side.receive(incoming)).result,
+    start: () => void starts++,
+    autoStart,
+  };
+  return { ...side, webhooks, starts: () => starts };
+}
+
+/** POSTs as Node's own client does. Resolves with the answer, or rejects where the connection breaks before it. */
+export function send(
+  port: number,
+  body: string | Uint8Array | undefined,
+  options: RequestOptions = {},
+): Promise<{ status: number; headers: IncomingMessage["headers"]; body: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      { host: "127.0.0.1", port, method: "POST", path: "/hooks", ...options },
+      (answer) => {
+        let text = "";
+        answer.setEncoding("utf8");
+        answer.on("data", (chunk: string) => (text += chunk));
+        answer.on("end", () =>
+          resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body: text }),
+        );
+        answer.on("error", reject);
+      },
+    );
+    sent.on("error", reject);
+    sent.end(body);
+  });
+}
