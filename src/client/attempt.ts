@@ -1,5 +1,5 @@
 import { untilAborted } from "./abort.ts";
-import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError } from "./errors.ts";
+import { failureOf } from "./failure.ts";
 import { type RequestInfo, tell } from "./observers.ts";
 import type { Settings } from "./options.ts";
 import { type Body, readBody } from "./read-body.ts";
@@ -17,7 +17,7 @@ export interface Outgoing {
   readonly headers: Headers;
   readonly body: string | undefined;
   readonly signal: AbortSignal | undefined;
-  /** Tokens that were sent: nothing that is thrown may show them. */
+  /** Tokens and the like that were sent: nothing that is thrown may show them. */
   readonly secrets: Set<string>;
   readonly redact: Redactor;
   /** The token that took the place of a refused one; later attempts keep it. */
@@ -45,7 +45,7 @@ export async function attempt(
   let token = call.refreshed ?? (await tokens.initial(signal));
   for (;;) {
     call.secrets.add(token.value);
-    const path = redirects === 0 ? call.path : url.pathname;
+    const path = redirects === 0 ? call.path : call.redact.text(url.pathname);
     const info = { method: call.method, route: call.route, path, attempt: number };
     const exchange = await observed(info, call, settings, signal, () =>
       send(call, url, token.value, signal, settings),
@@ -79,7 +79,7 @@ async function observed(
     tell(observers.onResponse, { ...info, status: done.response.status, duration: duration() }, logger);
     return done;
   } catch (cause) {
-    const error = failureOf(cause, call, signal);
+    const error = failureOf(cause, call, signal.aborted);
     tell(observers.onResponse, { ...info, error, duration: duration() }, logger);
     throw error;
   }
@@ -96,19 +96,6 @@ async function send(
   headers.set("authorization", `Bearer ${token}`);
   const init: RequestInit = { method: call.method, headers, redirect: "manual", signal };
   if (call.body !== undefined) init.body = call.body;
-  const response = await untilAborted(settings.fetch(url.href, init), signal);
+  const response = await untilAborted(Promise.resolve(settings.fetch(url.href, init)), signal);
   return { response, body: await readBody(response, signal) };
-}
-
-/** What went wrong where no whole answer came, in this package's terms. */
-export function failureOf(cause: unknown, call: Outgoing, attemptSignal?: AbortSignal): StayhookError {
-  if (cause instanceof StayhookError) return cause;
-  const request = `${call.method} ${call.path}`;
-  if (call.signal?.aborted) return new AbortError(`${request} was aborted.`, { cause: call.signal.reason });
-  if (attemptSignal?.aborted) return new ConnectionTimeoutError(`${request} was not answered in time.`);
-  const { code } = ((cause as Error | undefined)?.cause ?? cause ?? {}) as { code?: unknown };
-  const why = typeof code === "string" ? ` (${call.redact.text(code)})` : "";
-  return new ConnectionError(`${request} got no whole answer${why}; see cause.`, {
-    cause: call.redact.cause(cause),
-  });
 }

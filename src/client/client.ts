@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { Booking, bookingKinds } from "../models/booking.ts";
+import { unforeseen } from "../models/kinds.ts";
 import { Listing, listingKinds } from "../models/listing.ts";
 import type { StandardSchema } from "../models/standard-schema.ts";
 import { WebhookConfig } from "../models/webhook-config.ts";
@@ -96,7 +97,10 @@ const configModel: Model<WebhookConfig> = {
   name: "configuration",
   schema: WebhookConfig,
   required: ["isActive", "endpoints"],
-  kinds: {},
+  surprises: ({ endpoints }) =>
+    Object.keys(endpoints)
+      .filter((topic) => typeof endpoints[topic] !== "string")
+      .map((topic) => `endpoints.${topic}`),
 };
 
 function bookingModel<B extends Booking>(schema: StandardSchema<B> | undefined): Model<B> {
@@ -105,7 +109,7 @@ function bookingModel<B extends Booking>(schema: StandardSchema<B> | undefined):
     // Without a schema of the user's, B is Booking itself.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
     required: ["bookingCode", "status"],
-    kinds: bookingKinds,
+    surprises: (booking) => unforeseen(booking, bookingKinds),
   };
 }
 
@@ -114,6 +118,6 @@ function listingModel<L extends Listing>(schema: StandardSchema<L> | undefined):
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
     required: ["listingId", "status"],
-    kinds: listingKinds,
+    surprises: (listing) => unforeseen(listing, listingKinds),
   };
 }

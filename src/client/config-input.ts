@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isObject } from "./unwrap.ts";
-import { problemWithEndpoint } from "./url-rules.ts";
+import { parseUrl, problemWithEndpoint } from "./url-rules.ts";
 
 /** A URL for each topic: https, or http on a loopback host where the client's `baseUrl` is on one too. */
 export interface EndpointsInput {
@@ -36,6 +36,18 @@ export function checkSwitch(isActive: unknown): undefined {
 
 export function problemsWithSwitch(isActive: unknown): Issue[] {
   return typeof isActive === "boolean" ? [] : [{ path: ["isActive"], message: "must be true or false" }];
+}
+
+/** What in endpoint URLs is likely to be the secret by which an endpoint knows the platform. */
+export function secretsIn(config: unknown): string[] {
+  const urls = Object.values((config as ConfigInput).endpoints).map((url) => parseUrl(url));
+  return urls.flatMap((url) => {
+    if (!url) return [];
+    const segment = url.pathname.split("/").at(-1) ?? "";
+    const given = [...url.searchParams.values(), url.password].filter((text) => text.length >= 6);
+    // A short last segment is rather a word.
+    return segment.length >= 16 ? [...given, segment] : given;
+  });
 }
 
 /** @param removable - whether a topic may be `null` */

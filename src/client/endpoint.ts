@@ -5,9 +5,10 @@ import type { Path } from "./path.ts";
 import type { Reader } from "./readers.ts";
 
 /** What an endpoint is, beside its verb, its path and its answer. */
-type Extras = Partial<Pick<Call, "query" | "repeatable" | "mayBeMissing">> & {
+type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
   /** Gives the body, or throws: bad arguments reject. */
   readonly body?: () => unknown;
+  readonly secrets?: (body: unknown) => string[];
 };
 
 /** Calls an endpoint and reads its answer. */
@@ -17,10 +18,12 @@ export function callEndpoint<T>(
   path: Path,
   read: Reader<T>,
   options: RequestOptions | undefined,
-  { body, ...extras }: Extras = {},
+  { body: makeBody, secrets, ...extras }: Extras = {},
 ): ApiPromise<T> {
   const answered = async () => {
-    const answer = await http.send({ method, path, options: options ?? {}, body: body?.(), ...extras });
+    const body = makeBody?.();
+    const call: Call = { method, path, options: options ?? {}, body, secrets: secrets?.(body), ...extras };
+    const answer = await http.send(call);
     return { data: await read(answer), response: answer.response, body: answer.body.value };
   };
   return apiPromise(answered());

@@ -1,8 +1,9 @@
-import ky, { isTimeoutError } from "ky";
+import ky, { TimeoutError } from "ky";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
-import { attempt, type Exchange, failureOf, type Outgoing } from "./attempt.ts";
-import { APIError, ConnectionTimeoutError, ResponseValidationError } from "./errors.ts";
+import { attempt, type Exchange, type Outgoing } from "./attempt.ts";
+import { APIError, ResponseValidationError } from "./errors.ts";
+import { failureOf } from "./failure.ts";
 import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
 import type { Path } from "./path.ts";
 import { maxBodyBytes } from "./read-body.ts";
@@ -22,6 +23,8 @@ export interface Call {
   readonly query?: Query | undefined;
   /** What is sent as JSON. */
   readonly body?: unknown;
+  /** What in the body no error may show, even if the platform echoes it. */
+  readonly secrets?: readonly string[] | undefined;
   /** Doing it twice is the same as doing it once. Default: by its method. */
   readonly repeatable?: boolean | undefined;
   /** A 404 is an answer, not an error. */
@@ -33,7 +36,7 @@ export interface Call {
 export interface Answer extends Exchange {
   readonly missing: boolean;
   /** The error to throw where the body is not what was asked for. */
-  invalid(issues: readonly Issue[], options?: ErrorOptions): ResponseValidationError;
+  invalid(issues: readonly Issue[], cause?: unknown): ResponseValidationError;
 }
 
 /** Sends calls. The one place that knows ky, which carries the retries and the timer. */
@@ -50,6 +53,7 @@ export class Http {
     const { signal, timeout = this.#settings.timeout, maxRetries = this.#settings.maxRetries } = call.options;
     const outgoing = this.#outgoing(call);
     const repeatable = call.repeatable ?? (call.method !== "POST" && call.method !== "PATCH");
+    const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
     let attempts = 0;
     let wait = 0;
     let answer: Answer | undefined;
@@ -64,11 +68,7 @@ export class Http {
           limit: maxRetries,
           methods: [call.method.toLowerCase() as "get"],
           shouldRetry: ({ error, retryCount }) => {
-            const delay = retryDelay(
-              isTimeoutError(error) ? timedOut(outgoing) : error,
-              repeatable,
-              retryCount,
-            );
+            const delay = retryDelay(failure(error), repeatable, retryCount);
             wait = delay ?? 0;
             return delay !== undefined;
           },
@@ -83,7 +83,7 @@ export class Http {
         },
       });
     } catch (error) {
-      throw isTimeoutError(error) ? timedOut(outgoing) : failureOf(error, outgoing);
+      throw failure(error);
     }
     return answer as Answer;
   }
@@ -102,7 +102,7 @@ export class Http {
       .join("&");
     const url = new URL(baseUrl.origin + baseUrl.pathname.replace(/\/$/, "") + path);
     url.search = search;
-    const secrets = new Set<string>();
+    const secrets = new Set<string>(call.secrets);
     const { method, options } = call;
     const { route } = call.path;
     return {
@@ -140,18 +140,16 @@ function answerOf(exchange: Exchange, outgoing: Outgoing, call: Call, attempts: 
   return {
     ...exchange,
     missing,
-    invalid: (issues, options) =>
+    invalid: (issues, cause) =>
       new ResponseValidationError(
         `${method} ${path}`,
-        body.truncated ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }] : issues,
+        body.truncated
+          ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }]
+          : redact.issues(issues),
         redact.json(body.value),
-        options,
+        cause === undefined ? undefined : { cause: redact.cause(cause) },
       ),
   };
-}
-
-function timedOut(outgoing: Outgoing): ConnectionTimeoutError {
-  return new ConnectionTimeoutError(`${outgoing.method} ${outgoing.path} was not answered in time.`);
 }
 
 function bodyOf(call: Call): string | undefined {

@@ -8,7 +8,10 @@ import { type AccessToken, problemWithToken } from "./token.ts";
 import { checkBaseUrl } from "./url-rules.ts";
 
 /** Headers by name; one that is `undefined` is left out. */
-export type HeadersInput = Headers | Readonly<Record<string, string | undefined>>;
+export type HeadersInput =
+  | Headers
+  | readonly [string, string][]
+  | Readonly<Record<string, string | undefined>>;
 
 /** Query parameters by name; one that is `undefined` or `null` is left out, a list is repeated. */
 export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
@@ -114,8 +117,7 @@ export function checkRequestOptions(options: RequestOptions): { readonly headers
   const issues = problemsWithLimits(options);
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     issues.push({ path: ["signal"], message: "must be an AbortSignal" });
-  if (query !== undefined && (typeof query !== "object" || query === null))
-    issues.push({ path: ["query"], message: "must be an object" });
+  issues.push(...problemsWithQuery(query));
   const headers = checkHeaders(options.headers, issues);
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   return { headers };
@@ -139,6 +141,19 @@ function problemsWithLimits({ timeout, maxRetries }: RequestOptions): Issue[] {
   return issues;
 }
 
+function problemsWithQuery(query: unknown): Issue[] {
+  if (query === undefined) return [];
+  if (typeof query !== "object" || query === null) return [{ path: ["query"], message: "must be an object" }];
+  const sendable = (value: unknown) =>
+    ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
+  return Object.entries(query)
+    .filter(([, value]) => !(Array.isArray(value) ? value.every(sendable) : sendable(value)))
+    .map(([name]) => ({
+      path: ["query", name],
+      message: "must be a string, a number, a boolean or a list of them",
+    }));
+}
+
 function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers {
   const headers = new Headers();
   if (given === undefined) return headers;
@@ -146,7 +161,8 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
     issues.push({ path: ["headers"], message: "must be an object" });
     return headers;
   }
-  const entries = given instanceof Headers ? [...given] : Object.entries(given);
+  const entries: Iterable<[string, string | undefined]> =
+    given instanceof Headers || Array.isArray(given) ? given : Object.entries(given);
   for (const [name, value] of entries) {
     if (value === undefined) continue;
     try {

@@ -53,11 +53,14 @@ function hintIn(value: unknown, rows: number): string | undefined {
 
 /** Objects in which paging is usually told of, one or two levels down. */
 function holdersIn(body: unknown): unknown[] {
-  if (!isObject(body)) return [];
-  const found = Object.keys(body)
-    .filter((name) => holders.has(normal(name)))
-    .map((name) => body[name]);
-  return [...found, ...found.flatMap(holdersIn)];
+  const held = (value: unknown): unknown[] =>
+    isObject(value)
+      ? Object.keys(value)
+          .filter((name) => holders.has(normal(name)))
+          .map((name) => value[name])
+      : [];
+  const found = held(body);
+  return [...found, ...found.flatMap(held)];
 }
 
 function says(name: string, value: unknown, rows: number): boolean {

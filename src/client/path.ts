@@ -63,9 +63,11 @@ function problemWith(given: unknown): string | undefined {
   if (given.startsWith("//")) return "must not begin with //, which would name another host";
   if (given.includes("#")) return "must not have a fragment";
   if (!given.isWellFormed()) return "must not hold a lone surrogate";
-  // URL parsers take a backslash for a slash and drop tabs and line breaks.
-  if (/[\\\p{Cc}]/u.test(given)) return "must not hold backslashes or control characters";
-  const segments = (given.split("?")[0] as string).split("/").flatMap((part) => decoded(part).split(/[/\\]/));
+  const [before = ""] = given.split("?");
+  // URL parsers take a backslash for a slash, and drop tabs and line breaks.
+  if (before.includes("\\") || /\p{Cc}/u.test(given))
+    return "must not hold backslashes or control characters";
+  const segments = before.split("/").flatMap((part) => decoded(part).split(/[/\\]/));
   return segments.some((part) => part === "." || part === "..")
     ? "must not hold segments of dots"
     : undefined;

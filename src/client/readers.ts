@@ -1,6 +1,5 @@
 import type { Issue } from "../errors.ts";
 import type { Logger } from "../logger.ts";
-import { type Kinds, unforeseen } from "../models/kinds.ts";
 import type { StandardSchema } from "../models/standard-schema.ts";
 import type { Answer } from "./http.ts";
 import { pagingHint } from "./paging.ts";
@@ -16,7 +15,8 @@ export interface Model<T> {
   readonly schema: StandardSchema<T>;
   /** The fields that make it one, its identity first. */
   readonly required: readonly [string, ...string[]];
-  readonly kinds: Kinds;
+  /** Names of the fields that are of a kind that the model does not foresee. */
+  readonly surprises: (record: T) => readonly string[];
 }
 
 /** Readers that share a logger, and warn once of each surprise. */
@@ -73,8 +73,8 @@ export class Readers {
     };
   }
 
-  #checked<T>(record: T, { name, kinds }: Model<T>): T {
-    for (const field of unforeseen(record, kinds)) {
+  #checked<T>(record: T, { name, surprises }: Model<T>): T {
+    for (const field of surprises(record)) {
       const key = `${name}.${field}`;
       if (this.#warned.has(key)) continue;
       this.#warned.add(key);
@@ -88,6 +88,7 @@ export class Readers {
 
 /** The parsed JSON as it came; `undefined` where it is none. */
 export const asItCame: Reader<unknown> = (answer) => {
+  if (answer.missing) return undefined;
   if (answer.body.truncated) throw answer.invalid([]);
   return answer.body.kind === "json" ? answer.body.value : undefined;
 };
@@ -95,11 +96,9 @@ export const asItCame: Reader<unknown> = (answer) => {
 /** What a schema makes of the body. */
 export function by<T>(schema: StandardSchema<T>): Reader<T> {
   return async (answer) => {
-    const result = await validate(
-      schema,
-      { value: answer.missing ? undefined : await asItCame(answer), path: [] },
-      answer,
-    );
+    const result = await validate(schema, { value: await asItCame(answer), path: [] }, answer);
+    // What a DELETE finds gone has been deleted, whatever the schema makes of no body.
+    if ("issues" in result && answer.missing) return undefined as T;
     if ("issues" in result) throw answer.invalid(result.issues);
     return result.value;
   };

@@ -1,3 +1,5 @@
+import type { Issue } from "../errors.ts";
+
 const blot = "[redacted]";
 
 /** Takes secrets out of what others wrote. */
@@ -6,15 +8,21 @@ export interface Redactor {
   /** Strings and property names in a value that JSON.parse made; changes it in place. */
   json(value: unknown): unknown;
   headers(headers: Headers): Headers;
+  issues(issues: readonly Issue[]): Issue[];
   /** The cause itself where it shows no secret, else a copy of what is safe in it. */
   cause(cause: unknown): unknown;
 }
 
 /** @param secrets - read anew each time, as tokens are added while a call runs */
 export function redactor(secrets: ReadonlySet<string>): Redactor {
+  const patterns = new Map<string, RegExp>();
   const text = (input: string): string => {
     let output = input;
-    for (const secret of secrets) output = output.replace(patternOf(secret), blot);
+    for (const secret of secrets) {
+      const pattern = patterns.get(secret) ?? patternOf(secret);
+      patterns.set(secret, pattern);
+      output = output.replace(pattern, blot);
+    }
     return output;
   };
   return {
@@ -25,6 +33,11 @@ export function redactor(secrets: ReadonlySet<string>): Redactor {
       for (const [name, value] of headers) copy.append(name, text(value));
       return copy;
     },
+    issues: (issues) =>
+      issues.map(({ path, message }) => ({
+        path: path.map((key) => (typeof key === "string" ? text(key) : key)),
+        message: text(message),
+      })),
     cause: (cause) => (showsSecret(cause, text) ? safeCopy(cause, text) : cause),
   };
 }

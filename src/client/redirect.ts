@@ -13,8 +13,8 @@ export function redirectTarget(method: string, response: Response, from: URL): U
 
 /** What to say of a redirect that was not followed; `undefined` for any other answer. */
 export function describeRedirect(response: Response): string | undefined {
-  const hidden = response.type === "opaqueredirect";
-  if (!hidden && (response.status < 300 || response.status > 399)) return undefined;
+  if (response.type === "opaqueredirect") return "a redirect, which this runtime does not show";
+  if (response.status < 300 || response.status > 399) return undefined;
   const location = response.headers.get("location");
-  return `a redirect ${location ? `to ${location}` : "with no location"}, not followed`;
+  return location ? `a redirect to ${location}, not followed` : undefined;
 }

@@ -14,7 +14,7 @@ export async function validate<T>(
   try {
     result = await schema["~standard"].validate(value);
   } catch (cause) {
-    throw answer.invalid([{ path, message: "the schema threw; see cause" }], { cause });
+    throw answer.invalid([{ path, message: "the schema threw; see cause" }], cause);
   }
   if (!result.issues) return result;
   return { issues: toIssues(result.issues).map((issue) => ({ ...issue, path: [...path, ...issue.path] })) };

@@ -1,6 +1,6 @@
 import type { WebhookConfig } from "../models/webhook-config.ts";
 import type { ApiPromise } from "./api-promise.ts";
-import { type ConfigInput, checkConfig, checkSwitch } from "./config-input.ts";
+import { type ConfigInput, checkConfig, checkSwitch, secretsIn } from "./config-input.ts";
 import { callEndpoint } from "./endpoint.ts";
 import { type Ensured, type EnsureInput, ensure } from "./ensure.ts";
 import type { Http, Method } from "./http.ts";
@@ -77,6 +77,9 @@ export class WebhookConfigs {
     body: () => ConfigInput,
     options: RequestOptions | undefined,
   ): ApiPromise<MaybeConfig> {
-    return callEndpoint(this.#http, method, path`/v2/webhooks/config`, this.#shown, options, { body });
+    return callEndpoint(this.#http, method, path`/v2/webhooks/config`, this.#shown, options, {
+      body,
+      secrets: secretsIn,
+    });
   }
 }

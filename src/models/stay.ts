@@ -43,14 +43,16 @@ function dayOf(
 }
 
 function written(text: string): string | undefined {
-  const match = /^\s*(\d{4})-(\d\d)-(\d\d)(?!\d)/.exec(text);
+  // Digits alone are a number that came as text; eight of them are a day without its hyphens.
+  if (/^\d{9,}$/.test(text)) return counted(Number(text));
+  const match = /^(\d{4})(-?)(\d\d)\2(\d\d)(?=$|[T\sZ+-])/i.exec(text);
   if (!match) return undefined;
-  const [, year, month, day] = match;
+  const [, year, , month, day] = match;
   return isDay(Number(year), Number(month), Number(day)) ? `${year}-${month}-${day}` : undefined;
 }
 
 function counted(number: number): string | undefined {
-  const date = new Date(Math.abs(number) < 1e11 ? number * 1000 : number);
+  const date = new Date(number < 1e11 ? number * 1000 : number);
   const year = date.getUTCFullYear();
   // Beyond these years ISO dates are written in another way.
   return year >= 0 && year <= 9999 ? date.toISOString().slice(0, 10) : undefined;

@@ -1,0 +1,108 @@
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { onTestFinished } from "vitest";
+import { StayhookClient } from "../../src/client/client.ts";
+import type { ClientOptions } from "../../src/client/options.ts";
+import type { Booking } from "../../src/models/booking.ts";
+import type { Listing } from "../../src/models/listing.ts";
+
+export interface Received {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** How a request is answered: with a status, JSON, text, headers; or by hand. */
+export interface Reply {
+  readonly status?: number;
+  readonly json?: unknown;
+  readonly text?: string;
+  readonly headers?: Record<string, string>;
+  readonly raw?: (response: ServerResponse) => void;
+}
+
+export interface Platform {
+  readonly url: string;
+  readonly requests: Received[];
+}
+
+type Answering = (request: Received, index: number) => Reply | Promise<Reply>;
+
+/** A server on loopback that answers as told: in turn from a list (its last one stays), or by a function. */
+export async function platform(answer: readonly Reply[] | Answering): Promise<Platform> {
+  const requests: Received[] = [];
+  const reply: Answering =
+    typeof answer === "function" ? answer : (_, index) => answer[Math.min(index, answer.length - 1)] ?? {};
+  const server = createServer(async (incoming, response) => {
+    let body = "";
+    for await (const chunk of incoming) body += chunk;
+    const { method = "", url = "", headers } = incoming;
+    const index = requests.push({ method, url, headers, body }) - 1;
+    const {
+      status = 200,
+      json,
+      text,
+      headers: sent = {},
+      raw,
+    } = await reply(requests[index] as Received, index);
+    if (raw) return raw(response);
+    response.writeHead(status, json === undefined ? sent : { "content-type": "application/json", ...sent });
+    response.end(json === undefined ? text : JSON.stringify(json));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
+}
+
+export const accessToken = "tok_9f8e7d6c5b4a";
+
+export function clientOf<B extends Booking = Booking, L extends Listing = Listing>(
+  { url }: Platform,
+  options: Partial<ClientOptions<B, L>> = {},
+): StayhookClient<B, L> {
+  return new StayhookClient<B, L>({ baseUrl: url, accessToken, ...options });
+}
+
+/** What a promise rejects with; fails where it does not. */
+export async function rejection<E = Error & Record<string, unknown>>(promise: Promise<unknown>): Promise<E> {
+  const resolved = Symbol();
+  const error = await promise.then(
+    () => resolved,
+    (reason) => reason,
+  );
+  if (error === resolved) throw new Error("was expected to reject");
+  return error as E;
+}
+
+/** A `fetch` without a network, answering in turn (its last one stays), and what it was called with. */
+export function fakeFetch(
+  answers: readonly (Response | Error | ((init: RequestInit) => Promise<Response>))[],
+) {
+  const calls: { url: string; init: RequestInit }[] = [];
+  const fetch = async (url: string, init: RequestInit): Promise<Response> => {
+    const answer = answers[Math.min(calls.push({ url, init }) - 1, answers.length - 1)];
+    if (typeof answer === "function") return answer(init);
+    if (answer instanceof Error) throw answer;
+    return (answer as Response).clone();
+  };
+  return { calls, fetch };
+}
+
+/** A logger that keeps its warnings. */
+export function keepingLogger() {
+  const warnings: string[] = [];
+  const nothing = (): void => {};
+  return {
+    warnings,
+    logger: {
+      debug: nothing,
+      info: nothing,
+      error: nothing,
+      warn: (text: string) => void warnings.push(text),
+    },
+  };
+}

@@ -1,0 +1,241 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Notification, parseNotification } from "../../src/models/notification.ts";
+
+const eventId = "0f8fad5b-d9cb-469f-a165-70867728950e";
+const timestamp = "2026-05-04T03:02:01Z";
+const issuesOf = (value: unknown) => {
+  const result = parseNotification(value);
+  return result.ok ? [] : result.issues.map((issue) => issue.path.join("."));
+};
+
+describe("a notification", () => {
+  it("is read with its fields' meaning", () => {
+    const sent = {
+      eventId: eventId.toUpperCase(),
+      timestamp,
+      bookingCode: "HX3K9",
+      listingId: null,
+      more: [1],
+    };
+    expect(parseNotification(sent)).toEqual({
+      ok: true,
+      notification: sent,
+      eventId,
+      timestamp: new Date(timestamp),
+      bookingCode: "HX3K9",
+      listingId: null,
+    });
+  });
+
+  it.each([{}, { bookingCode: null, listingId: null }, { bookingCode: "A", listingId: 7 }])(
+    "may refer to nothing or to both: %j",
+    (references) => {
+      expect(parseNotification({ eventId, timestamp, ...references })).toMatchObject({
+        ok: true,
+        bookingCode: references.bookingCode ?? null,
+        listingId: references.listingId ?? null,
+      });
+    },
+  );
+
+  it.each([
+    [42, 42],
+    ["42", 42],
+    ["007", 7],
+    [0, 0],
+  ])("takes the listing %j as %j", (listingId, expected) => {
+    const result = parseNotification({ eventId, timestamp, listingId });
+    expect(result).toMatchObject({ ok: true, listingId: expected, notification: { listingId: expected } });
+  });
+
+  it.each([1.5, "", "x", "1.0", " 1", "1e3", true, {}, [], 2 ** 53, "99999999999999999999"])(
+    "refuses the listing %j",
+    (listingId) => {
+      expect(issuesOf({ eventId, timestamp, listingId })).toEqual(["listingId"]);
+    },
+  );
+
+  it.each([
+    "",
+    ".",
+    "..",
+    "a\u0000b",
+    "a\nb",
+    "\u007f",
+    "\u0085",
+    "\ud800",
+    "x\udc00",
+    "x".repeat(257),
+    7,
+    {},
+    true,
+  ])("refuses the booking code %j", (bookingCode) => {
+    expect(issuesOf({ eventId, timestamp, bookingCode })).toEqual(["bookingCode"]);
+  });
+
+  it.each(["x", "...", "a/b", "%2e%2e", "é", "😀".repeat(256), "x".repeat(256), "a b"])(
+    "takes the booking code %j",
+    (bookingCode) => {
+      expect(parseNotification({ eventId, timestamp, bookingCode })).toMatchObject({ ok: true, bookingCode });
+    },
+  );
+
+  it.each([
+    "",
+    "x",
+    7,
+    null,
+    undefined,
+    `{${eventId}}`,
+    `${eventId}0`,
+    eventId.replaceAll("-", ""),
+    `${eventId}\n`,
+  ])("refuses the event id %j", (id) => {
+    expect(issuesOf({ eventId: id, timestamp })).toEqual(["eventId"]);
+  });
+
+  it.each([
+    "00000000-0000-0000-0000-000000000000",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    "ABCDEF01-2345-9789-0bcd-ef0123456789",
+  ])("takes the event id %j, whatever its version", (id) => {
+    expect(parseNotification({ eventId: id, timestamp })).toMatchObject({
+      ok: true,
+      eventId: id.toLowerCase(),
+    });
+  });
+
+  it.each([
+    ["2026-05-04T03:02:01Z", "2026-05-04T03:02:01.000Z"],
+    ["2026-05-04t03:02:01z", "2026-05-04T03:02:01.000Z"],
+    ["2026-05-04T03:02:01", "2026-05-04T03:02:01.000Z"],
+    ["2026-05-04T03:02", "2026-05-04T03:02:00.000Z"],
+    ["2026-05-04 03:02:01", "2026-05-04T03:02:01.000Z"],
+    ["2026-05-04T03:02:01.1Z", "2026-05-04T03:02:01.100Z"],
+    ["2026-05-04T03:02:01.123456789Z", "2026-05-04T03:02:01.123Z"],
+    ["2026-05-04T03:02:01,5Z", "2026-05-04T03:02:01.500Z"],
+    ["2026-05-04T03:02:01+02:00", "2026-05-04T01:02:01.000Z"],
+    ["2026-05-04T03:02:01+0200", "2026-05-04T01:02:01.000Z"],
+    ["2026-05-04T03:02:01+02", "2026-05-04T01:02:01.000Z"],
+    ["2026-05-04T03:02:01-09:30", "2026-05-04T12:32:01.000Z"],
+    ["2028-02-29T00:00:00Z", "2028-02-29T00:00:00.000Z"],
+    ["2026-05-04T24:00:00Z", "2026-05-05T00:00:00.000Z"],
+    ["2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"],
+    ["0050-01-01T00:00:00Z", "0050-01-01T00:00:00.000Z"],
+  ])("reads the timestamp %s", (text, iso) => {
+    const result = parseNotification({ eventId, timestamp: text });
+    expect(result.ok && result.timestamp.toISOString()).toBe(iso);
+  });
+
+  it.each([
+    "",
+    "now",
+    "2026-05-04",
+    "03:02:01",
+    "2026-13-01T00:00:00Z",
+    "2026-00-01T00:00:00Z",
+    "2026-02-29T00:00:00Z",
+    "2026-04-31T00:00:00Z",
+    "2026-05-00T00:00:00Z",
+    "2026-05-04T25:00:00Z",
+    "2026-05-04T24:00:01Z",
+    "2026-05-04T24:01Z",
+    "2026-05-04T03:60:00Z",
+    "2026-05-04T03:02:61Z",
+    "2026-05-04T03:02:60Z",
+    "2026-05-04T03:02:01+24:00",
+    "2026-05-04T03:02:01+02:60",
+    "2026-05-04T03:02:01.Z",
+    "2026-05-04T03Z",
+    "2026-05-04T03:02:01ZZ",
+    "x2026-05-04T03:02:01Z",
+    "2026-05-04T03:02:01Z\n",
+    1777777777,
+    null,
+    undefined,
+    {},
+  ])("refuses the timestamp %j", (value) => {
+    expect(issuesOf({ eventId, timestamp: value })).toEqual(["timestamp"]);
+  });
+
+  it.each([null, undefined, 7, "x", true, [], [{ eventId, timestamp }]])(
+    "must be an object, which %j is not",
+    (value) => {
+      expect(issuesOf(value)).toEqual([""]);
+    },
+  );
+
+  it("says of every field at once what is wrong with it", () => {
+    expect(issuesOf({ bookingCode: 1, listingId: "x" })).toEqual([
+      "eventId",
+      "timestamp",
+      "bookingCode",
+      "listingId",
+    ]);
+  });
+
+  it("keeps every further field as it came, whatever JSON can hold", () => {
+    const text = `{"eventId":"${eventId}","timestamp":"${timestamp}","__proto__":{"bookingCode":"P"},"x":"\\ud800\\u0000","constructor":1}`;
+    const result = parseNotification(JSON.parse(text));
+    if (!result.ok) throw new Error("refused");
+    expect(JSON.stringify(result.notification)).toBe(JSON.stringify(JSON.parse(text)));
+    expect(result.bookingCode).toBeNull();
+  });
+
+  it("is not hurt by deep nesting", () => {
+    const depth = 100_000;
+    const deep = JSON.parse(`${"[".repeat(depth)}${"]".repeat(depth)}`);
+    expect(parseNotification({ eventId, timestamp, deep }).ok).toBe(true);
+    expect(issuesOf(deep)).toEqual([""]);
+    expect(issuesOf({ eventId: deep, timestamp: deep, bookingCode: deep, listingId: deep })).toHaveLength(4);
+  });
+
+  it("never throws, and agrees with its schema, on any JSON", () => {
+    const field = fc.oneof(
+      fc.jsonValue(),
+      fc.uuid(),
+      fc.date({ noInvalidDate: true }).map((date) => date.toISOString()),
+    );
+    const any = fc.oneof(
+      fc.jsonValue(),
+      fc.record(
+        { eventId: field, timestamp: field, bookingCode: field, listingId: field, more: field },
+        { requiredKeys: [] },
+      ),
+    );
+    fc.assert(
+      fc.property(any, (value) => {
+        const result = parseNotification(value);
+        expect(result.ok).toBe(Notification.safeParse(value).success);
+        if (!result.ok) expect(result.issues.length).toBeGreaterThan(0);
+      }),
+    );
+  });
+
+  it("reads every moment as it is written, with any offset", () => {
+    const moments = fc.date({
+      min: new Date("0001-01-02"),
+      max: new Date("9998-12-31"),
+      noInvalidDate: true,
+    });
+    fc.assert(
+      fc.property(
+        moments,
+        fc.integer({ min: -1439, max: 1439 }),
+        fc.constantFrom("T", " ", "t"),
+        (date, offset, separator) => {
+          const local = new Date(date.getTime() + offset * 60_000)
+            .toISOString()
+            .slice(0, -1)
+            .replace("T", separator);
+          const minutes = Math.abs(offset);
+          const zone = [Math.floor(minutes / 60), minutes % 60].map((part) => String(part).padStart(2, "0"));
+          const text = `${local}${offset < 0 ? "-" : "+"}${zone.join(minutes % 2 ? ":" : "")}`;
+          const result = parseNotification({ eventId, timestamp: text });
+          expect(result.ok && result.timestamp.getTime()).toBe(date.getTime());
+        },
+      ),
+    );
+  });
+});

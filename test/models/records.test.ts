@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import * as z from "zod";
+import { Booking, bookingStatuses } from "../../src/models/booking.ts";
+import { Listing, listingStatuses } from "../../src/models/listing.ts";
+import { WebhookConfig } from "../../src/models/webhook-config.ts";
+
+describe("records", () => {
+  it("list the platform's statuses", () => {
+    expect(bookingStatuses).toEqual(["Initiated", "Request", "Confirmed", "Declined", "Cancelled"]);
+    expect(listingStatuses).toEqual(["InReview", "Published", "Hidden"]);
+  });
+
+  it("need identity and status, and nothing else", () => {
+    expect(Booking.parse({ bookingCode: "A", status: "Brand-new" })).toEqual({
+      bookingCode: "A",
+      status: "Brand-new",
+    });
+    expect(Listing.parse({ listingId: 7, status: "Brand-new" })).toEqual({
+      listingId: 7,
+      status: "Brand-new",
+    });
+    for (const lacking of [
+      { status: "Request" },
+      { bookingCode: "A" },
+      { bookingCode: 7, status: "Request" },
+    ])
+      expect(Booking.safeParse(lacking).success).toBe(false);
+    for (const lacking of [
+      { status: "Hidden" },
+      { listingId: 7 },
+      { listingId: "x7", status: "Hidden" },
+      { listingId: 1.5, status: "Hidden" },
+    ])
+      expect(Listing.safeParse(lacking).success).toBe(false);
+  });
+
+  it("keep what they do not know, and pass on what is of another kind", () => {
+    const odd = {
+      bookingCode: "A",
+      status: "Request",
+      checkIn: { y: 2026 },
+      checkOut: [1],
+      listingId: false,
+      guest: { name: "N" },
+    };
+    expect(Booking.parse(odd)).toEqual(odd);
+    const listing = { listingId: 7, status: "Hidden", listingName: { en: "Hut" }, more: null };
+    expect(Listing.parse(listing)).toEqual(listing);
+  });
+
+  it("make numbers of ids in digits, and leave other text alone", () => {
+    expect(Listing.parse({ listingId: "0042", status: "Hidden" }).listingId).toBe(42);
+    expect(Booking.parse({ bookingCode: "A", status: "Request", listingId: "42" }).listingId).toBe(42);
+    expect(Booking.parse({ bookingCode: "A", status: "Request", listingId: "L-42" }).listingId).toBe("L-42");
+    expect(Booking.parse({ bookingCode: "42", status: "Request" }).bookingCode).toBe("42");
+  });
+
+  it("can be extended", () => {
+    const Mine = Booking.extend({ guestName: z.string() });
+    expect(Mine.safeParse({ bookingCode: "A", status: "Request" }).success).toBe(false);
+    expect(Mine.parse({ bookingCode: "A", status: "Request", guestName: "N", more: 1 })).toMatchObject({
+      guestName: "N",
+      more: 1,
+    });
+  });
+});
+
+describe("a configuration", () => {
+  it("leaves out topics that are null, and keeps unknown ones and further fields", () => {
+    const answered = {
+      isActive: true,
+      endpoints: { bookings: "https://a.example/", listings: null, reviews: "https://r.example/" },
+      id: 5,
+    };
+    expect(WebhookConfig.parse(answered)).toEqual({
+      isActive: true,
+      endpoints: { bookings: "https://a.example/", reviews: "https://r.example/" },
+      id: 5,
+    });
+    expect(WebhookConfig.parse({ isActive: false, endpoints: null }).endpoints).toEqual({});
+  });
+
+  it.each([
+    {},
+    { isActive: true },
+    { endpoints: {} },
+    { isActive: "yes", endpoints: {} },
+    { isActive: true, endpoints: [] },
+    null,
+    "x",
+  ])("is not %j", (value) => {
+    expect(WebhookConfig.safeParse(value).success).toBe(false);
+  });
+});
