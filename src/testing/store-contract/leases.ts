@@ -143,6 +143,9 @@ export const leases: Cases = {
     const mixed = { ...a, lease: b.lease };
     equal("settle with another event's lease", await store.settle(mixed, { state: "released" }), false);
     equal("renew with another event's lease", await store.renew([mixed], LONG), []);
+    const behind = { ...a, ...(await add("booking:A")) };
+    equal("settle of another event of its record", await store.settle(behind, { state: "released" }), false);
+    equal("renew of another event of its record", await store.renew([behind], LONG), []);
     const unknown = { ...a, ...newEvent("booking:A") };
     equal("settle of an unknown event", await store.settle(unknown, { state: "released" }), false);
     equal("renew of an unknown event", await store.renew([unknown], LONG), []);

@@ -112,7 +112,7 @@ export const pruning: Cases = {
       await add(ref);
       await done(await claimOne(), "Confirmed");
     }
-    await sleep(8);
+    await sleep(9);
     const start = performance.now();
     await add("booking:A");
     await done(await claimOne(), "Confirmed");
