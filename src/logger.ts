@@ -18,3 +18,17 @@ export const consoleLogger: Logger = {
   warn: (message, ...details) => console.warn(message, ...details),
   error: (message, ...details) => console.error(message, ...details),
 };
+
+/** A user's logger that throws must not take an event down with it. */
+export function safeLogger(logger: Logger): Logger {
+  const safe =
+    (level: keyof Logger) =>
+    (message: string, ...details: unknown[]): void => {
+      try {
+        logger[level](message, ...details);
+      } catch {
+        // there is nowhere left to say it
+      }
+    };
+  return { debug: safe("debug"), info: safe("info"), warn: safe("warn"), error: safe("error") };
+}
