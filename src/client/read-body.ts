@@ -15,6 +15,7 @@ export interface Body {
 /** Reads a body to its end, whatever type it declares. */
 export async function readBody(response: Response, signal: AbortSignal): Promise<Body> {
   const { text, truncated } = await readText(response, signal);
+  if (truncated) return { value: text, kind: "text", truncated };
   if (text.trim() === "") return { value: undefined, kind: "empty", truncated };
   try {
     return { value: JSON.parse(text), kind: "json", truncated };

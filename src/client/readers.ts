@@ -54,7 +54,7 @@ export class Readers {
   /** All rows of a list, or an error: a row must not go missing unseen. */
   list<T>(model: Model<T>): Reader<T[]> {
     return async (answer) => {
-      const list = answer.body.truncated ? undefined : findList(answer.body.value);
+      const list = findList(answer.body.value);
       if (!list) throw answer.invalid([{ path: [], message: "holds no list" }]);
       const rows: T[] = [];
       const issues: Issue[] = [];

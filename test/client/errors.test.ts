@@ -1,0 +1,260 @@
+import { inspect } from "node:util";
+import { describe, expect, it } from "vitest";
+import { StayhookClient } from "../../src/client/client.ts";
+import * as errors from "../../src/client/errors.ts";
+import { accessToken, clientOf, fakeFetch, platform, type Reply, rejection } from "./support.ts";
+
+const classes = new Map(
+  Object.entries(errors) as [string, new (message: string, options?: ErrorOptions) => Error][],
+);
+
+const failing = async (reply: Reply) =>
+  rejection<errors.APIError>(clientOf(await platform([reply]), { maxRetries: 0 }).bookings.get("A"));
+
+describe("an APIError", () => {
+  it.each([
+    [400, "BadRequestError"],
+    [401, "AuthenticationError"],
+    [403, "PermissionDeniedError"],
+    [404, "NotFoundError"],
+    [409, "ConflictError"],
+    [422, "UnprocessableEntityError"],
+    [429, "RateLimitError"],
+    [500, "InternalServerError"],
+    [503, "InternalServerError"],
+    [599, "InternalServerError"],
+    [402, "APIError"],
+    [418, "APIError"],
+  ] as const)("of status %i is a %s", async (status, name) => {
+    const error = await failing({ status });
+    expect(error).toBeInstanceOf(classes.get(name));
+    expect(error).toBeInstanceOf(errors.APIError);
+    expect(error).toBeInstanceOf(errors.StayhookError);
+    expect(error.name).toBe(name);
+    expect(error.status).toBe(status);
+  });
+
+  it("has what came, and what was asked", async () => {
+    const error = await failing({
+      status: 422,
+      json: { error: { message: "no such code" } },
+      headers: { "x-request-id": "r-1", "x-a": "b" },
+    });
+    expect(error).toMatchObject({
+      body: { error: { message: "no such code" } },
+      requestId: "r-1",
+      method: "GET",
+      path: "/v2/bookings/A",
+    });
+    expect(error.headers).toBeInstanceOf(Headers);
+    expect(error.headers.get("x-a")).toBe("b");
+    expect(error.message).toBe("GET /v2/bookings/A was answered 422: no such code");
+  });
+
+  it.each([
+    [{ text: "<h1>Bad</h1>" }, "<h1>Bad</h1>"],
+    [{ text: '{"a":1}', headers: { "content-type": "text/plain" } }, { a: 1 }],
+    [{ text: '{"a":', headers: { "content-type": "application/json" } }, '{"a":'],
+    [{ text: "" }, undefined],
+  ])("has the body parsed where it is JSON: %j", async (reply, body) => {
+    expect((await failing({ status: 400, ...reply })).body).toEqual(body);
+  });
+
+  it.each(["x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid"])(
+    "finds the request's id in %s",
+    async (name) => {
+      expect((await failing({ status: 400, headers: { [name]: "r-2" } })).requestId).toBe("r-2");
+    },
+  );
+
+  it("keeps its message short", async () => {
+    for (const reply of [{ json: { message: "x".repeat(5000) } }, { text: "y".repeat(5000) }]) {
+      const error = await failing({ status: 400, ...reply });
+      expect(error.message.length).toBeLessThan(300);
+      expect(JSON.stringify(error.body).length).toBeGreaterThan(5000);
+    }
+    const server = await platform([{ status: 302, headers: { location: `/${"z".repeat(5000)}` } }]);
+    expect((await rejection(clientOf(server).webhookConfig.delete())).message.length).toBeLessThan(300);
+    expect(
+      (await rejection(clientOf(server).request("POST", `/${"p".repeat(5000)}`))).message.length,
+    ).toBeLessThan(600);
+    const odd = await platform([{ json: Array.from({ length: 500 }, () => ({ listingId: 1 })) }]);
+    const error = await rejection(clientOf(odd).listings.list());
+    expect(error.message.length).toBeLessThan(600);
+    expect(error.issues).toHaveLength(500);
+  });
+
+  it("of status 429 says when to come back, in seconds", async () => {
+    expect(await failing({ status: 429, headers: { "retry-after": "120" } })).toMatchObject({
+      retryAfter: 120,
+    });
+    expect(await failing({ status: 429 })).toMatchObject({ retryAfter: undefined });
+  });
+});
+
+describe("the others", () => {
+  it("form a hierarchy, with the names of their classes", () => {
+    expect(new errors.ConnectionTimeoutError("")).toBeInstanceOf(errors.ConnectionError);
+    for (const name of [
+      "ConnectionError",
+      "ConnectionTimeoutError",
+      "AbortError",
+      "AccessTokenError",
+    ] as const) {
+      const error = new (classes.get(name) ?? Error)("said", { cause: 1 });
+      expect(error).toBeInstanceOf(errors.StayhookError);
+      expect(error).toMatchObject({ name, message: "said", cause: 1 });
+    }
+    expect(new errors.ResponseValidationError("GET /", [], null)).toBeInstanceOf(errors.StayhookError);
+    expect(new errors.InvalidArgumentError([])).toBeInstanceOf(errors.StayhookError);
+  });
+});
+
+describe("the access token is not shown", () => {
+  const shown = (value: unknown): string => {
+    const { message = "", stack = "", cause } = (value ?? {}) as Error;
+    const headers = value instanceof errors.APIError ? [...value.headers].join() : "";
+    return [
+      message,
+      stack,
+      headers,
+      String(value),
+      JSON.stringify(value),
+      inspect(value, { depth: 20, showHidden: true }),
+      cause ? shown(cause) : "",
+    ].join("\n");
+  };
+  const secret = "s3cr3t+/token==";
+  const echoes: [string, Reply][] = [
+    ["in a message", { json: { message: `bad ${secret}` } }],
+    ["in a field's name", { json: { [secret]: { [`x ${secret}`]: [`Bearer ${secret}`] } } }],
+    [
+      "escaped",
+      {
+        text: `{"message":"${[...secret].map((c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`).join("")}"}`,
+      },
+    ],
+    ["in text", { text: `<b>${secret}</b>` }],
+    ["for a URL", { text: `/login?token=${encodeURIComponent(secret)}` }],
+    [
+      "in headers",
+      { headers: { "x-request-id": secret, "www-authenticate": `Bearer ${secret}` }, text: "denied" },
+    ],
+    ["deep down", { text: `${"[".repeat(50_000)}"${secret}"${"]".repeat(50_000)}` }],
+  ];
+
+  it.each(echoes)("where the platform echoes it %s", async (_, reply) => {
+    for (const status of [200, 400, 500]) {
+      const seen: unknown[] = [];
+      const server = await platform([{ status, ...reply }]);
+      const client = clientOf(server, {
+        accessToken: secret,
+        maxRetries: 0,
+        onRequest: (i) => seen.push(i),
+        onResponse: (i) => seen.push(i),
+      });
+      for (const call of [
+        () => client.bookings.get("A"),
+        () => client.listings.list(),
+        () => client.webhookConfig.get(),
+      ]) {
+        const error = await rejection(call());
+        if (_ === "deep down") {
+          expect(inspect(error, { depth: 20 })).not.toContain(secret);
+          continue;
+        }
+        expect(shown(error)).not.toContain(secret);
+        expect(shown(error)).not.toContain(encodeURIComponent(secret));
+      }
+      expect(shown(seen)).not.toContain(secret);
+    }
+  });
+
+  it("where the platform echoes it in a redirect", async () => {
+    const server = await platform([
+      { status: 302, headers: { location: `https://login.example/?t=${encodeURIComponent(secret)}` } },
+    ]);
+    const error = await rejection(clientOf(server, { accessToken: secret }).bookings.get("A"));
+    expect(error.message).toContain("https://login.example/?t=[redacted]");
+    expect(shown(error)).not.toContain(encodeURIComponent(secret));
+    const observed: unknown[] = [];
+    const within = await platform(({ url }) =>
+      url.startsWith("/s3")
+        ? { status: 400 }
+        : { status: 302, headers: { location: `/${encodeURIComponent(secret)}` } },
+    );
+    await rejection(
+      clientOf(within, { accessToken: secret, onRequest: (info) => observed.push(info) }).bookings.get("A"),
+    );
+    expect(shown(observed)).not.toContain(encodeURIComponent(secret));
+    expect(observed).toHaveLength(2);
+  });
+
+  it("neither the old one nor the new one, where it was refreshed", async () => {
+    const server = await platform(({ headers }) => ({
+      status: headers.authorization?.endsWith("old-token") ? 401 : 403,
+      text: "old-token new-token",
+    }));
+    const accessToken = ({ reason }: { reason: string }) =>
+      reason === "initial" ? "old-token" : "new-token";
+    expect(shown(await rejection(clientOf(server, { accessToken }).bookings.get("A")))).not.toMatch(
+      /(old|new)-token/,
+    );
+  });
+
+  it("a short one neither, but words that contain it are left alone", async () => {
+    const server = await platform([{ status: 400, json: { message: "token t1 of client1 is not at1 all" } }]);
+    const error = await rejection(clientOf(server, { accessToken: "t1" }).bookings.get("A"));
+    expect(error.body).toEqual({ message: "token [redacted] of client1 is not at1 all" });
+  });
+
+  it("where the given fetch tells of what it sent", async () => {
+    for (const cause of [
+      Object.assign(new Error("failed"), {
+        config: { headers: { Authorization: `Bearer ${secret}` } },
+        code: "EFAIL",
+      }),
+      Object.assign(new Error("failed"), {
+        request: new Request("https://h.example", { headers: { authorization: `Bearer ${secret}` } }),
+      }),
+      Object.assign(new Error("failed"), { sent: new Map([["a", new Headers({ b: secret })]]) }),
+      new Error(`failed with ${secret}`),
+      new Error("failed", { cause: { [Symbol("x")]: [secret] } }),
+      `failed with ${secret}`,
+    ]) {
+      const { fetch } = fakeFetch([() => Promise.reject(cause)]);
+      const client = new StayhookClient({
+        baseUrl: "https://h.example",
+        accessToken: secret,
+        fetch,
+        maxRetries: 0,
+      });
+      const error = await rejection(client.bookings.get("A"));
+      expect(error.name).toBe("ConnectionError");
+      expect(shown(error)).not.toContain(secret);
+      expect(shown(error)).toContain("failed");
+    }
+  });
+
+  it("by the client itself", () => {
+    const client = new StayhookClient({
+      baseUrl: "https://h.example",
+      accessToken,
+      headers: { "x-key": accessToken },
+    });
+    expect(shown(client)).not.toContain(accessToken);
+    expect(shown(client.bookings) + shown(client.webhookConfig)).not.toContain(accessToken);
+  });
+
+  it("and neither is the secret in an endpoint's URL", async () => {
+    const url = "https://hooks.example/b?key=hunter2-hunter2";
+    const server = await platform(({ body }) => ({
+      status: 422,
+      json: { message: `not reachable: ${url}`, sent: body },
+    }));
+    const input = { isActive: true, endpoints: { bookings: url } };
+    const error = await rejection(clientOf(server).webhookConfig.create(input));
+    expect(error.message).toContain("https://hooks.example/b?key=[redacted]");
+    expect(shown(error)).not.toContain("hunter2");
+  });
+});
