@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { type Logger, silentLogger } from "../logger.ts";
+import { type Logger, safeLogger, silentLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { StandardSchema } from "../models/standard-schema.ts";
@@ -104,7 +104,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     // Looked up at each call: what tests and tracing put in its place later has to be seen.
     fetch: fetch ?? ((url, init) => globalThis.fetch(url, init)),
     headers,
-    logger: logger ? unbreakable(logger) : silentLogger,
+    logger: logger ? safeLogger(logger) : silentLogger,
     observers: { onRequest, onResponse },
   };
 }
@@ -173,18 +173,4 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
     }
   }
   return headers;
-}
-
-/** A logger that throws must not break what it is told of. */
-function unbreakable(logger: Logger): Logger {
-  const safe =
-    (level: keyof Logger) =>
-    (message: string, ...details: unknown[]): void => {
-      try {
-        logger[level](message, ...details);
-      } catch {
-        // Where would one say so?
-      }
-    };
-  return { debug: safe("debug"), info: safe("info"), warn: safe("warn"), error: safe("error") };
 }

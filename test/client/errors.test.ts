@@ -1,5 +1,6 @@
 import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
+import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import * as errors from "../../src/client/errors.ts";
 import { accessToken, clientOf, fakeFetch, platform, type Reply, rejection } from "./support.ts";
@@ -168,6 +169,17 @@ describe("the access token is not shown", () => {
       }
       expect(shown(seen)).not.toContain(secret);
     }
+  });
+
+  it("where a schema repeats it", async () => {
+    const server = await platform([{ json: { [secret]: secret } }]);
+    const schema = z.record(
+      z.string(),
+      z.string().refine(() => false, { error: (issue) => `not ${issue.input}` }),
+    );
+    const error = await rejection(clientOf(server, { accessToken: secret }).request("GET", "/x", { schema }));
+    expect(error.issues).toEqual([{ path: ["[redacted]"], message: "not [redacted]" }]);
+    expect(shown(error)).not.toContain(secret);
   });
 
   it("where the platform echoes it in a redirect", async () => {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import { StayhookError } from "../../src/errors.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
@@ -119,11 +119,24 @@ describe("an abort", () => {
     expect(stalled.requests).toHaveLength(1);
   });
 
-  it("before the call sends nothing", async () => {
+  it("before the call sends nothing, and asks for no token", async () => {
     const server = await platform([{ json: booking }]);
-    const error = await rejection(clientOf(server).bookings.get("A", { signal: AbortSignal.abort("no") }));
-    expect(error).toMatchObject({ name: "AbortError", cause: "no" });
+    const accessToken = vi.fn(() => "token");
+    const call = clientOf(server, { accessToken }).bookings.get("A", { signal: AbortSignal.abort("no") });
+    expect(await rejection(call)).toMatchObject({ name: "AbortError", cause: "no" });
     expect(server.requests).toEqual([]);
+    expect(accessToken).not.toHaveBeenCalled();
+  });
+
+  it("between two requests of a call keeps the second from going out", async () => {
+    const server = await platform([{ status: 302, headers: { location: "/moved" } }]);
+    const controller = new AbortController();
+    const onRequest = vi.fn();
+    const client = clientOf(server, { onRequest, onResponse: () => controller.abort("enough") });
+    const error = await rejection(client.bookings.get("A", { signal: controller.signal }));
+    expect(error).toMatchObject({ name: "AbortError", cause: "enough" });
+    expect(onRequest).toHaveBeenCalledOnce();
+    expect(server.requests).toHaveLength(1);
   });
 
   it("by AbortSignal.timeout is one too, and is not tried again", async () => {
