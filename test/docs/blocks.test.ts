@@ -1,0 +1,203 @@
+import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { extractBlocks, generateModules } from "./extract.ts";
+import { type Given, makeGiven } from "./given.ts";
+import { servers } from "./http.ts";
+
+type Exports = Record<string, (request: Request) => Promise<Response>>;
+interface Plan {
+  /** Names that the text around the block has introduced. */
+  readonly given: readonly (keyof Given)[];
+  /** What must be so before the block runs. */
+  readonly before?: (given: Given) => unknown;
+  /** What must be so after it. */
+  readonly shows: (given: Given, exports: Exports) => unknown;
+}
+
+const printed = vi.spyOn(console, "log").mockImplementation(() => {});
+vi.spyOn(console, "warn").mockImplementation(() => {});
+const complaints = vi.spyOn(console, "error").mockImplementation(() => {});
+const said = () => printed.mock.calls.map((call) => call.join(" "));
+
+/** Every block of the documents has its line here, and every line here its block. */
+const plans: Record<string, Plan> = {
+  "twelve-lines": {
+    given: [],
+    before: (given) => {
+      vi.stubEnv("STAYHOOK_BASE_URL", given.platformUrl);
+      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", given.platform.accessToken);
+      vi.stubEnv("WEBHOOK_SECRET", "s3cret");
+    },
+    shows: async (given) => {
+      const url = await urlOf(servers.at(-1) as Server);
+      expect((await post(`${url}/?key=wrong`, { bookingCode: "HX3K9" })).status).toBe(401);
+      await given.client.webhookConfig.ensure({
+        endpoints: { bookings: `${url}/?key=s3cret`, listings: `${url}/?key=s3cret` },
+      });
+      const { bookingCode } = await given.platform.bookings.request();
+      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^decide on .* by /)));
+      await given.platform.bookings.approve(bookingCode);
+      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^block /)));
+      await given.platform.bookings.cancel(bookingCode);
+      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^release /)));
+      const { listingId } = await given.platform.listings.submit();
+      await given.platform.listings.publish(listingId);
+      await vi.waitFor(() => expect(said()).toContain(`${listingId} is live`));
+    },
+  },
+  ensure: {
+    given: ["client"],
+    before: () => vi.stubEnv("WEBHOOK_SECRET", "a secret"),
+    shows: async ({ client }) => {
+      const url = "https://example.com/hooks?key=a%20secret";
+      expect(await client.webhookConfig.get()).toMatchObject({ endpoints: { bookings: url, listings: url } });
+    },
+  },
+  express: {
+    given: ["app", "toNodeHandler", "webhooks"],
+    shows: async ({ app, store }) => {
+      const server = app.listen(0);
+      servers.push(server);
+      expect((await post(`${await urlOf(server)}/hooks`)).status).toBe(200);
+      expect(count(await store.counts())).toBe(1);
+    },
+  },
+  fetch: {
+    given: ["hono: app" as "hono", "webhooks"],
+    shows: async ({ hono, store }) => {
+      expect((await hono.request("/hooks", { method: "POST", body: notification() })).status).toBe(200);
+      expect(count(await store.counts())).toBe(1);
+    },
+  },
+  "wait-until": {
+    given: ["webhooks", "after"],
+    shows: async ({ afterwards, store }, { POST }) => {
+      const request = new Request("https://example.com/hooks", { method: "POST", body: notification() });
+      expect((await POST?.(request))?.status).toBe(200);
+      expect(afterwards.length).toBe(1);
+      await afterwards[0]?.();
+      expect(await store.counts()).toMatchObject({ done: 1 });
+    },
+  },
+  switch: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
+  models: { given: ["readTokenFromVault"], shows: () => {} },
+  client: { given: ["client"], shows: configured(false) },
+  shutdown: {
+    given: ["server", "webhooks", "store"],
+    shows: async ({ webhooks, store }) => {
+      await (process.listeners("SIGTERM").at(-1) as unknown as () => Promise<void>)();
+      process.removeAllListeners("SIGTERM");
+      await expect(store.counts()).rejects.toThrow(/closed/);
+      expect((await webhooks.receive({ method: "POST", url: "/", headers: {} })).status).toBe(503);
+    },
+  },
+  parked: {
+    given: ["store"],
+    before: async ({ store }) => {
+      await store.add({ ...event(), eventId: "given up" });
+      const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
+      if (claim)
+        await store.settle(claim, { state: "parked", reason: "callback", error: "Error: no calendar" });
+    },
+    shows: async ({ store }) => {
+      expect(said()).toContain("given up callback Error: no calendar");
+      expect(await store.counts()).toMatchObject({ pending: 1, parked: 0 });
+    },
+  },
+  sandbox: {
+    given: ["StayhookClient", "subscriberUrl"],
+    shows: async ({ store }) => {
+      expect(said().at(-1)).toMatch(/^(\S+: 200,){3}\S+: 200$/);
+      expect(count(await store.counts())).toBe(2);
+    },
+  },
+  drain: {
+    given: ["webhooks"],
+    before: ({ store }) => store.add(event()),
+    shows: () => expect(said()).toContain("1 done, 0 to be tried again or parked"),
+  },
+  observe: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
+};
+
+const modules = generateModules((name) => plans[name]?.given ?? []);
+let given: Given;
+
+beforeEach(async () => {
+  given = await makeGiven();
+});
+afterEach(async () => {
+  await given.end();
+  for (const server of servers.splice(0)) {
+    server.close();
+    server.closeAllConnections();
+  }
+  vi.unstubAllEnvs();
+  printed.mockClear();
+  complaints.mockClear();
+});
+
+test("every block is named, and has a plan; every plan has a block", () => {
+  const blocks = extractBlocks();
+  for (const { document, line, name } of blocks) expect(name, `${document}:${line}`).toBeDefined();
+  const names = blocks.map(({ name }) => name as string);
+  expect(names.sort()).toEqual(Object.keys(plans).sort());
+});
+
+test("they all type-check, as their readers will have them", { timeout: 60_000 }, () => {
+  const files = [...modules.values()];
+  expect(files.length).toBeGreaterThan(10);
+  const check = () =>
+    execFileSync(
+      process.execPath,
+      ["node_modules/typescript/bin/tsc", "--noEmit", "-p", "test/docs/tsconfig.json"],
+      {
+        encoding: "utf8",
+      },
+    );
+  expect(check).not.toThrow();
+});
+
+test.each(Object.keys(plans))("%s", { timeout: 20_000 }, async (name) => {
+  const plan = plans[name] as Plan;
+  await plan.before?.(given);
+  const { run } = await import(/* @vite-ignore */ modules.get(name) as string);
+  await plan.shows(given, await run(given));
+  expect(complaints).not.toHaveBeenCalled();
+});
+
+function event() {
+  const timestamp = "2026-01-01T00:00:00Z";
+  return {
+    eventId: randomUUID(),
+    ref: null,
+    source: "webhook",
+    topic: null,
+    timestamp,
+    notification: "{}",
+  } as const;
+}
+
+function notification(fields: object = {}) {
+  return JSON.stringify({ eventId: randomUUID(), timestamp: "2026-05-01T12:00:00Z", ...fields });
+}
+
+function post(url: string, fields: object = {}) {
+  return fetch(url, { method: "POST", body: notification(fields) });
+}
+
+async function urlOf(server: Server) {
+  if (!server.listening) await once(server, "listening");
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function count(counts: Record<string, number>) {
+  return Object.values(counts).reduce((sum, n) => sum + n, 0);
+}
+
+function configured(isActive: boolean) {
+  return async ({ client }: Given) => expect(await client.webhookConfig.get()).toMatchObject({ isActive });
+}

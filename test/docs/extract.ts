@@ -1,0 +1,79 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = new URL("../../", import.meta.url);
+const generated = new URL("./generated/", import.meta.url);
+
+/** The documents whose code is run. */
+export const documents = ["README.md", "docs/how-it-works.md"];
+
+export interface Block {
+  readonly document: string;
+  /** From the comment above it: `<!-- block: name -->`. */
+  readonly name: string | undefined;
+  readonly line: number;
+  readonly code: string;
+}
+
+/** All TypeScript blocks of the documents. */
+export function extractBlocks(): Block[] {
+  return documents.flatMap((document) => {
+    const lines = readFileSync(new URL(document, root), "utf8").split("\n");
+    const blocks: Block[] = [];
+    for (let start = 0; start < lines.length; start += 1) {
+      if (!/^```(ts|js|typescript|javascript)/.test(lines[start] as string)) continue;
+      const end = lines.indexOf("```", start);
+      const name = /^<!-- block: ([a-z-]+) -->$/.exec(lines[start - 1] ?? "")?.[1];
+      blocks.push({ document, name, line: start + 1, code: lines.slice(start + 1, end).join("\n") });
+      start = end;
+    }
+    return blocks;
+  });
+}
+
+/**
+ * Makes a module of each block: its imports, then a function around the rest, which is handed the names that
+ * the text around it has introduced. What would leave this machine is pointed at `given.urls`.
+ */
+export function generateModules(given: (name: string) => readonly string[]): Map<string, string> {
+  rmSync(generated, { recursive: true, force: true });
+  mkdirSync(generated, { recursive: true });
+  const files = new Map<string, string>();
+  for (const { name, code } of extractBlocks()) {
+    if (name === undefined) continue;
+    const file = fileURLToPath(new URL(`${name}.ts`, generated));
+    writeFileSync(file, moduleOf(code, given(name)));
+    files.set(name, file);
+  }
+  return files;
+}
+
+function moduleOf(code: string, given: readonly string[]): string {
+  const imports: string[] = [];
+  const exported: string[] = [];
+  const body = code
+    .split("\n")
+    .filter(
+      (line) => !(line.startsWith("import ") && imports.push(line.replace('"node:http"', '"../http.ts"'))),
+    )
+    .map((line) =>
+      line.replace(/^export (async function (\w+))/, (_, declaration: string, name: string) => {
+        exported.push(name);
+        return declaration;
+      }),
+    )
+    .join("\n")
+    .replaceAll('"https://api.example.com"', "given.platformUrl");
+  return `${imports.join("\n")}
+import type { Given } from "../given.ts";
+
+export async function run(given: Given) {
+  const { ${given.join(", ")} } = given;
+  async function block() {
+${body}
+    return { ${exported.join(", ")} };
+  }
+  return block();
+}
+`;
+}

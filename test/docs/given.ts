@@ -1,0 +1,53 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import { Hono } from "hono";
+import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { createSandbox } from "stayhook/testing";
+
+/** What the text around a block has introduced: a client on a sandbox, a handler, the user's own functions. */
+export async function makeGiven() {
+  const sandbox = createSandbox({ seed: 1 });
+  const { url: platformUrl } = await sandbox.listen();
+  await sandbox.bookings.create({
+    bookingCode: "HX3K9",
+    status: "Confirmed",
+    guestName: "Ann",
+    checkIn: "2026-07-01",
+    checkOut: "2026-07-04",
+  });
+  await sandbox.listings.create({ listingId: 5717008, status: "Published", listingName: "By the sea" });
+  const client = new StayhookClient({ baseUrl: platformUrl, accessToken: sandbox.accessToken });
+  const store = memoryStore();
+  const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
+  const server = createServer(toNodeHandler(webhooks)).listen(0);
+  await once(server, "listening");
+  const afterwards: (() => unknown)[] = [];
+  return {
+    platform: sandbox,
+    platformUrl,
+    client,
+    store,
+    webhooks,
+    app: express(),
+    hono: new Hono(),
+    toNodeHandler,
+    createWebhookHandler,
+    StayhookClient,
+    server,
+    subscriberUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
+    readTokenFromVault: () => sandbox.accessToken,
+    after: (task: () => unknown) => void afterwards.push(task),
+    afterwards,
+    async end() {
+      await webhooks.close({ timeout: 0 });
+      server.close();
+      server.closeAllConnections();
+      await sandbox.close();
+    },
+  };
+}
+
+export type Given = Awaited<ReturnType<typeof makeGiven>>;
