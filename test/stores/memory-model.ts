@@ -76,12 +76,8 @@ export class ModelStore {
   claim({ limit, leaseDuration, eventId, retriesFirst }: ClaimOptions): ClaimedEvent[] {
     const claims: ClaimedEvent[] = [];
     while (claims.length < limit) {
-      const ready = this.rows.filter(
-        (row) => row.event.eventId === (eventId ?? row.event.eventId) && this.isReady(row),
-      );
-      ready.sort((a, b) => this.compare(a, b, retriesFirst ?? false));
-      const row = ready[0];
-      if (row === undefined) break;
+      const row = eventId === undefined ? this.next(retriesFirst ?? false) : this.find(eventId);
+      if (row === undefined || !this.isReady(row)) break;
       this.counter += 1;
       for (const other of this.rows) if (lockOf(other.event) === lockOf(row.event)) other.lease = null;
       const { status, sequence = 0 } = this.statuses.get(row.event.ref ?? "") ?? {};
@@ -250,11 +246,22 @@ export class ModelStore {
     return Math.max(this.waits.get(lockOf(event)) ?? 0, leased?.leaseEnd ?? 0);
   }
 
-  private compare(a: Row, b: Row, retriesFirst: boolean): number {
-    const kind = Number(a.state !== "pending") - Number(b.state !== "pending");
-    if (kind !== 0) return retriesFirst ? -kind : kind;
-    if (lockOf(a.event) === lockOf(b.event)) return ownDueAt(a) - ownDueAt(b) || a.arrival - b.arrival;
-    return this.readyAt(a) - this.readyAt(b) || a.arrival - b.arrival;
+  /** Each record's first of a kind by its own time, and of these the one that is ready first. */
+  private next(retriesFirst: boolean): Row | undefined {
+    const ready = this.rows.filter((row) => this.isReady(row));
+    const pending = ready.filter(({ state }) => state === "pending");
+    const retries = ready.filter(({ state }) => state !== "pending");
+    for (const kind of retriesFirst ? [retries, pending] : [pending, retries]) {
+      const firsts = new Map<string, Row>();
+      for (const row of kind.sort((a, b) => ownDueAt(a) - ownDueAt(b) || a.arrival - b.arrival)) {
+        if (!firsts.has(lockOf(row.event))) firsts.set(lockOf(row.event), row);
+      }
+      const ordered = [...firsts.values()].sort(
+        (a, b) => this.readyAt(a) - this.readyAt(b) || a.arrival - b.arrival,
+      );
+      if (ordered.length > 0) return ordered[0];
+    }
+    return undefined;
   }
 
   private shownDueAt(row: Row): Date | null {

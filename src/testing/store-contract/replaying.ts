@@ -1,5 +1,5 @@
 import { type Cases, failed, LONG, parked, unreachable } from "./bench.ts";
-import { equal } from "./expect.ts";
+import { between, equal } from "./expect.ts";
 
 export const replaying: Cases = {
   "a done event can be replayed": async ({ store, add, claimOne, claimLater, settle, done, get }) => {
@@ -42,6 +42,20 @@ export const replaying: Cases = {
       { now, outages, outageFor, replayed },
       { now: 1, outages: 0, outageFor: 0, replayed: true },
     );
+  },
+
+  "a replayed event's outages are timed anew": async (bench) => {
+    const { store, add, claimOne, claimLater, settle, sleep } = bench;
+    const event = await add("booking:A");
+    await settle(await claimOne(), unreachable(0));
+    await settle(await claimLater(0), parked());
+    await sleep(2);
+    const start = performance.now();
+    await store.replay(event.eventId);
+    await settle(await claimOne(), unreachable(0));
+    const { outages, outageFor } = await claimLater(0);
+    equal("outages", outages, 1);
+    between("outageFor", outageFor, 0, Math.ceil(performance.now() - start) + 5);
   },
 
   "a replayed event is under its record's lock": async ({ store, add, claim, claimOne, done, settle }) => {
