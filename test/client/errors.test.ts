@@ -83,6 +83,10 @@ describe("an APIError", () => {
     const error = await rejection(clientOf(odd).listings.list());
     expect(error.message.length).toBeLessThan(600);
     expect(error.issues).toHaveLength(500);
+    const issues = ["a", "b", "c", "d", "e"].map((name) => ({ path: [name], message: "is missing" }));
+    expect(new errors.ResponseValidationError("GET /x", issues, {}).message).toBe(
+      "GET /x was answered with an unexpected body: a: is missing; b: is missing; c: is missing; and 2 more, see issues",
+    );
   });
 
   it("of status 429 says when to come back, in seconds", async () => {

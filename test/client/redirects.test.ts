@@ -33,7 +33,7 @@ describe("a redirected read", () => {
     expect(four.requests).toHaveLength(4);
   });
 
-  it("is not followed to another origin, nor to credentials", async () => {
+  it("is not followed to another origin", async () => {
     const other = await platform([{ json: booking }]);
     for (const location of [
       `${other.url}/x`,
@@ -53,6 +53,15 @@ describe("a redirected read", () => {
       expect(server.requests).toHaveLength(1);
     }
     expect(other.requests).toEqual([]);
+  });
+
+  it("is not followed to credentials on the same origin", async () => {
+    const server = await platform(({ headers }) => to(`http://u:p@${headers.host}/x`));
+    expect(await rejection(clientOf(server).bookings.get("A"))).toMatchObject({
+      name: "APIError",
+      status: 302,
+    });
+    expect(server.requests).toHaveLength(1);
   });
 
   it.each([300, 304, 305])("of status %i is an error", async (status) => {

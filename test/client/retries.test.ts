@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
 import { retryAfterMs } from "../../src/client/retry-after.ts";
@@ -162,6 +163,9 @@ describe("a DELETE", () => {
     expect(await settled(client.webhookConfig.delete())).toBeUndefined();
     const other = clientWith([status(502), Response.json({ message: "gone" }, { status: 404 })]);
     expect(await settled(other.client.request("DELETE", "/x"))).toBeUndefined();
+    const third = clientWith([status(502), status(404)]);
+    const schema = z.object({ deleted: z.boolean() });
+    expect(await settled(third.client.request("DELETE", "/x", { schema }))).toBeUndefined();
   });
 
   it("that found nothing at first has not", async () => {

@@ -119,6 +119,24 @@ describe("an abort", () => {
     expect(stalled.requests).toHaveLength(1);
   });
 
+  it("ends a call whose fetch ignores its signal, and lets go of a body", async () => {
+    let cancelled = false;
+    const body = new ReadableStream({
+      cancel: () => {
+        cancelled = true;
+      },
+    });
+    for (const answer of [never, () => Promise.resolve(new Response(body))]) {
+      const { fetch } = fakeFetch([answer]);
+      const client = new StayhookClient({ baseUrl: "https://h.example", accessToken, fetch });
+      const began = performance.now();
+      const error = await rejection(client.bookings.get("A", { signal: AbortSignal.timeout(40) }));
+      expect(error.name).toBe("AbortError");
+      expect(performance.now() - began).toBeLessThan(5000);
+    }
+    expect(cancelled).toBe(true);
+  });
+
   it("before the call sends nothing, and asks for no token", async () => {
     const server = await platform([{ json: booking }]);
     const accessToken = vi.fn(() => "token");
