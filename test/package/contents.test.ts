@@ -1,0 +1,66 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { beforeAll, expect, test } from "vitest";
+import { type Consumer, installed } from "./support/consumer.ts";
+import { manifest } from "./support/pack.ts";
+
+let consumer: Consumer;
+beforeAll(async () => {
+  consumer = await installed();
+}, 120_000);
+
+test("the tarball holds what was built, and what a reader looks for, and nothing else", () => {
+  const { files } = consumer;
+  expect(files.filter((file) => !file.startsWith("dist/")).sort()).toEqual([
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "package.json",
+  ]);
+  const foreign = files.filter(
+    (file) => file.startsWith("dist/") && !/^dist\/[\w-]+\.(js|cjs|d\.ts|d\.cts|(js|cjs)\.map)$/.test(file),
+  );
+  expect(foreign).toEqual([]);
+});
+
+test("all that package.json points to is there", () => {
+  const targets = Object.values(manifest.exports).flatMap((target) =>
+    typeof target === "string"
+      ? [target]
+      : Object.values(target).flatMap((condition) => Object.values(condition)),
+  );
+  expect(targets.length).toBeGreaterThan(0);
+  for (const target of targets) expect(consumer.files).toContain(target.replace("./", ""));
+});
+
+test("source maps carry their sources, as src is not in the tarball, and no path of this machine", () => {
+  const dist = join(consumer.directory, "node_modules/stayhook/dist");
+  const scripts = readdirSync(dist).filter((name) => /\.c?js$/.test(name));
+  for (const name of scripts) {
+    expect(readFileSync(join(dist, name), "utf8")).toContain(`//# sourceMappingURL=${name}.map`);
+    const map: SourceMap = JSON.parse(readFileSync(join(dist, `${name}.map`), "utf8"));
+    expect(map.sources.filter((source) => isAbsolute(source))).toEqual([]);
+    expect(map.file ?? name).toBe(name);
+    const without = map.sources.filter((_, index) => typeof map.sourcesContent[index] !== "string");
+    // The script itself is there.
+    expect(without.filter((source) => source !== name)).toEqual([]);
+  }
+});
+
+interface SourceMap {
+  readonly file?: string;
+  readonly sources: readonly string[];
+  readonly sourcesContent: readonly (string | null)[];
+}
+
+test("a stack trace leads to the source, in both formats", async () => {
+  const cause = "try { memoryStore({ max: 0 }) } catch (error) { console.log(error.stack) }";
+  const scripts = {
+    "trace.mjs": `import { memoryStore } from "stayhook"; ${cause}`,
+    "trace.cjs": `const { memoryStore } = require("stayhook"); ${cause}`,
+  };
+  for (const [name, script] of Object.entries(scripts)) {
+    const { stdout } = await consumer.node("--enable-source-maps", consumer.write(name, script));
+    expect(stdout).toMatch(/src\/stores\/memory\.ts:\d+/);
+  }
+});

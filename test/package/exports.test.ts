@@ -1,0 +1,142 @@
+import { build } from "esbuild";
+import { beforeAll, describe, expect, test } from "vitest";
+import { type Consumer, installed } from "./support/consumer.ts";
+import { manifest, subpaths } from "./support/pack.ts";
+
+/** What can be imported, by name: public, and so kept. */
+const names: Readonly<Record<string, readonly string[]>> = {
+  stayhook: [
+    "APIError",
+    "AbortError",
+    "AccessTokenError",
+    "AuthenticationError",
+    "BadRequestError",
+    "Booking",
+    "ConflictError",
+    "ConnectionError",
+    "ConnectionTimeoutError",
+    "InternalServerError",
+    "InvalidArgumentError",
+    "Listing",
+    "NotFoundError",
+    "Notification",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "ResponseValidationError",
+    "StayhookClient",
+    "StayhookError",
+    "UnprocessableEntityError",
+    "WebhookConfig",
+    "bookingStatuses",
+    "createWebhookHandler",
+    "listingStatuses",
+    "memoryStore",
+    "sharedSecret",
+    "stay",
+    "topics",
+  ],
+  "stayhook/node": ["toNodeHandler"],
+  "stayhook/testing": ["createSandbox", "storeContract"],
+};
+
+/** An error that one subpath throws, asked about with the class of another. */
+const acrossSubpaths = `
+const thrown = [];
+for (const cause of [() => createSandbox({ seed: "seven" }), () => memoryStore({ max: 0 })]) {
+  try { cause(); } catch (error) { thrown.push(error); }
+}
+if (thrown.length !== 2) throw new Error("nothing was thrown");
+console.log(JSON.stringify(thrown.map((error) =>
+  [error instanceof InvalidArgumentError, error instanceof StayhookError, error instanceof Error, error.name])));
+`;
+const aStayhookError = [true, true, true, "InvalidArgumentError"];
+
+const formats = {
+  esm: {
+    extension: "mjs",
+    load: (subpath: string) => `await import(${JSON.stringify(subpath)})`,
+    taking: (what: string, subpath: string) => `import ${what} from "${subpath}";`,
+  },
+  cjs: {
+    extension: "cjs",
+    load: (subpath: string) => `require(${JSON.stringify(subpath)})`,
+    taking: (what: string, subpath: string) => `const ${what} = require("${subpath}");`,
+  },
+};
+
+test("every subpath has a list of names here", () => {
+  expect(subpaths.toSorted()).toEqual(Object.keys(names).toSorted());
+});
+
+describe.each(Object.entries(formats))("%s", (format, { extension, load, taking }) => {
+  let consumer: Consumer;
+  beforeAll(async () => {
+    // What `require` loads brings ky and uuid along: they are ESM only.
+    consumer = await installed(format === "cjs" ? ["zod"] : undefined);
+  }, 120_000);
+
+  const runs = async (name: string, script: string): Promise<unknown> => {
+    const ran = await consumer.node(consumer.write(`${name}.${extension}`, script));
+    expect(ran, ran.stderr).toMatchObject({ code: 0 });
+    return JSON.parse(ran.stdout);
+  };
+
+  test.each(subpaths)("%s has these names, and no other", async (subpath) => {
+    const loaded = await runs("names", `console.log(JSON.stringify(Object.keys(${load(subpath)}).sort()));`);
+    expect(loaded).toEqual(names[subpath]);
+  });
+
+  test("instanceof holds across subpaths", async () => {
+    const script = [
+      taking("{ InvalidArgumentError, StayhookError, memoryStore }", "stayhook"),
+      taking("{ createSandbox }", "stayhook/testing"),
+      acrossSubpaths,
+    ].join("\n");
+    expect(await runs("across", script)).toEqual([aStayhookError, aStayhookError]);
+  });
+
+  test("the version is to be had", async () => {
+    const script = `${format === "esm" ? `import { createRequire } from "node:module"; const require = createRequire(import.meta.url);` : ""}
+      console.log(JSON.stringify(require("stayhook/package.json").version));`;
+    expect(await runs("version", script)).toBe(manifest.version);
+  });
+
+  test.each(subpaths)("%s loads nothing that is not installed with it", async (subpath) => {
+    expect(await packagesOf(consumer, subpath, format)).toEqual(packages[format]?.[subpath]);
+  });
+});
+
+/** What each subpath loads from outside the package, at once or later. */
+const packages: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  // Without a node: module the core runs on Workers, Deno and Bun.
+  esm: {
+    stayhook: ["ky", "zod"],
+    "stayhook/node": ["node:buffer"],
+    "stayhook/testing": ["node:http", "uuid", "zod"],
+  },
+  cjs: {
+    stayhook: ["zod"],
+    "stayhook/node": ["node:buffer"],
+    "stayhook/testing": ["node:http", "zod"],
+  },
+};
+
+async function packagesOf(consumer: Consumer, subpath: string, format: string): Promise<string[]> {
+  const entry = manifest.exports[subpath.replace("stayhook", ".")];
+  if (typeof entry !== "object") throw new Error(`${subpath} has no entry`);
+  const target = entry[format === "esm" ? "import" : "require"]?.default;
+  const { metafile } = await build({
+    entryPoints: [`${consumer.directory}/node_modules/stayhook/${target}`],
+    bundle: true,
+    write: false,
+    outdir: consumer.directory,
+    packages: "external",
+    external: ["node:*"],
+    platform: "neutral",
+    treeShaking: false,
+    metafile: true,
+    logLevel: "error",
+  });
+  const imports = Object.values(metafile.inputs).flatMap((input) => input.imports);
+  return [...new Set(imports.filter(({ external }) => external).map(({ path }) => path))].sort();
+}

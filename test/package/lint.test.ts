@@ -1,0 +1,48 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { publint } from "publint";
+import { formatMessage } from "publint/utils";
+import { beforeAll, expect, test } from "vitest";
+import { type Consumer, installed } from "./support/consumer.ts";
+import { root, subpaths } from "./support/pack.ts";
+
+let consumer: Consumer;
+beforeAll(async () => {
+  consumer = await installed();
+}, 120_000);
+
+test("publint finds nothing", async () => {
+  const tarball = readFileSync(consumer.tarball);
+  const { messages, pkg } = await publint({ pack: { tarball: toArrayBuffer(tarball) }, strict: true });
+  expect(messages.map((message) => formatMessage(message, pkg, { color: false }))).toEqual([]);
+});
+
+test("are the types wrong? They are not, for any subpath and any resolution that knows exports", async () => {
+  const attw = join(root, "node_modules/@arethetypeswrong/cli/dist/index.js");
+  // node10 knows no exports, and nothing that runs this package resolves by it.
+  const ran = await consumer.node(
+    attw,
+    consumer.tarball,
+    "--format",
+    "json",
+    "--profile",
+    "node16",
+    "--no-color",
+  );
+  const { analysis, problems } = JSON.parse(ran.stdout);
+  const entrypoints = Object.keys(analysis.entrypoints).map((entry) => entry.replace(".", "stayhook"));
+  expect(entrypoints.filter((entry) => entry !== "stayhook/package.json").toSorted()).toEqual(
+    subpaths.toSorted(),
+  );
+  const found = Object.values<readonly Problem[]>(problems).flat();
+  expect(found.filter(({ resolutionKind }) => resolutionKind !== "node10")).toEqual([]);
+  expect(ran.code).toBe(0);
+}, 60_000);
+
+interface Problem {
+  readonly resolutionKind?: string;
+}
+
+function toArrayBuffer({ buffer, byteOffset, byteLength }: Buffer): ArrayBuffer {
+  return buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer;
+}

@@ -1,0 +1,63 @@
+import { execFile, execFileSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll } from "vitest";
+import { type Packed, pack, root } from "./pack.ts";
+
+export interface Ran {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Somebody's project, away from this repository, with the packed package in its node_modules. */
+export interface Consumer extends Packed {
+  readonly directory: string;
+  /** Writes a file, and returns its path. */
+  write(name: string, content: string): string;
+  /** Copies a file of `test/package/consumer`, under another name where one is given. */
+  copy(fixture: string, name?: string): string;
+  /** Runs Node there. */
+  node(...args: readonly string[]): Promise<Ran>;
+}
+
+/**
+ * Packs the package and installs it, without a registry: beside it come its dependencies, or `packages`, from
+ * this repository's node_modules. Gone when the test file has run.
+ */
+export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consumer> {
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), "stayhook-consumer-")));
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  const packed = await pack(directory);
+  const home = join(directory, "node_modules/stayhook");
+  mkdirSync(home, { recursive: true });
+  execFileSync("tar", ["-xzf", packed.tarball, "-C", home, "--strip-components=1"]);
+  for (const name of packages) {
+    mkdirSync(dirname(join(directory, "node_modules", name)), { recursive: true });
+    symlinkSync(join(root, "node_modules", name), join(directory, "node_modules", name), "junction");
+  }
+  return {
+    ...packed,
+    directory,
+    write(name, content) {
+      writeFileSync(join(directory, name), content);
+      return join(directory, name);
+    },
+    copy(fixture, name = fixture) {
+      cpSync(join(root, "test/package/consumer", fixture), join(directory, name));
+      return join(directory, name);
+    },
+    node: (...args) =>
+      new Promise((resolve) => {
+        const options = {
+          cwd: directory,
+          encoding: "utf8",
+          env: { ...process.env, NODE_OPTIONS: "" },
+        } as const;
+        const child = execFile(process.execPath, args, options, (_error, stdout, stderr) =>
+          resolve({ code: child.exitCode, stdout, stderr }),
+        );
+      }),
+  };
+}

@@ -1,0 +1,84 @@
+import { type ExecFileException, execFile } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+export const root = fileURLToPath(new URL("../../../", import.meta.url));
+
+export const manifest: {
+  readonly version: string;
+  readonly exports: Readonly<
+    Record<string, string | Readonly<Record<string, Readonly<Record<string, string>>>>>
+  >;
+  readonly dependencies: Readonly<Record<string, string>>;
+} = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+/** `stayhook`, `stayhook/node`, …: what can be imported. */
+export const subpaths = Object.keys(manifest.exports)
+  .filter((subpath) => subpath !== "./package.json")
+  .map((subpath) => subpath.replace(/^\./, "stayhook"));
+
+export interface Packed {
+  /** The tarball's path. */
+  readonly tarball: string;
+  /** What is in it, by path. */
+  readonly files: readonly string[];
+}
+
+/** Packs what `npm publish` would send, into a directory, building it first where that was not done since src changed. */
+export async function pack(into: string): Promise<Packed> {
+  const release = await lock();
+  try {
+    if (isStale()) await run(process.execPath, ["node_modules/tsup/dist/cli-default.js"]);
+    const said = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into]);
+    const report = JSON.parse(said);
+    // npm 12 keys its report by the package's name.
+    const { filename, files } = Array.isArray(report) ? report[0] : report.stayhook;
+    return { tarball: join(into, filename), files: files.map(({ path }: { path: string }) => path) };
+  } finally {
+    release();
+  }
+}
+
+/** Test files run side by side, and one of them builds. A database's lock goes with the process that holds it. */
+async function lock(): Promise<() => void> {
+  mkdirSync(join(root, ".tmp"), { recursive: true });
+  const database = new DatabaseSync(join(root, ".tmp/package.lock"));
+  for (;;) {
+    try {
+      database.exec("BEGIN EXCLUSIVE");
+      return () => database.close();
+    } catch (error) {
+      if (!/locked/.test(String(error))) throw error;
+      await sleep(100);
+    }
+  }
+}
+
+function isStale(): boolean {
+  const entries = Object.values(manifest.exports).flatMap((target) =>
+    typeof target === "string" ? [] : Object.values(target).flatMap((condition) => Object.values(condition)),
+  );
+  // `tsup --no-dts`, which `npm start` runs, leaves the types out.
+  if (!entries.every((entry) => existsSync(join(root, entry)))) return true;
+  const changed = Math.max(...times("src"), ...["tsup.config.ts", "tsconfig.json"].map(timeOf));
+  return changed > Math.min(...times("dist"));
+}
+
+function times(directory: string): number[] {
+  return readdirSync(join(root, directory), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs);
+}
+
+const timeOf = (file: string): number => statSync(join(root, file)).mtimeMs;
+
+function run(command: string, args: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const done = (error: ExecFileException | null, stdout: string, stderr: string): void =>
+      error ? reject(new Error(`${command} ${args.join(" ")}\n${stdout}\n${stderr}`)) : resolve(stdout);
+    execFile(command, args, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 26 }, done);
+  });
+}
