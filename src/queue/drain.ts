@@ -28,7 +28,7 @@ export async function drain<Tx>(
   const stop = new Stop(options);
   const giveBack: (() => Promise<void>)[] = [];
   try {
-    while (!stop.asked && !workers.closing) {
+    while (!stop.asked) {
       const { free } = workers;
       const endings = book.endings;
       const claims = free > 0 ? await workers.claim({ limit: free }) : [];
@@ -43,7 +43,6 @@ export async function drain<Tx>(
       await Promise.race([workers.nextEnd(), stop.requested]);
     }
     if (stop.asked) await workers.release((eventId) => book.isOpen(eventId));
-    while (book.open > 0) await workers.nextEnd();
     return book.result;
   } finally {
     stop.clear();

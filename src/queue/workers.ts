@@ -109,10 +109,6 @@ export class Workers<Tx> {
     });
   }
 
-  get closing(): boolean {
-    return this.#closing;
-  }
-
   /** Begins nothing more, lets what runs finish for `timeout` ms, then cuts it off and gives the leases back. */
   async close(timeout: number): Promise<void> {
     this.#closing = true;

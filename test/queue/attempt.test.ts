@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { safeBackoff } from "../../src/queue/backoff.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
 import {
+  alteredStore,
   brokenStore,
   callbackFailed,
   DAY,
@@ -120,6 +121,14 @@ describe("the platform out of reach", () => {
     expect(await store.get("a")).toMatchObject({ state: "parked", reason: "unavailable" });
   });
 
+  test("for a time that it named: the record waits no less", async () => {
+    const { queue, add, store } = queueOf({ work: () => outOfReach(10 * MINUTE), backoff: () => SECOND });
+    await add("a");
+    const now = Date.now();
+    await queue.drain({});
+    expect((await store.get("a"))?.dueAt?.getTime()).toBe(now + 10 * MINUTE);
+  });
+
   test("holds up the record, not the others, and a new notification of the record ends the wait", async () => {
     let down = true;
     const { queue, store, ran, add } = queueOf({
@@ -207,6 +216,16 @@ describe("the attempt's time", () => {
   });
 });
 
+describe("an event without a record", () => {
+  test("that is cut off was cut off in its callback", async () => {
+    const { queue, store } = queueOf({ attemptTimeout: SECOND, work: () => new Promise(() => {}) });
+    await store.add(eventOf("a", null));
+    queue.start();
+    await advance(5 * SECOND);
+    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1, reason: "callback" });
+  });
+});
+
 describe("an event that ends its process each time", () => {
   test("is parked when it was begun maxAttempts times, without being begun again", async () => {
     const store = memoryStore();
@@ -236,6 +255,15 @@ describe("the end of an attempt", () => {
     expect(await stateOf("a")).toBe("done");
     expect(ran).toEqual(["a"]);
     expect(logged.join()).toMatch(/disk full/);
+  });
+
+  test("that the store has no lease for is not told as done", async () => {
+    const store = alteredStore(memoryStore(), { settle: () => async () => false });
+    const { queue, add, observed, logged } = queueOf({ store });
+    await add("a");
+    await queue.drain({});
+    expect(observed).toEqual([]);
+    expect(logged.join()).toMatch(/was lost/);
   });
 
   test("is given up with the lease: the event is left to who takes it over", async () => {

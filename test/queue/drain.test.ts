@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
 import {
   abortAfter,
+  alteredStore,
   callbackFailed,
   DAY,
   done,
@@ -178,6 +179,79 @@ describe("drain", () => {
     await expect(queue.drain({})).rejects.toThrow(/closed/);
   });
 
+  test("keeps the leases of what it holds back, however long it takes", async () => {
+    const held = gate();
+    const { queue, add, store } = queueOf({
+      concurrency: 2,
+      backoff: () => 0,
+      work: ({ eventId }) => (eventId === "slow" ? held.opened.then(() => done) : callbackFailed),
+    });
+    await add("slow", "bad");
+    const draining = queue.drain({});
+    await advance(4 * MINUTE);
+    expect((await store.get("bad"))?.state).toBe("processing");
+    expect(await store.claim({ limit: 9, leaseDuration: SECOND })).toEqual([]);
+    held.open();
+    expect(await draining).toEqual({ done: 1, failed: 1 });
+    expect(await store.get("bad")).toMatchObject({ state: "retrying", attempts: 1 });
+  });
+
+  test("misses nothing that becomes free while it asks the store", async () => {
+    const slow = alteredStore(memoryStore(), {
+      claim: (own) => async (options) => {
+        const claims = await own(options);
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        return claims;
+      },
+    });
+    const { queue, store, ran } = queueOf({
+      store: slow,
+      work: async () => {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        return done;
+      },
+    });
+    await store.add(eventOf("a", "booking:x"));
+    await store.add(eventOf("b", "booking:x"));
+    const draining = queue.drain({});
+    await advance(SECOND);
+    expect(await draining).toEqual({ done: 2, failed: 0 });
+    expect(ran).toEqual(["a", "b"]);
+  });
+
+  test("ends when the queue is closed, with what had begun", async () => {
+    const held = gate();
+    const { queue, add, store } = queueOf({ concurrency: 1, work: () => held.opened.then(() => done) });
+    await add("a", "b");
+    const draining = queue.drain({});
+    await advance(0);
+    const closing = queue.close(10 * SECOND);
+    held.open();
+    await advance(0);
+    await closing;
+    expect(await draining).toEqual({ done: 1, failed: 0 });
+    expect((await store.get("b"))?.state).toBe("pending");
+  });
+
+  test("sweeps, but not at every drain", async () => {
+    let prunes = 0;
+    const store = alteredStore(memoryStore(), {
+      prune: (own) => (options) => {
+        prunes += 1;
+        return own(options);
+      },
+    });
+    const { queue } = queueOf({ store });
+    await queue.drain({});
+    const first = prunes;
+    expect(first).toBeGreaterThan(0);
+    await queue.drain({});
+    expect(prunes).toBe(first);
+    await advance(HOUR);
+    await queue.drain({});
+    expect(prunes).toBe(2 * first);
+  });
+
   test("sweeps too, as where no loop lives on", async () => {
     const { queue, add, store } = queueOf({ retention: DAY });
     await add("a");
@@ -240,6 +314,15 @@ describe("close", () => {
     expect(await store.nextDue()).toBe(0);
   });
 
+  test("leaves the store alone afterwards, as it may be closed", async () => {
+    const { queue, store, logged } = queueOf();
+    await queue.close(0);
+    await store.close();
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
+    await advance(2 * HOUR);
+    expect(logged).toEqual([]);
+  });
+
   test("twice is one", async () => {
     const { queue } = queueOf();
     expect(queue.close(0)).toBe(queue.close(5));
@@ -264,8 +347,13 @@ describe("close", () => {
     await add("a");
     queue.start();
     await advance(500);
-    const closing = queue.close(0);
-    await advance(SECOND);
+    let closed = false;
+    const closing = queue.close(0).then(() => {
+      closed = true;
+    });
+    await advance(499);
+    expect(closed).toBe(false);
+    await advance(1);
     await closing;
     expect(ran).toEqual([]);
     expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });

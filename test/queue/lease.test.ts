@@ -1,6 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
-import { brokenStore, done, eventOf, gate, HOUR, MINUTE, queueOf, SECOND, type TestWork } from "./support.ts";
+import {
+  alteredStore,
+  brokenStore,
+  done,
+  eventOf,
+  gate,
+  HOUR,
+  MINUTE,
+  queueOf,
+  SECOND,
+  type TestWork,
+} from "./support.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -142,6 +153,29 @@ describe("a lease", () => {
     await advance(29 * SECOND);
     expect(aborted).toEqual([]);
     await advance(2 * SECOND);
+    expect(aborted.length).toBe(1);
+    end();
+  });
+
+  test("that was renewed counts from before the renewal was sent", async () => {
+    let slow = 25 * SECOND;
+    const store = alteredStore(memoryStore(), {
+      renew: (own) => async (claims, duration) => {
+        const renewed = await own(claims, duration);
+        const wait = slow;
+        slow = HOUR;
+        await new Promise((resolve) => setTimeout(resolve, wait));
+        return renewed;
+      },
+    });
+    const { work, aborted, end } = longWork();
+    const { queue, add } = queueOf({ store, work, leaseDuration: 60 * SECOND });
+    await add("a");
+    void queue.runNow("a", HOUR);
+    // Renewed at 20 s, answered at 45 s: it ends at 80 s, as the next renewal hangs.
+    await advance(79 * SECOND);
+    expect(aborted).toEqual([]);
+    await advance(SECOND);
     expect(aborted.length).toBe(1);
     end();
   });

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
 import type { EventStore } from "../../src/stores/store.ts";
 import {
+  alteredStore,
   brokenStore,
   callbackFailed,
   done,
@@ -186,6 +187,25 @@ describe("while there is nothing to do", () => {
   });
 });
 
+test("a queue that is closed hears no more of the store", async () => {
+  let subscribers = 0;
+  const store = alteredStore(memoryStore(), {
+    subscribe: (own) => (wake) => {
+      const stop = own(wake);
+      subscribers += 1;
+      return () => {
+        subscribers -= 1;
+        stop();
+      };
+    },
+  });
+  const { queue } = queueOf({ store });
+  queue.start();
+  expect(subscribers).toBe(1);
+  await queue.close(0);
+  expect(subscribers).toBe(0);
+});
+
 describe("a store that fails", () => {
   test("is asked again with growing waits, not hammered by new events, and its return is noticed", async () => {
     const broken: { claim?: () => Error } = { claim: () => new Error("connection refused") };
@@ -206,6 +226,23 @@ describe("a store that fails", () => {
     await add("later");
     await advance(0);
     expect(ran.length).toBe(soFar + 1);
+  });
+
+  test("once it has worked again, the next failure is met with a short wait", async () => {
+    const broken: { claim?: () => Error } = { claim: () => new Error("down") };
+    const { store, calls } = counted(brokenStore(memoryStore(), broken));
+    const { queue, add, ran } = queueOf({ store });
+    queue.start();
+    await advance(20 * SECOND);
+    delete broken.claim;
+    await advance(5 * SECOND);
+    broken.claim = () => new Error("down again");
+    await add("a");
+    await advance(0);
+    delete broken.claim;
+    await advance(200);
+    expect(ran).toEqual(["a"]);
+    expect(calls.claim).toBeGreaterThan(3);
   });
 
   test("that says something is due and then gives nothing is not asked in a tight loop", async () => {
@@ -273,6 +310,46 @@ describe("an outage", () => {
     }
     expect(kinds()).not.toContain("paused");
     expect(await store.counts()).toMatchObject({ done: 100 });
+  });
+
+  test("two records that had not failed before pause it; two that are known to be bad do not", async () => {
+    const { queue, store, add, ran } = queueOf({
+      backoff: (attempt) => attempt * 7 * SECOND,
+      work: ({ eventId }) => (eventId.startsWith("bad") ? outOfReach() : done),
+    });
+    await add("bad 1", "bad 2");
+    queue.start();
+    await advance(0);
+    expect(queue.state).toBe("paused");
+    await store.add(eventOf("good"));
+    await advance(7 * SECOND);
+    expect(ran).toEqual(["bad 1", "bad 2", "good", "bad 1", "bad 2"]);
+    expect(queue.state).toBe("running");
+  });
+
+  test("an answer that was on its way lets the others go on at once", async () => {
+    const held = gate();
+    const answered = gate();
+    const { queue, add, ran } = queueOf({
+      concurrency: 3,
+      work: async ({ eventId }, context) => {
+        if (eventId.startsWith("bad")) return outOfReach();
+        if (eventId !== "slow") return done;
+        await answered.opened;
+        context.answered();
+        await held.opened;
+        return done;
+      },
+    });
+    await add("slow", "bad 1", "bad 2", "later");
+    queue.start();
+    await advance(0);
+    expect(queue.state).toBe("paused");
+    expect(ran).not.toContain("later");
+    answered.open();
+    await advance(0);
+    expect(ran).toContain("later");
+    held.open();
   });
 
   test("the first answer resumes before its callback has ended", async () => {

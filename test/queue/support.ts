@@ -93,6 +93,21 @@ export function gate<T = void>() {
   return { open, opened };
 }
 
+/** A store with some of its methods done otherwise; each is handed the store's own. */
+export function alteredStore(
+  store: EventStore,
+  altered: { [K in keyof EventStore]?: (own: NonNullable<EventStore[K]>) => EventStore[K] | undefined },
+): EventStore {
+  return new Proxy(store, {
+    get(target, property: keyof EventStore) {
+      const value = target[property];
+      const own = typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      const alter = altered[property] as ((own: unknown) => unknown) | undefined;
+      return alter ? alter(own) : own;
+    },
+  });
+}
+
 /** Fails the methods that are listed here, for as long as they are. */
 export function brokenStore(
   store: EventStore,

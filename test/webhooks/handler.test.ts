@@ -165,6 +165,23 @@ describe("processing begins", () => {
     expect(platform.reads).toEqual(["A1"]);
   });
 
+  test("at once, on a store that cannot notify, too", async () => {
+    const memory = memoryStore();
+    const store = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        if (property === "subscribe") return undefined;
+        const value = target[property];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+    const { deliver, platform } = handlerOf({ store });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    await deliver(notificationOf({ bookingCode: "A2" }));
+    await advance();
+    expect(platform.reads).toEqual(["A1", "A2"]);
+  });
+
   test("with start() alone, where autoStart is false", async () => {
     const { deliver, platform, webhooks } = handlerOf({ autoStart: false });
     expect(webhooks.autoStart).toBe(false);
