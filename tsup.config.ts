@@ -19,6 +19,7 @@ const shared: Options = {
   entry: {
     index: "src/index.ts",
     node: "src/adapters/node.ts",
+    sqlite: "src/stores/sqlite/index.ts",
     testing: "src/testing/index.ts",
   },
   platform: "neutral",

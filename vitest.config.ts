@@ -8,6 +8,7 @@ export default defineConfig({
     alias: [
       { find: /^stayhook$/, replacement: source("./src/index.ts") },
       { find: /^stayhook\/node$/, replacement: source("./src/adapters/node.ts") },
+      { find: /^stayhook\/sqlite$/, replacement: source("./src/stores/sqlite/index.ts") },
       { find: /^stayhook\/testing$/, replacement: source("./src/testing/index.ts") },
     ],
   },

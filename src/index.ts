@@ -42,6 +42,7 @@ export type {
   RecordStatus,
   StoredEvent,
 } from "./stores/store.ts";
+export { InvalidWriteError } from "./stores/write-error.ts";
 export type {
   BookingEvent,
   ListingEvent,

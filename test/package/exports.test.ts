@@ -17,6 +17,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
     "ConnectionTimeoutError",
     "InternalServerError",
     "InvalidArgumentError",
+    "InvalidWriteError",
     "Listing",
     "NotFoundError",
     "Notification",
@@ -36,6 +37,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
     "topics",
   ],
   "stayhook/node": ["toNodeHandler"],
+  "stayhook/sqlite": ["sqliteStore"],
   "stayhook/testing": ["createSandbox", "storeContract"],
 };
 

@@ -1,0 +1,61 @@
+import type { DatabaseSync } from "node:sqlite";
+import type { Outcome } from "../store.ts";
+import { InvalidWriteError } from "../write-error.ts";
+
+type Writes = NonNullable<Extract<Outcome<DatabaseSync>, { readonly state: "done" }>["writes"]>;
+
+/** The writes of one event failed, and nobody else's work did. */
+export class WritesFailed {
+  readonly error: unknown;
+  /** What else is in the transaction stands; `false`: the transaction is gone. */
+  readonly undone: boolean;
+
+  constructor(error: unknown, undone: boolean) {
+    this.error = error;
+    this.undone = undone;
+  }
+}
+
+/**
+ * Runs the user's writes inside the open transaction.
+ *
+ * @throws {@link WritesFailed}
+ */
+export function runWrites(db: DatabaseSync, writes: Writes): void {
+  db.exec("SAVEPOINT stayhook_writes");
+  try {
+    for (const write of writes) assertSync(write(db));
+  } catch (error) {
+    throw new WritesFailed(error, undo(db));
+  }
+  try {
+    db.exec("RELEASE stayhook_writes");
+  } catch (cause) {
+    throw new WritesFailed(
+      new InvalidWriteError(
+        "a write of event.atomically ended the transaction that it runs in: it must not COMMIT, END or ROLLBACK",
+        { cause },
+      ),
+      false,
+    );
+  }
+}
+
+function assertSync(result: unknown): void {
+  if (typeof (result as { then?: unknown } | null | undefined)?.then !== "function") return;
+  // What it rejects with comes too late to matter.
+  Promise.resolve(result).catch(() => {});
+  throw new InvalidWriteError(
+    "a write of event.atomically returned a promise: with sqliteStore it must be synchronous, as its transaction does not stay open",
+  );
+}
+
+function undo(db: DatabaseSync): boolean {
+  try {
+    db.exec("ROLLBACK TO stayhook_writes; RELEASE stayhook_writes");
+    return true;
+  } catch {
+    // SQLite has given up the transaction (the disk is full), or the write has ended it.
+    return false;
+  }
+}

@@ -1,0 +1,172 @@
+import type { DatabaseSync } from "node:sqlite";
+// Not the globals: with a user's fake timers nothing would ever be written.
+import { setImmediate, setTimeout } from "node:timers";
+import { isBusy } from "./errors.ts";
+import { WritesFailed } from "./user-writes.ts";
+
+/** What one transaction takes at most, so that none holds the event loop up for long. */
+const MOST_JOBS = 256;
+/** ms */
+const MOST_TIME = 10;
+/** Waits before a busy file is tried again, ms; jittered. */
+const BUSY_AGAIN = [1, 2, 5, 10, 20] as const;
+
+interface Job {
+  readonly run: () => unknown;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** Of `performance.now()`: a busy file is not tried for longer. */
+  readonly deadline: number;
+}
+
+/** How a job ended, to be told once it is on disk. */
+type Ending = () => void;
+
+/**
+ * Commits together what waits to be written: one transaction, and one wait for the disk, for all that came in
+ * while the last one was written. Nothing resolves before its transaction is on disk. Where one fails, each of
+ * its jobs is run again alone.
+ */
+export class GroupCommit {
+  readonly #db: DatabaseSync;
+  readonly #busyTimeout: number;
+  readonly #committed: () => void;
+  readonly #queue: Job[] = [];
+  #scheduled = false;
+  /** How many of the first ones in the queue are to be run alone. */
+  #alone = 0;
+  #busyTries = 0;
+  #idle: (() => void)[] = [];
+
+  /** `committed` is called after each commit; it must not throw. */
+  constructor(db: DatabaseSync, busyTimeout: number, committed: () => void) {
+    this.#db = db;
+    this.#busyTimeout = busyTimeout;
+    this.#committed = committed;
+  }
+
+  get isIdle(): boolean {
+    return this.#queue.length === 0;
+  }
+
+  /** Runs `run` in a transaction; more than once where its group failed. */
+  run<T>(run: () => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const deadline = performance.now() + this.#busyTimeout;
+      this.#queue.push({ run, resolve: resolve as (value: unknown) => void, reject, deadline });
+      this.#schedule();
+    });
+  }
+
+  /** Resolves when all that was asked for so far has ended. */
+  idle(): Promise<void> {
+    if (this.isIdle) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#idle.push(resolve);
+    });
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    // After all that has arrived on sockets by now, so that it goes into the same transaction.
+    setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#scheduled = false;
+    const jobs = this.#queue.slice(0, this.#alone > 0 ? 1 : MOST_JOBS);
+    try {
+      const endings = transact(this.#db, jobs);
+      this.#busyTries = 0;
+      this.#take(endings.length);
+      for (const end of endings) end();
+      this.#committed();
+    } catch (error) {
+      if (isBusy(error)) this.#busy(error);
+      else this.#failed(jobs, error);
+    }
+    if (!this.isIdle) this.#schedule();
+    else for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #take(count: number): void {
+    this.#queue.splice(0, count);
+    this.#alone = Math.max(0, this.#alone - count);
+  }
+
+  #failed(jobs: readonly Job[], error: unknown): void {
+    if (error instanceof TransactionLost) {
+      // Once more would be once too often: it has ended the transaction of others.
+      this.#queue.splice(this.#queue.indexOf(error.job), 1);
+      error.job.reject(error.cause);
+      this.#alone = Math.max(this.#alone, jobs.length) - 1;
+    } else if (jobs.length === 1) {
+      this.#take(1);
+      jobs[0]!.reject(error);
+    } else {
+      this.#alone = jobs.length;
+    }
+  }
+
+  #busy(error: unknown): void {
+    const now = performance.now();
+    // The oldest stand first.
+    while (this.#queue[0] !== undefined && this.#queue[0].deadline <= now) {
+      this.#queue[0].reject(error);
+      this.#take(1);
+    }
+    if (this.isIdle) return;
+    const wait = BUSY_AGAIN[this.#busyTries] ?? BUSY_AGAIN.at(-1)!;
+    this.#busyTries += 1;
+    this.#scheduled = true;
+    setTimeout(() => this.#flush(), wait * (0.5 + Math.random()));
+  }
+}
+
+/** A job has ended the transaction that others are in. */
+class TransactionLost extends Error {
+  readonly job: Job;
+
+  constructor(job: Job, cause: unknown) {
+    super("transaction lost", { cause });
+    this.job = job;
+  }
+}
+
+/** Runs as many of the jobs as there is time for, and commits. Throws where nothing was committed. */
+function transact(db: DatabaseSync, jobs: readonly Job[]): Ending[] {
+  const until = performance.now() + MOST_TIME;
+  const endings: Ending[] = [];
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    for (const job of jobs) {
+      endings.push(attempt(job));
+      if (performance.now() > until) break;
+    }
+    db.exec("COMMIT");
+    return endings;
+  } catch (error) {
+    rollback(db);
+    throw error;
+  }
+}
+
+function attempt(job: Job): Ending {
+  try {
+    const value = job.run();
+    return () => job.resolve(value);
+  } catch (error) {
+    if (!(error instanceof WritesFailed)) throw error;
+    if (!error.undone) throw new TransactionLost(job, error.error);
+    return () => job.reject(error.error);
+  }
+}
+
+function rollback(db: DatabaseSync): void {
+  try {
+    db.exec("ROLLBACK");
+  } catch {
+    // After some failures, such as a full disk, SQLite has done it already.
+  }
+}
