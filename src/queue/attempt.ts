@@ -1,6 +1,6 @@
 import type { ClaimedEvent, Outcome } from "../stores/store.ts";
 import { Lease } from "./lease.ts";
-import type { Evidence, OutageGate } from "./outage.ts";
+import type { Evidence } from "./outage.ts";
 import { describeThrown, outcomeOf } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { atMost } from "./timer.ts";
@@ -31,9 +31,9 @@ export class Attempt<Tx> {
   /** The other side has answered, or there is nothing to ask it: what happens now is the callback's doing. */
   #inCallback: boolean;
 
-  constructor(claim: ClaimedEvent, leaseEndsAt: number, options: QueueOptions<Tx>, gate: OutageGate) {
+  constructor(claim: ClaimedEvent, leaseEndsAt: number, options: QueueOptions<Tx>, evidence: Evidence) {
     this.#options = options;
-    this.#evidence = gate.begin(claim.ref ?? claim.eventId);
+    this.#evidence = evidence;
     this.#inCallback = claim.ref === null;
     this.lease = new Lease(claim, leaseEndsAt, () => {
       this.#cut.give("lost");

@@ -57,6 +57,11 @@ export class OutageGate {
     return this.#pause !== undefined;
   }
 
+  /** It pauses because record after record is refused, not because nobody answers. */
+  get refusing(): boolean {
+    return this.#pause?.cause === "refused";
+  }
+
   /** ms until probes may go out; 0 when they may, or when there is no pause. */
   get wait(): number {
     return this.#pause ? Math.max(0, this.#pause.until - performance.now()) : 0;
@@ -75,6 +80,11 @@ export class OutageGate {
   /** An attempt begins; what it learns is reported to what this returns. */
   begin(record: string): Evidence {
     return new Evidence(this, record, this.#epoch);
+  }
+
+  /** As {@link begin}, for an attempt out of turn: it may end a pause, but not prolong it. */
+  beginOutOfTurn(record: string): Evidence {
+    return new Evidence(this, record, this.#pause ? this.#epoch - 1 : this.#epoch);
   }
 
   /** @internal */

@@ -2,6 +2,7 @@ import { type DrainOptions, type DrainResult, drain } from "./drain.ts";
 import { Loop } from "./loop.ts";
 import { OutageGate } from "./outage.ts";
 import type { QueueOptions } from "./policy.ts";
+import { Scout } from "./scout.ts";
 import { Sweep } from "./sweep.ts";
 import { atMost } from "./timer.ts";
 import { Workers } from "./workers.ts";
@@ -15,6 +16,7 @@ export class Queue<Tx> {
   readonly #gate: OutageGate;
   readonly #workers: Workers<Tx>;
   readonly #loop: Loop<Tx>;
+  readonly #scout: Scout<Tx>;
   readonly #sweep: Sweep<Tx>;
   #closing: Promise<void> | undefined;
 
@@ -32,6 +34,7 @@ export class Queue<Tx> {
     });
     this.#workers = new Workers(options, this.#gate);
     this.#loop = new Loop(options, this.#workers, this.#gate);
+    this.#scout = new Scout(options, this.#workers, this.#gate);
     this.#sweep = new Sweep(options);
   }
 
@@ -48,9 +51,11 @@ export class Queue<Tx> {
     this.#loop.start();
   }
 
-  /** An event was added. */
-  wake(): void {
-    this.#loop.wake();
+  /** An event was added by this process. */
+  added(eventId: string): void {
+    this.#scout.arrived(eventId);
+    // A store that notifies has woken the loop by itself.
+    if (!this.#options.store.subscribe) this.#loop.wake();
   }
 
   /** What is due now, because somebody asks: a pause is probed rather than waited for. */
@@ -73,9 +78,10 @@ export class Queue<Tx> {
       left = deadline - performance.now();
       if (left <= 0) return;
       const running = this.#workers.running.includes(eventId);
-      const [claim] = running ? [] : await this.#workers.claim({ limit: 1, eventId });
+      const outOfTurn = this.#gate.refusing;
+      const [claim] = running ? [] : await this.#workers.claim({ limit: 1, eventId, outOfTurn });
       if (claim) return atMost(deadline - performance.now(), [this.#workers.start(claim)]);
-      if (this.#gate.paused) return;
+      if (this.#gate.paused && !running) return;
       if (!running && !(await this.#waitsForItsTurn(eventId))) return;
       await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextEnd()]);
     }
@@ -89,6 +95,7 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#loop.stop();
+    this.#scout.stop();
     this.#sweep.stop();
     await this.#workers.close(timeout);
   }

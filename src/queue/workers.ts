@@ -16,6 +16,15 @@ export interface WorkersListener {
 export interface Claim {
   readonly event: ClaimedEvent;
   readonly leaseEndsAt: number;
+  readonly outOfTurn: boolean;
+}
+
+export interface ClaimOptions {
+  readonly limit: number;
+  readonly eventId?: string;
+  readonly retriesFirst?: boolean;
+  /** Though the loop pauses: for what may end the pause. */
+  readonly outOfTurn?: boolean;
 }
 
 /** All attempts that run in this process, whoever started them: the loop, a drain, or an inline request. */
@@ -41,6 +50,11 @@ export class Workers<Tx> {
     return this.#gate.allowance(this.#running.size + this.#reserved);
   }
 
+  /** How many could run beside those that do, pause or not. */
+  get #slots(): number {
+    return this.#options.policy.concurrency - this.#running.size - this.#reserved;
+  }
+
   get running(): readonly string[] {
     return [...this.#running].map((attempt) => attempt.claim.eventId);
   }
@@ -51,8 +65,8 @@ export class Workers<Tx> {
   }
 
   /** Claims what is due, as much as may begin; every claim is then to be started or held. */
-  async claim(options: { limit: number; eventId?: string; retriesFirst?: boolean }): Promise<Claim[]> {
-    const limit = Math.min(options.limit, this.free);
+  async claim(options: ClaimOptions): Promise<Claim[]> {
+    const limit = Math.min(options.limit, options.outOfTurn ? this.#slots : this.free);
     if (limit <= 0 || this.#closing) return [];
     this.#reserved += limit;
     const claiming = this.#claim({ ...options, limit });
@@ -65,17 +79,20 @@ export class Workers<Tx> {
     }
   }
 
-  async #claim(options: { limit: number; eventId?: string; retriesFirst?: boolean }): Promise<Claim[]> {
+  async #claim({ outOfTurn = false, ...options }: ClaimOptions): Promise<Claim[]> {
     const { leaseDuration } = this.#options.policy;
     const sentAt = performance.now();
     const events = await this.#options.store.claim({ ...options, leaseDuration });
-    if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
+    const leaseEndsAt = sentAt + leaseDuration;
+    if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt, outOfTurn }));
     await Promise.all(events.map((event) => this.#giveBack(event)));
     return [];
   }
 
-  start({ event, leaseEndsAt }: Claim): Promise<AttemptEnd> {
-    const attempt = new Attempt(event, leaseEndsAt, this.#options, this.#gate);
+  start({ event, leaseEndsAt, outOfTurn }: Claim): Promise<AttemptEnd> {
+    const record = event.ref ?? event.eventId;
+    const evidence = outOfTurn ? this.#gate.beginOutOfTurn(record) : this.#gate.begin(record);
+    const attempt = new Attempt(event, leaseEndsAt, this.#options, evidence);
     this.#running.add(attempt);
     this.#renewal.add(attempt.lease);
     for (const listener of this.#listeners) listener.started?.(event.eventId);

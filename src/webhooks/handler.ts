@@ -122,8 +122,8 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
             logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`),
           ),
       );
-    } else if (background && !store.subscribe) {
-      queue.wake();
+    } else if (background) {
+      queue.added(eventId);
     }
   }
 

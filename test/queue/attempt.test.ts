@@ -363,7 +363,7 @@ describe("work that has ended", () => {
     await add("a");
     queue.start();
     for (let n = 0; n < 20; n += 1) {
-      queue.wake();
+      queue.added("a");
       await advance(5 * SECOND);
     }
     expect(ran).toEqual(["a"]);

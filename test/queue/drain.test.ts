@@ -280,7 +280,7 @@ describe("close", () => {
     await closing;
     expect(await stateOf("a")).toBe("done");
     queue.start();
-    queue.wake();
+    queue.added("a");
     await advance(HOUR);
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
     expect(ran).toEqual(["a"]);

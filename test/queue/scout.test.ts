@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { memoryStore } from "../../src/stores/memory.ts";
+import { brokenStore, done, eventOf, HOUR, MINUTE, queueOf, SECOND, type TestWork } from "./support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+const work: TestWork = ({ eventId }) =>
+  eventId.startsWith("forged")
+    ? { state: "failed", reason: "not-found", error: new Error("404"), refused: true, maxAttempts: 5 }
+    : done;
+
+/** A loop that pauses because all that came so far was refused. */
+async function flooded(forged: number, options: Parameters<typeof queueOf>[0] = {}) {
+  const made = queueOf({ work, ...options });
+  const arrive = async (eventId: string) => {
+    await made.store.add(eventOf(eventId));
+    made.queue.added(eventId);
+  };
+  made.queue.start();
+  for (let n = 0; n < forged; n += 1) {
+    await arrive(`forged ${n}`);
+    await advance(0);
+  }
+  expect(made.queue.state).toBe("paused");
+  return { ...made, arrive };
+}
+
+describe("a flood of forged notifications", () => {
+  test("does not keep a real one that arrives during the pause behind it", async () => {
+    const { arrive, ran, kinds, stateOf } = await flooded(500);
+    expect(ran.length).toBeLessThan(20);
+    await arrive("real");
+    await advance(SECOND);
+    expect(await stateOf("real")).toBe("done");
+    expect(kinds()).toContain("resumed");
+  });
+
+  test("is tried once a second at the most beside the probes, the newest first", async () => {
+    const { ran, arrive } = await flooded(10);
+    for (let n = 0; n < 50; n += 1) await arrive(`forged later ${n}`);
+    const before = ran.length;
+    await advance(3 * SECOND);
+    expect(ran.slice(before)).toEqual(["forged later 49", "forged later 48", "forged later 47"]);
+  });
+
+  test("does not prolong the pause by being tried", async () => {
+    const { arrive, observed } = await flooded(10, { backoff: (n) => n * 10 * SECOND });
+    for (let n = 0; n < 9; n += 1) {
+      await arrive(`forged later ${n}`);
+      await advance(SECOND);
+    }
+    expect(observed.filter(({ kind }) => kind === "paused").length).toBe(1);
+    await advance(SECOND);
+    expect(observed.filter(({ kind }) => kind === "paused").length).toBe(2);
+  });
+
+  test("costs at most five reads each, and is parked as not found", async () => {
+    const { ran, store } = await flooded(300);
+    await advance(48 * HOUR);
+    const reads = new Map<string, number>();
+    for (const id of ran) reads.set(id, (reads.get(id) ?? 0) + 1);
+    expect(Math.max(...reads.values())).toBe(5);
+    expect(await store.counts()).toMatchObject({ parked: 300, pending: 0, retrying: 0 });
+  });
+
+  test("is let in one by one inline, too", async () => {
+    const { queue, store, stateOf } = queueOf({ work, concurrency: 2 });
+    for (const id of ["forged 1", "forged 2", "real"]) {
+      await store.add(eventOf(id));
+      await queue.runNow(id, performance.now() + MINUTE);
+    }
+    expect(await stateOf("real")).toBe("done");
+  });
+});
+
+test("nothing is tried out of turn while the platform does not answer at all", async () => {
+  const { queue, store, ran } = queueOf({
+    work: () => ({
+      state: "failed",
+      reason: "unavailable",
+      error: new Error("429"),
+      outage: { everything: true },
+    }),
+    backoff: () => HOUR,
+  });
+  queue.start();
+  for (const id of ["a", "b", "c"]) {
+    await store.add(eventOf(id));
+    queue.added(id);
+    await advance(5 * SECOND);
+  }
+  expect(ran).toEqual(["a"]);
+});
+
+test("a store that fails meanwhile, or a close, ends it quietly", async () => {
+  const broken: { claim?: () => Error } = {};
+  const { arrive, logged, queue } = await flooded(10, { store: brokenStore(memoryStore(), broken) });
+  broken.claim = () => new Error("down");
+  await arrive("real");
+  await advance(SECOND);
+  expect(logged.join()).toMatch(/down/);
+  delete broken.claim;
+  await arrive("another");
+  await queue.close(0);
+  await advance(HOUR);
+  expect(queue.state).toBe("stopped");
+});
