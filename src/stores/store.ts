@@ -139,11 +139,12 @@ export interface EventStore<Tx = never> {
     readonly retriesFirst?: boolean | undefined;
   }): Promise<ClaimedEvent[]>;
 
-  /** Extends leases to `leaseDuration` ms from now, and resolves to those that are still held. */
+  /** Makes leases end `leaseDuration` ms from now, and resolves to those that are still held. */
   renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
 
   /**
-   * Ends an attempt, and with it the lease. A `done` outcome writes the record's status in the same step.
+   * Ends an attempt, and with it the lease. A `done` outcome writes the record's status in the same step. The
+   * lease is lost once its record has been claimed again, for this event or another.
    *
    * @returns `false` where the lease was lost: nothing was recorded
    * @throws where nothing could be recorded and the lease is still held
@@ -153,7 +154,7 @@ export interface EventStore<Tx = never> {
   /** ms until something can be claimed, ends of leases included; `undefined` where nothing is left to do. */
   nextDue(): Promise<number | undefined>;
 
-  /** Deletes at most `limit` events that have been `state` for `age` ms or longer, and resolves to how many it was. */
+  /** Deletes at most `limit` events that have been `state` for `age` ms or longer, the oldest first; resolves to how many it was. */
   prune(options: {
     readonly state: "done" | "parked";
     readonly reason?: FailureReason | undefined;
@@ -164,7 +165,7 @@ export interface EventStore<Tx = never> {
   /** Forgets the statuses of at most `limit` records not handled for `age` ms; never one with an event that waits. */
   pruneRecords(options: { readonly age: number; readonly limit: number }): Promise<number>;
 
-  /** Events, the newest first. `after`: goes on behind this `eventId`. */
+  /** Events, the newest first. `after`: goes on behind this `eventId`; none where it is not known. */
   list(options: {
     readonly state?: EventState | undefined;
     readonly limit: number;
@@ -193,7 +194,7 @@ export interface EventStore<Tx = never> {
 
   statusOf(ref: string): Promise<RecordStatus | undefined>;
 
-  /** All records with a status, by `ref`. `after`: goes on behind this one. */
+  /** All records with a status, by `ref` in the store's own collation. `after`: goes on behind this one. */
   statuses(options?: { readonly after?: string | undefined }): AsyncIterable<RecordStatus>;
 
   /**
@@ -203,6 +204,6 @@ export interface EventStore<Tx = never> {
    */
   subscribe?(wake: () => void): () => void;
 
-  /** The caller's to call: the handler closes no store that it was given. Twice is safe. */
+  /** The caller's to call: the handler closes no store that it was given. Every method rejects afterwards; twice is safe. */
   close(): Promise<void>;
 }
