@@ -114,11 +114,13 @@ const packages: Readonly<Record<string, Readonly<Record<string, readonly string[
   esm: {
     stayhook: ["ky", "zod"],
     "stayhook/node": ["node:buffer"],
+    "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
     "stayhook/testing": ["node:http", "uuid", "zod"],
   },
   cjs: {
     stayhook: ["zod"],
     "stayhook/node": ["node:buffer"],
+    "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
     "stayhook/testing": ["node:http", "zod"],
   },
 };
