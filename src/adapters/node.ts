@@ -102,7 +102,6 @@ function closeSoon(request: IncomingMessage, response: ServerResponse): void {
   const end = (): void => void response.end();
   const timer = setTimeout(end, LINGER);
   timer.unref();
-  request.on("error", () => {});
   request.once("close", () => {
     clearTimeout(timer);
     end();

@@ -32,6 +32,7 @@ function heard(socket: Socket, done: (text: string) => boolean = () => false): P
       if (done(all)) resolve(all);
     });
     socket.on("close", () => resolve(all));
+    socket.resume();
   });
 }
 
@@ -88,7 +89,11 @@ describe("toNodeHandler", () => {
     const { port } = await serve(toNodeHandler(webhooks));
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const ports = new Set<number | undefined>();
-    agent.on("free", (socket: Socket) => ports.add(socket.localPort));
+    let kept = 0;
+    agent.on("free", (socket: Socket) => {
+      kept++;
+      ports.add(socket.localPort);
+    });
     try {
       const path = "/hooks?key=s";
       const statuses = [
@@ -99,7 +104,7 @@ describe("toNodeHandler", () => {
         await send(port, text, { agent, path }),
       ].map(({ status }) => status);
       expect(statuses).toEqual([200, 400, 405, 401, 200]);
-      expect(ports.size).toBe(1);
+      expect([kept, ports.size]).toEqual([5, 1]);
     } finally {
       agent.destroy();
     }
@@ -222,6 +227,35 @@ describe("an answer to a body that nobody reads", () => {
     const answer = await heard(socket);
     expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*connection: close[\s\S]*"status":401/i);
     expect(performance.now() - start).toBeLessThan(5_000);
+  });
+
+  it.each([
+    ["413", {}],
+    ["401", { verify: () => false }],
+  ])("reaches a client that sends first and listens later: %s", async (status, options) => {
+    const { webhooks } = receivingOnly(options);
+    const { port } = await serve(toNodeHandler(webhooks));
+    const socket = await open(port);
+    socket.pause();
+    socket.write(`POST / HTTP/1.1\r\nhost: x\r\ncontent-length: ${large.length}\r\n\r\n`);
+    socket.write(large);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await heard(socket, (all) => all.includes('"status"'))).toContain(`HTTP/1.1 ${status} `);
+  });
+
+  it("ends as soon as the body does, should something else read it", async () => {
+    const { webhooks } = receivingOnly({ verify: () => false });
+    const handler = toNodeHandler(webhooks);
+    const { port } = await serve((req, res) => {
+      handler(req, res);
+      setTimeout(() => req.resume(), 20);
+    });
+    const socket = await open(port);
+    socket.write("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n{");
+    setTimeout(() => socket.write("}\n"), 50);
+    const start = performance.now();
+    expect(await heard(socket)).toContain("HTTP/1.1 401 ");
+    expect(performance.now() - start).toBeLessThan(900);
   });
 
   it("is 408 where the body stalls", async () => {

@@ -55,8 +55,6 @@ const rows: Readonly<Record<Refusal, Row>> = {
   internal: { status: 500, title: "Internal Server Error", detail: "Something went wrong." },
 };
 
-const MAX_ERRORS = 10;
-
 /** It is recorded, now or before. */
 export function accepted(): ReceiveResult {
   return { status: 200, headers: { "content-type": "application/json" }, body: '{"received":true}' };
@@ -69,7 +67,7 @@ export function refused(reason: Refusal): ReceiveResult {
 
 /** Names each field, and repeats nothing of what was sent. */
 export function invalid(issues: readonly Issue[]): ReceiveResult {
-  const errors = issues.slice(0, MAX_ERRORS).map(({ path, message }) => ({ path, message }));
+  const errors = issues.map(({ path, message }) => ({ path, message }));
   const detail = "The body is not a valid notification.";
   return problem(400, { title: "Bad Request", status: 400, detail, errors });
 }

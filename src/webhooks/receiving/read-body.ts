@@ -35,11 +35,6 @@ export class RequestBody {
     return this.#failed;
   }
 
-  /** Whether its end is being waited for. */
-  get isBeingRead(): boolean {
-    return this.#stop !== undefined;
-  }
-
   read(): ReadBody | Promise<ReadBody> {
     if (this.#read === undefined) {
       const read = this.#start();
@@ -89,15 +84,10 @@ export class RequestBody {
     if (hasEnded(stream)) return { content: "" };
     if ((this.#contentLength() ?? 0) > this.#limits.maxBodyBytes) return { failure: "too-large" };
     return new Promise((resolve) => {
-      let settled = false;
-      const stop = readStream(stream, this.#limits, (body) => {
-        settled = true;
-        this.#stop = undefined;
+      this.#stop = readStream(stream, this.#limits, (body) => {
         this.#failed = body.failure !== undefined;
         resolve(body);
       });
-      // Over already: a stream that was broken when it came.
-      if (!settled) this.#stop = stop;
     });
   }
 
@@ -131,9 +121,9 @@ export const EATEN =
   "Mount the webhook handler before it, or pass on the bytes";
 
 function textFits(text: string, maxBytes: number): boolean {
-  // A UTF-16 unit is one to three bytes: most are decided without counting.
+  // A UTF-16 unit is at most three bytes: nearly all are decided without counting.
   if (3 * text.length <= maxBytes) return true;
-  return text.length <= maxBytes && encoder.encode(text).length <= maxBytes;
+  return encoder.encode(text).length <= maxBytes;
 }
 
 /** Whether it is what a parser made of the bytes, and the bytes are gone. */

@@ -69,7 +69,6 @@ export function readStream(
 
   release = open(stream, {
     chunk(value) {
-      if (ended !== undefined) return false;
       const bytes = toBytes(value);
       if (bytes === undefined) finish({ failure: "aborted", error: new TypeError("a chunk is not bytes") });
       else if (size + bytes.length > maxBodyBytes) finish({ failure: "too-large" });

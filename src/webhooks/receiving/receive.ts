@@ -108,10 +108,8 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     // First, as verify may have swallowed it, or thrown for it.
     if (body.hasFailed) return takeBody(arrival, body);
     if (verdict === true) return undefined;
-    // What keeps verify waiting may be the body.
-    const late = body.isBeingRead ? "body-timeout" : "verify-timeout";
     body.stop();
-    return refuse(arrival, verdict === LATE ? late : "verify", thrown);
+    return refuse(arrival, verdict === LATE ? "verify-timeout" : "verify", thrown);
   }
 
   async function takeBody(arrival: Arrival, body: RequestBody): Promise<Outcome> {

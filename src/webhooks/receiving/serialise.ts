@@ -20,8 +20,7 @@ function serialiseDeep(root: unknown, maxLength: number): string | undefined {
   let text = "";
   for (let step = steps.pop(); step !== undefined; step = steps.pop()) {
     if ("text" in step) text += step.text;
-    else if (typeof step.value !== "object" || step.value === null)
-      text += JSON.stringify(step.value) ?? "null";
+    else if (typeof step.value !== "object" || step.value === null) text += JSON.stringify(step.value);
     else for (const part of partsOf(step.value).reverse()) steps.push(part);
     if (text.length > maxLength) return undefined;
   }

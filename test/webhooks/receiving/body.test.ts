@@ -3,6 +3,8 @@ import { PassThrough, Readable } from "node:stream";
 import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Deadlines } from "../../../src/webhooks/receiving/deadlines.ts";
+import { readStream } from "../../../src/webhooks/receiving/read-stream.ts";
 import { bookingNotification, bytesOf, countingStream, EVENT_ID, harness, problemOf } from "./receiver.ts";
 
 const text = JSON.stringify(bookingNotification);
@@ -229,7 +231,9 @@ describe("a body larger than maxBodyBytes", () => {
       await harness().post({ body: stream });
       await harness().post({ body: iterable as AsyncIterable<Uint8Array> });
       expect([state.cancelled, returned]).toEqual([false, false]);
-      await vi.advanceTimersByTimeAsync(1_000);
+      await vi.advanceTimersByTimeAsync(500);
+      expect([state.cancelled, returned]).toEqual([false, false]);
+      await vi.advanceTimersByTimeAsync(501);
       expect([state.cancelled, returned]).toEqual([true, true]);
     } finally {
       vi.useRealTimers();
@@ -314,7 +318,7 @@ describe("a body that stalls", () => {
 });
 
 describe("a body that ends early", () => {
-  const broken: Record<string, () => object> = {
+  const broken: Record<string, () => object | Promise<object>> = {
     "a ReadableStream that errors": () =>
       new ReadableStream({
         pull(controller) {
@@ -342,9 +346,10 @@ describe("a body that ends early", () => {
       setTimeout(() => stream.destroy(new Error("reset")), 5);
       return stream;
     },
-    "a Node stream that was destroyed before": () => {
+    "a Node stream that was destroyed before": async () => {
       const stream = new PassThrough();
       stream.destroy();
+      await new Promise((resolve) => stream.once("close", resolve));
       return stream;
     },
     "an old kind of stream that closes": () => {
@@ -357,7 +362,7 @@ describe("a body that ends early", () => {
 
   it.each(Object.entries(broken))("is answered 400, and nothing is recorded: %s", async (_, make) => {
     const { post, added, seen } = harness({ bodyTimeout: 500 });
-    const { result } = await post({ body: make() });
+    const { result } = await post({ body: await make() });
     expect(result.status).toBe(400);
     expect(result.body).not.toContain("reset");
     expect(added).toEqual([]);
@@ -414,4 +419,51 @@ it("records the same event whichever way it came", async () => {
   for (const make of Object.values(shapes)) expect((await post({ body: make() })).result.status).toBe(200);
   expect(added).toHaveLength(1);
   expect(added[0]).toMatchObject({ eventId: EVENT_ID, ref: "booking:HX-1" });
+});
+
+describe("readStream", () => {
+  const limits = { maxBodyBytes: 10, bodyTimeout: 1_000, deadlines: new Deadlines() };
+
+  it("settles once, whatever comes after", async () => {
+    for (const [body, read] of [
+      ["{}", { content: expect.any(Uint8Array) }],
+      ["{".repeat(11), { failure: "too-large" }],
+    ]) {
+      const settled = vi.fn();
+      const stream = Readable.from([body]);
+      const stop = readStream(stream, { ...limits, replyBy: performance.now() + 1_000 }, settled);
+      setTimeout(() => stream.destroy(new Error("later")), 10);
+      await new Promise((resolve) => stream.once("close", resolve));
+      stop();
+      expect(settled.mock.calls).toEqual([[read]]);
+    }
+  });
+
+  it("lets go of a stream that is over before it was opened", () => {
+    const settled = vi.fn();
+    let listeners = 0;
+    let paused = false;
+    const eager = {
+      on(event: string, listener: (chunk: unknown) => void) {
+        listeners++;
+        if (event === "data") listener("{".repeat(11));
+      },
+      removeListener: () => listeners--,
+      pause: () => {
+        paused = true;
+      },
+    };
+    readStream(eager, { ...limits, replyBy: performance.now() + 1_000 }, settled);
+    expect(settled.mock.calls).toEqual([[{ failure: "too-large" }]]);
+    expect([listeners, paused]).toEqual([3, true]);
+  });
+
+  it("awaits nothing any more when it is done", async () => {
+    const remove = vi.spyOn(limits.deadlines, "remove");
+    const read = (chunks: Uint8Array[], replyBy: number): Promise<unknown> =>
+      new Promise((resolve) => readStream(webStream(...chunks), { ...limits, replyBy }, resolve));
+    await read([bytesOf("{}")], performance.now() + 1_000);
+    await read([bytes], performance.now() + 1_000);
+    expect(remove).toHaveBeenCalledTimes(2);
+  });
 });

@@ -195,6 +195,14 @@ describe("what is refused", () => {
     expect(add).not.toHaveBeenCalled();
   });
 
+  it("does without headers", async () => {
+    const verify = ({ headers }: { headers: Headers }): boolean => !headers.has("x");
+    const { post } = harness({ verify });
+    for (const body of [bookingNotification, JSON.stringify(bookingNotification)]) {
+      expect((await post({ headers: undefined as unknown as Headers, body })).result.status).toBe(200);
+    }
+  });
+
   it("answers 500 without detail where the request itself is broken", async () => {
     const { receive, log } = harness();
     const { result } = await receive({

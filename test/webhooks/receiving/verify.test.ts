@@ -226,6 +226,18 @@ describe("rawBody()", () => {
       }
     }));
 
+  it("asked for late is 408 too where it is the body that keeps verify waiting", () =>
+    underFakeTimers(async () => {
+      const verify: Verify = async ({ rawBody }) => {
+        await new Promise((resolve) => setTimeout(resolve, 500));
+        return (await rawBody()).length > 0;
+      };
+      const { post } = harness({ verify, bodyTimeout: 5_000, replyWithin: 1_000 });
+      const answer = post({ body: new ReadableStream() });
+      await vi.advanceTimersByTimeAsync(1_005);
+      expect((await answer).result.status).toBe(408);
+    }));
+
   it("that nobody waits for harms nothing", () =>
     underFakeTimers(async () => {
       const error = new Error("reset");
