@@ -1,4 +1,5 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { defineConfig, type Options } from "tsup";
 
@@ -15,18 +16,36 @@ const relativeSourceMaps: NonNullable<Options["plugins"]>[number] = {
   },
 };
 
+const entry = {
+  index: "src/index.ts",
+  node: "src/adapters/node.ts",
+  sqlite: "src/stores/sqlite/index.ts",
+  testing: "src/testing/index.ts",
+};
+
+/**
+ * The modules that index.ts takes its exports from. As entries beside it they become chunks of their own, and a
+ * bundler leaves out whole chunks (`sideEffects: false`): in one file, each call at its top level would stay,
+ * zod's models with all of zod.
+ */
+const parts = Object.fromEntries(
+  [...readFileSync("src/index.ts", "utf8").matchAll(/^export \{[^}]*\} from "\.\/(.+)\.ts"/gm)].map(
+    ([, path]) => [`parts/${path}`, `src/${path}.ts`],
+  ),
+);
+
+const withoutParts: NonNullable<Options["plugins"]>[number] = {
+  name: "without-parts",
+  // All that they do is to export from the chunks.
+  buildEnd: () => rm("dist/parts", { recursive: true, force: true }),
+};
+
 const shared: Options = {
-  entry: {
-    index: "src/index.ts",
-    node: "src/adapters/node.ts",
-    sqlite: "src/stores/sqlite/index.ts",
-    testing: "src/testing/index.ts",
-  },
   platform: "neutral",
   // Deno knows Node's modules by this prefix alone, and node:sqlite has no name without it.
   removeNodeProtocol: false,
   target: "es2023",
-  dts: true,
+  dts: { entry },
   sourcemap: true,
   // Without shared chunks each subpath has error classes of its own, and instanceof fails between them.
   splitting: true,
@@ -34,7 +53,7 @@ const shared: Options = {
 };
 
 export default defineConfig([
-  { ...shared, format: "esm", clean: true },
+  { ...shared, entry: { ...entry, ...parts }, format: "esm", clean: true, plugins: [withoutParts] },
   // ky and uuid are ESM only: what `require` loads has to bring them along.
-  { ...shared, format: "cjs", noExternal: ["ky", "uuid"], plugins: [relativeSourceMaps] },
+  { ...shared, entry, format: "cjs", noExternal: ["ky", "uuid"], plugins: [relativeSourceMaps] },
 ]);

@@ -1,0 +1,131 @@
+import { type BuildOptions, build } from "esbuild";
+import { beforeAll, describe, expect, test } from "vitest";
+import { type Consumer, installed } from "./support/consumer.ts";
+
+let consumer: Consumer;
+beforeAll(async () => {
+  consumer = await installed();
+}, 120_000);
+
+/** A project's own bundle of `script`, and which packages of its dependencies are in it. */
+async function bundled(
+  script: string,
+  { minify = false, platform = "neutral" }: Pick<BuildOptions, "minify" | "platform"> = {},
+): Promise<{
+  readonly code: string;
+  readonly packages: readonly string[];
+  readonly sources: readonly string[];
+}> {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents: script, resolveDir: consumer.directory },
+    bundle: true,
+    write: false,
+    outdir: "out",
+    format: "esm",
+    platform,
+    minify,
+    mainFields: ["module", "main"],
+    preserveSymlinks: true,
+    metafile: true,
+    logLevel: "silent",
+    external: ["node:*"],
+  });
+  const [output] = Object.values(metafile.outputs);
+  const inputs = Object.entries(output?.inputs ?? {});
+  const used = inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([path]) => path);
+  return {
+    code: outputFiles[0]?.text ?? "",
+    packages: [...new Set(used.flatMap((path) => /.*node_modules\/([^/]+)/.exec(path)?.[1] ?? []))].sort(),
+    sources: used,
+  };
+}
+
+// Text that the code of each half has, and nothing else.
+const ofHandler = ["could not process in waitUntil", "takes exactly one of query, header and pathSegment"];
+const ofQueue = "bodyTimeout";
+const ofClient = ["/v2/listings", "/v2/webhooks/config"];
+const ofMemoryStore = "memoryStore() forgets every event";
+
+const found = (texts: readonly string[], code: string): readonly string[] =>
+  texts.filter((text) => code.includes(text));
+
+describe("sideEffects: false holds: a bundle has", () => {
+  test("nothing of what is imported and not used", async () => {
+    const { code, packages } = await bundled(
+      `import { createWebhookHandler } from "stayhook"; import "stayhook/testing"; console.log(1);`,
+    );
+    expect(packages).toEqual([]);
+    expect(code.replace(/^\/\/.*\n/gm, "").trim()).toBe("console.log(1);");
+  });
+
+  test("the client without the handler", async () => {
+    const { code, packages } = await bundled(`export { StayhookClient } from "stayhook";`);
+    expect(found(ofClient, code)).toEqual(ofClient);
+    expect(found([...ofHandler, ofQueue, ofMemoryStore], code)).toEqual([]);
+    expect(packages).toEqual(["ky", "stayhook", "zod"]);
+  });
+
+  test("the handler without the client: that is an object it is given", async () => {
+    const { code, packages } = await bundled(
+      `export { createWebhookHandler, sharedSecret } from "stayhook";`,
+    );
+    expect(found([...ofHandler, ofQueue], code)).toEqual([...ofHandler, ofQueue]);
+    expect(found([...ofClient, ofMemoryStore], code)).toEqual([]);
+    expect(packages).not.toContain("ky");
+  });
+
+  test("the memory store without either", async () => {
+    const { code, packages } = await bundled(`export { memoryStore } from "stayhook";`);
+    expect(found([ofMemoryStore], code)).toEqual([ofMemoryStore]);
+    expect(found([...ofClient, ...ofHandler, ofQueue], code)).toEqual([]);
+    expect(packages).toEqual(["stayhook"]);
+  });
+
+  test("a model without the client, and stay() without the models", async () => {
+    expect((await bundled(`export { Booking } from "stayhook";`)).packages).toEqual(["stayhook", "zod"]);
+    expect((await bundled(`export { stay } from "stayhook";`)).packages).toEqual(["stayhook"]);
+  });
+});
+
+test("zod comes in its small form: a namespace import keeps the rest, such as its locales, out", async () => {
+  const { sources } = await bundled(`export * from "stayhook";`);
+  expect(sources.filter((path) => /zod\/v4\/locales\/(?!en\.js)/.test(path))).toEqual([]);
+});
+
+test("minified, an error still has its name", async () => {
+  const script = `
+    import * as stayhook from "stayhook";
+    import { createSandbox } from "stayhook/testing";
+    const { InvalidWriteError, AbortError, AccessTokenError, APIError, ConnectionError, ConnectionTimeoutError, InvalidArgumentError, ResponseValidationError, StayhookError } = stayhook;
+    const answer = (status) => ({ status, headers: new Headers(), body: undefined, method: "GET", path: "/" });
+    const made = {
+      StayhookError: new StayhookError("x"),
+      AbortError: new AbortError("x"),
+      AccessTokenError: new AccessTokenError("x"),
+      ConnectionError: new ConnectionError("x"),
+      ConnectionTimeoutError: new ConnectionTimeoutError("x"),
+      InvalidArgumentError: new InvalidArgumentError({ path: [], message: "x" }),
+      InvalidWriteError: new InvalidWriteError("x"),
+      ResponseValidationError: new ResponseValidationError("GET /", [], {}),
+    };
+    const statuses = { 400: "BadRequestError", 401: "AuthenticationError", 403: "PermissionDeniedError", 404: "NotFoundError",
+      409: "ConflictError", 422: "UnprocessableEntityError", 429: "RateLimitError", 500: "InternalServerError", 418: "APIError" };
+    for (const [status, name] of Object.entries(statuses)) made[name] = new stayhook[name](answer(Number(status)));
+    try { createSandbox({ seed: "x" }); } catch (error) { made.thrown = error; }
+    console.log(JSON.stringify(Object.entries(made).map(([name, error]) => [name, error.name, error.stack.split(":")[0]])));
+    console.log(JSON.stringify(Object.keys(stayhook).filter((name) => name.endsWith("Error")).sort()));`;
+  const { code } = await bundled(script, { minify: true, platform: "node" });
+  // Renamed indeed: else the test would show nothing.
+  expect(code).not.toMatch(/class (InvalidArgument|NotFound)Error/);
+  const ran = await consumer.node(consumer.write("minified.mjs", code));
+  expect(ran.stderr).toBe("");
+  const [made = "", exported = ""] = ran.stdout.split("\n");
+  const seen: [string, string, string][] = JSON.parse(made);
+  for (const [name, shown] of seen) expect(shown).toBe(name === "thrown" ? "InvalidArgumentError" : name);
+  expect(
+    seen
+      .map(([name]) => name)
+      .filter((name) => name !== "thrown")
+      .sort(),
+  ).toEqual(JSON.parse(exported));
+});

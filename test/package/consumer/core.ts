@@ -1,0 +1,327 @@
+// All of "stayhook", as a project on Workers or Deno uses it: the web's types, and none of Node's.
+import {
+  AbortError,
+  type AccessToken,
+  AccessTokenError,
+  APIError,
+  type ApiPromise,
+  AuthenticationError,
+  type Backoff,
+  BadRequestError,
+  Booking,
+  type BookingEvent,
+  type BookingStatus,
+  bookingStatuses,
+  type ClaimedEvent,
+  type ClientOptions,
+  type ConfigInput,
+  ConflictError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  type CustomOptions,
+  createWebhookHandler,
+  type DrainOptions,
+  type DrainResult,
+  type Endpoints,
+  type EndpointsInput,
+  type Ensured,
+  type EnsureInput,
+  type EventState,
+  type EventStore,
+  type FailureReason,
+  type Fetch,
+  type FetchContext,
+  type HeadersInput,
+  type Health,
+  InternalServerError,
+  InvalidArgumentError,
+  InvalidWriteError,
+  type Issue,
+  Listing,
+  type ListingEvent,
+  type ListingStatus,
+  type Logger,
+  listingStatuses,
+  type MemoryStoreOptions,
+  memoryStore,
+  type NewEvent,
+  NotFoundError,
+  Notification,
+  type Observation,
+  type Outcome,
+  PermissionDeniedError,
+  type Query,
+  RateLimitError,
+  type ReceiveContext,
+  type ReceiveRequest,
+  type ReceiveResult,
+  type RecordStatus,
+  type Refusal,
+  type RequestHeaders,
+  type RequestInfo,
+  type RequestOptions,
+  type ResponseInfo,
+  ResponseValidationError,
+  type SharedSecretOptions,
+  type StandardSchema,
+  type Stay,
+  StayhookClient,
+  StayhookError,
+  type StoredEvent,
+  sharedSecret,
+  stay,
+  type Topic,
+  topics,
+  type UnknownEvent,
+  UnprocessableEntityError,
+  type Verify,
+  type VerifyRequest,
+  type WebhookCallbacks,
+  WebhookConfig,
+  type WebhookEvent,
+  type WebhookHandler,
+  type WebhookHandlerOptions,
+  type WithResponse,
+} from "stayhook";
+
+declare const maybe: string | undefined;
+declare const number: number | undefined;
+
+const logger: Logger = { debug() {}, info() {}, warn: console.warn, error: console.error };
+const accessToken: AccessToken = async ({ reason }) => (reason === "unauthorized" ? "new" : "old");
+const fetch: Fetch = (url, init) => globalThis.fetch(url, init);
+const headers: HeadersInput = { "x-app": "one", "x-none": maybe };
+const query: Query = { page: 1, tags: ["a", "b"], none: undefined };
+const onResponse = (info: ResponseInfo): string =>
+  info.error === undefined ? `${info.status} in ${info.duration} ms` : info.error.message;
+const options: ClientOptions = {
+  baseUrl: new URL("https://api.example.com/base"),
+  accessToken,
+  timeout: number,
+  maxRetries: number,
+  allowInsecureHttp: undefined,
+  models: undefined,
+  fetch,
+  headers,
+  logger,
+  onRequest: ({ method, route, path, attempt }: RequestInfo) => [method, route, path, attempt],
+  onResponse,
+};
+
+export const client = new StayhookClient(options);
+export const store: EventStore = memoryStore({ max: number } satisfies MemoryStoreOptions);
+
+const each: RequestOptions = {
+  signal: AbortSignal.timeout(5),
+  timeout: number,
+  headers: new Headers(),
+  query,
+};
+const custom: CustomOptions = { ...each, body: { rate: 1 } };
+const endpoints: EndpointsInput = {
+  bookings: "https://you.example/hooks",
+  listings: undefined,
+  newer: "https://you.example",
+};
+
+export async function useClient(): Promise<void> {
+  const config: ConfigInput = { isActive: true, endpoints };
+  const created: WebhookConfig | undefined = await client.webhookConfig.create(config, each);
+  const kept: Endpoints | undefined = (await client.webhookConfig.update(config))?.endpoints;
+  await client.webhookConfig.get();
+  await client.webhookConfig.toggle(created?.isActive ?? kept?.bookings === undefined);
+  await client.webhookConfig.delete({ signal: undefined });
+  const wanted: EnsureInput = { endpoints: { bookings: null, listings: maybe } };
+  const { action, config: now }: Ensured = await client.webhookConfig.ensure(wanted);
+  action satisfies "created" | "updated" | "unchanged";
+  const topic: Topic = topics[0];
+  now.endpoints[topic]?.toUpperCase();
+  const promise: ApiPromise<Booking> = client.bookings.get("HX3K9");
+  const { data, response, body }: WithResponse<Booking> = await promise.withResponse();
+  const { checkIn, checkOut, nights }: Stay = stay(data);
+  const further: unknown = data.guestName;
+  const [first]: Listing[] = await client.listings.list(each);
+  const listing: Listing = await client.listings.get(first?.listingId ?? 7);
+  const anything: unknown = await client.request("POST", "/v2/rates", custom);
+  const schema: StandardSchema<{ readonly rate: number }> = {
+    "~standard": { version: 1, vendor: "own", validate: () => ({ value: { rate: 1 } }) },
+  };
+  const { rate } = await client.request("GET", "/v2/rates", { schema });
+  console.log(
+    response.status,
+    body,
+    checkIn,
+    checkOut,
+    nights.toFixed(),
+    further,
+    listing.status,
+    anything,
+    rate.toFixed(),
+  );
+  // @ts-expect-error a code is text
+  await client.bookings.get(7);
+  // @ts-expect-error it may be undefined
+  await client.webhookConfig.get().then((current) => current.isActive);
+}
+
+export const verify: Verify = async ({ url, headers: sent, topic, rawBody }: VerifyRequest) =>
+  url.includes("key") && sent.get("x-key") === topic && (await rawBody()).byteLength > 0;
+const secret: SharedSecretOptions = { query: "key", secret: maybe };
+// @ts-expect-error in one place, not two
+sharedSecret({ query: "key", header: "x-key", secret: "s" });
+const backoff: Backoff = (attempt) => attempt * 1000;
+
+const handlerOptions: WebhookHandlerOptions = {
+  client,
+  store,
+  verify: sharedSecret(secret),
+  dispatch: "changed",
+  processing: undefined,
+  backoff,
+  retention: number,
+  observe: (event) => observed(event),
+  logger,
+  on: {},
+};
+
+export const webhooks: WebhookHandler = createWebhookHandler({
+  ...handlerOptions,
+  on: {
+    "booking.Request": async ({ booking, decideBy, status, signal, client: same }) => {
+      status satisfies "Request";
+      booking.status satisfies "Request";
+      decideBy.toISOString();
+      await same.bookings.get(booking.bookingCode, { signal });
+    },
+    "booking.Confirmed": (event: BookingEvent<"Confirmed">) => {
+      // @ts-expect-error only a request is to be decided
+      event.decideBy;
+      // @ts-expect-error this store has no transactions
+      event.atomically;
+      return stay(event.booking).nights;
+    },
+    "listing.Published": ({ listing, previousStatus, changed }: ListingEvent<"Published">) =>
+      changed && previousStatus?.length === listing.listingId,
+    unknown: ({ notification }: UnknownEvent) => notification?.eventId,
+    fallback: (event) => name(event),
+  },
+});
+
+// @ts-expect-error misspelt
+createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
+// @ts-expect-error forgetting must be chosen
+createWebhookHandler({ client, on: {} });
+export const callbacks: WebhookCallbacks = { fallback: undefined };
+
+function name(event: WebhookEvent): string {
+  switch (event.type) {
+    case "booking.Initiated":
+    case "booking.Request":
+    case "booking.Confirmed":
+    case "booking.Declined":
+    case "booking.Cancelled":
+    case "booking.unknown":
+      return event.booking.bookingCode;
+    case "listing.InReview":
+    case "listing.Published":
+    case "listing.Hidden":
+    case "listing.unknown":
+      return event.listing.listingId.toFixed();
+    case "unknown":
+      return event.eventId;
+    default:
+      return event satisfies never;
+  }
+}
+
+function observed(event: Observation): string | number | undefined {
+  switch (event.kind) {
+    case "received":
+    case "duplicate":
+      return event.eventId;
+    case "invalid":
+      return event.issues.map(({ path, message }: Issue) => `${path.join(".")} ${message}`).join();
+    case "refused":
+      return event.reason satisfies Refusal;
+    case "done":
+      return event.duration;
+    case "failed":
+      return event.retryIn;
+    case "parked":
+      return event.reason satisfies FailureReason;
+    case "paused":
+      return event.wait;
+    case "resumed":
+      return event.kind;
+    default:
+      return event satisfies never;
+  }
+}
+
+export async function useHandler(request: Request): Promise<Response> {
+  const context: FetchContext = { topic: "bookings", waitUntil: (promise) => void promise.then() };
+  const received: ReceiveRequest = { method: "POST", url: "/", headers: request.headers, body: request.body };
+  const sent: RequestHeaders = {
+    "content-type": "application/json",
+    "x-many": ["a", "b"],
+    "x-none": undefined,
+  };
+  const within: ReceiveContext = { waitUntil: undefined };
+  const result: ReceiveResult = await webhooks.receive({ ...received, headers: sent, topic: maybe }, within);
+  const limits: DrainOptions = { timeout: number, signal: request.signal };
+  const { done, failed }: DrainResult = await webhooks.drain(limits);
+  const { state, counts, oldestPendingAge, lastReceivedAt }: Health = await webhooks.health();
+  console.log(
+    result.status,
+    done + failed,
+    state,
+    counts.parked,
+    oldestPendingAge?.toFixed(),
+    lastReceivedAt?.getTime(),
+  );
+  webhooks.start();
+  await webhooks.close({ timeout: number });
+  return webhooks.fetch(request, context);
+}
+
+export function explain(error: unknown): string | number | undefined {
+  if (error instanceof RateLimitError) return error.retryAfter;
+  if (error instanceof APIError) return `${error.status} ${error.method} ${error.path} ${error.requestId}`;
+  if (error instanceof ResponseValidationError || error instanceof InvalidArgumentError)
+    return error.issues[0]?.message;
+  if (error instanceof ConnectionTimeoutError || error instanceof ConnectionError) return error.name;
+  if (error instanceof AbortError || error instanceof AccessTokenError) return String(error.cause);
+  if (error instanceof InvalidWriteError) return error.message;
+  return error instanceof StayhookError ? error.message : undefined;
+}
+
+export const classes: readonly (typeof APIError)[] = [
+  BadRequestError,
+  AuthenticationError,
+  PermissionDeniedError,
+  NotFoundError,
+  ConflictError,
+  UnprocessableEntityError,
+  RateLimitError,
+  InternalServerError,
+];
+
+export async function useStore(
+  event: NewEvent,
+): Promise<readonly (StoredEvent | RecordStatus | undefined)[]> {
+  await store.add(event);
+  const [claim]: ClaimedEvent[] = await store.claim({ limit: 1, leaseDuration: 1000, eventId: maybe });
+  const outcome: Outcome = { state: "done", type: "unknown", status: maybe };
+  if (claim) await store.settle(claim, outcome);
+  const states: EventState[] = ["pending", "done"];
+  const lists = await Promise.all(states.map((state) => store.list({ state, limit: 10, after: maybe })));
+  return [...lists.flat(), await store.statusOf("booking:HX3K9")];
+}
+
+const statuses: readonly (BookingStatus | ListingStatus)[] = [...bookingStatuses, ...listingStatuses];
+export const parsed = [
+  Booking.parse({ bookingCode: "HX3K9", status: statuses[0] }).bookingCode.length,
+  Listing.parse({}).listingId.toFixed(),
+  Notification.parse({}).eventId.length,
+  WebhookConfig.parse({}).isActive,
+];

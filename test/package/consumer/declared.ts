@@ -1,0 +1,29 @@
+// Exported without annotations: each type must have a name that a declaration file can say.
+import { Booking, createWebhookHandler, memoryStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { createSandbox, storeContract } from "stayhook/testing";
+import * as z from "zod";
+
+const access = { baseUrl: "https://api.example.com", accessToken: "token" };
+
+export const client = new StayhookClient(access);
+export const MyBooking = Booking.extend({ guest: z.string() });
+export const mine = new StayhookClient({ ...access, models: { booking: MyBooking } });
+export const store = memoryStore();
+export const verify = sharedSecret({ query: "key", secret: "secret" });
+export const webhooks = createWebhookHandler({ client, store, verify, on: {} });
+export const handler = toNodeHandler(webhooks);
+export const sandbox = createSandbox();
+export const cases = storeContract(() => memoryStore());
+
+export const { receive, drain, health } = webhooks;
+export const requested = () => sandbox.bookings.request();
+export const call = client.request;
+export const booking = (code: string) => mine.bookings.get(code);
+export const shown = (code: string) => client.bookings.get(code).withResponse();
+export const ensured = () => client.webhookConfig.ensure({ endpoints: {} });
+export const nights = async (code: string) => stay(await booking(code));
+export const state = () => webhooks.health();
+export class Subscriber extends StayhookClient {
+  confirmed = (code: string) => this.bookings.get(code).then(({ status }) => status === "Confirmed");
+}

@@ -1,0 +1,87 @@
+// Every subpath, as a server on Node uses it: Node's types, and none of the web's.
+import { createServer } from "node:http";
+import {
+  createWebhookHandler,
+  type EventStore,
+  memoryStore,
+  StayhookClient,
+  StayhookError,
+  sharedSecret,
+  stay,
+} from "stayhook";
+import { type NodeHandler, type NodeHandlerOptions, type NodeWebhooks, toNodeHandler } from "stayhook/node";
+import {
+  createSandbox,
+  type Sandbox,
+  type SandboxBooking,
+  type SandboxBookingFields,
+  type SandboxBookings,
+  type SandboxDelivery,
+  type SandboxDeliveryOptions,
+  type SandboxListing,
+  type SandboxListingFields,
+  type SandboxListings,
+  type SandboxOptions,
+  type SandboxRequest,
+  type SandboxWebhookConfig,
+  type StoreContractCase,
+  type StoreContractOptions,
+  storeContract,
+} from "stayhook/testing";
+
+const delivery: SandboxDeliveryOptions = { duplicates: 1, shuffle: true, delay: [0, 10], retry: undefined };
+const sandboxOptions: SandboxOptions = { seed: 7, accessToken: undefined, delivery };
+
+export async function day(): Promise<void> {
+  const sandbox: Sandbox = createSandbox(sandboxOptions);
+  const { url } = await sandbox.listen({ port: 0 });
+  const client = new StayhookClient({ baseUrl: url, accessToken: sandbox.accessToken });
+  const webhooks = createWebhookHandler({
+    client,
+    store: memoryStore(),
+    verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
+    on: {
+      "booking.Request": ({ booking, decideBy }) => console.log(booking.bookingCode, decideBy.toISOString()),
+      "booking.Confirmed": async ({ booking }) => void stay(booking),
+      fallback: ({ type, notification }) => console.log(type, notification?.timestamp),
+    },
+  });
+  const topic: NodeHandlerOptions = { topic: "bookings" };
+  const handler: NodeHandler = toNodeHandler(webhooks satisfies NodeWebhooks, topic);
+  createServer(handler).listen(3000);
+
+  const bookings: SandboxBookings = sandbox.bookings;
+  const fields: SandboxBookingFields = { checkIn: "2026-05-01", listingId: undefined, guests: 2 };
+  const { bookingCode }: SandboxBooking = await bookings.request(fields);
+  await bookings.approve(bookingCode);
+  const listings: SandboxListings = sandbox.listings;
+  const listing: SandboxListing = await listings.submit({
+    listingName: "Loft",
+  } satisfies SandboxListingFields);
+  await listings.publish(listing.listingId);
+  await sandbox.settled();
+  const [first]: readonly SandboxDelivery[] = sandbox.deliveries;
+  const [asked]: readonly SandboxRequest[] = sandbox.requests;
+  const config: SandboxWebhookConfig | undefined = sandbox.webhookConfig;
+  console.log(first?.status, asked?.path, config?.endpoints.bookings);
+
+  const response = await webhooks.fetch(new Request("http://localhost", { method: "POST", body: "{}" }));
+  console.log(
+    response.status,
+    await webhooks.receive({ method: "POST", url: "/", headers: {}, body: Buffer.from("{}") }),
+  );
+  await sandbox.close();
+}
+
+const contract: StoreContractOptions<EventStore> = { unit: undefined, reopen: (store) => store };
+export const cases: readonly StoreContractCase[] = storeContract(() => memoryStore(), contract);
+
+/** A store with transactions, as its author writes it. */
+export class OwnError extends StayhookError {}
+declare const database: EventStore<{ run(sql: string): void }>;
+createWebhookHandler({
+  client: new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" }),
+  store: database,
+  on: { "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.run("insert")) },
+});
+storeContract(() => database);
