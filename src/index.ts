@@ -31,12 +31,14 @@ export { type Stay, stay } from "./models/stay.ts";
 export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
 export type { Backoff } from "./queue/backoff.ts";
 export type { DrainOptions, DrainResult } from "./queue/drain.ts";
+export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
 export type {
   ClaimedEvent,
   EventState,
   EventStore,
   FailureReason,
+  IntakeStore,
   NewEvent,
   Outcome,
   RecordStatus,
@@ -58,6 +60,7 @@ export {
   type WebhookHandler,
 } from "./webhooks/handler.ts";
 export type { Observation, WebhookHandlerOptions } from "./webhooks/options.ts";
+export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process.ts";
 export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
 export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/shared-secret.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";

@@ -1,10 +1,11 @@
 import type { ClaimedEvent } from "../stores/store.ts";
-import { Attempt, type AttemptEnd, GRACE } from "./attempt.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { Lease } from "./lease.ts";
 import type { OutageGate } from "./outage.ts";
 import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Renewal } from "./renewal.ts";
+import { GRACE } from "./supervised.ts";
 import { atMost } from "./timer.ts";
 
 export interface WorkersListener {

@@ -207,3 +207,11 @@ export interface EventStore<Tx = never> {
   /** The caller's to call: the handler closes no store that it was given. Every method rejects afterwards; twice is safe. */
   close(): Promise<void>;
 }
+
+/** Takes events in, and leaves their processing to another queue: see `forwardTo`. */
+export interface IntakeStore {
+  readonly intakeOnly: true;
+  /** Resolves when the queue has the event; it is the queue that de-duplicates. */
+  add(event: NewEvent): Promise<"added">;
+  close(): Promise<void>;
+}

@@ -1,13 +1,15 @@
 import { consoleLogger, type Logger, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
+import type { Notification } from "../models/notification.ts";
 import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
 import { Queue } from "../queue/queue.ts";
-import type { EventState } from "../stores/store.ts";
+import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
 import { checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
 import { createDispatcher } from "./processing/dispatch.ts";
+import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
 import { createReceiver, type ReceiveRequest, type ReceiveResult } from "./receiving/receive.ts";
 
 /** What a request brings along beside itself. */
@@ -48,7 +50,19 @@ export interface WebhookHandler {
    * or the platform is out of reach; does not wait for other processes.
    */
   drain(options?: DrainOptions): Promise<DrainResult>;
-  /** @throws what the store throws when it cannot be asked */
+  /**
+   * Processes one notification now, touching no store: for the worker of a queue of your own. Takes the
+   * notification as JSON text, parsed, or as the event that `forwardTo` has sent. There, `previousStatus` is
+   * undefined, `changed` true, `dispatch` without effect, and `atomically` absent.
+   *
+   * @throws ProcessingError saying whether and when to try again
+   * @example
+   * ```ts
+   * new Worker("notifications", (job) => webhooks.process(job.data, { attempt: job.attemptsMade + 1 }));
+   * ```
+   */
+  process(notification: Notification | NewEvent | string, options?: ProcessOptions): Promise<Processed>;
+  /** How it is doing. @throws what the store throws when it cannot be asked */
   health(): Promise<Health>;
   /**
    * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts
@@ -90,13 +104,19 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   let closed = false;
   let lastReceivedAt: Date | undefined;
 
-  const queue = new Queue<Tx>({
-    store,
-    work: createDispatcher({ client, on, dispatch, transactional: store.transactional === true }),
-    policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
-    observe,
-    logger,
-  });
+  const workWith = (transactional: boolean) =>
+    createDispatcher<B, L, Tx>({ client, on, dispatch, transactional });
+  const events = isIntake(store) ? undefined : store;
+  // Where a queue of the user's own takes over, there is no other here.
+  const queue =
+    events &&
+    new Queue<Tx>({
+      store: events,
+      work: workWith(events.transactional === true),
+      policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
+      observe,
+      logger,
+    });
   const receiver = createReceiver({
     ...numbers,
     verify: options.verify,
@@ -109,6 +129,7 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   /** Sees to it that a recorded event is processed; resolves when the request may be answered. */
   async function seeTo(eventId: string, replyBy: number, waitUntil: ReceiveContext["waitUntil"]) {
     lastReceivedAt = new Date();
+    if (!queue) return;
     if (!background) {
       await queue
         .runNow(eventId, replyBy)
@@ -128,7 +149,7 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   }
 
   const receive: WebhookHandler["receive"] = async (request, { waitUntil } = {}) => {
-    if (autoStart && typeof waitUntil !== "function") queue.start();
+    if (autoStart && typeof waitUntil !== "function") queue?.start();
     const { result, recorded, replyBy } = await receiver(request);
     if (recorded) await seeTo(recorded.event.eventId, replyBy, waitUntil);
     return result;
@@ -142,19 +163,28 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
       const result = await receive({ method, url, headers, body, topic }, { waitUntil });
       return new Response(result.body, { status: result.status, headers: result.headers });
     },
-    start: () => queue.start(),
-    drain: (drainOptions = {}) => queue.drain(drainOptions),
+    start: () => queue?.start(),
+    drain: async (drainOptions = {}) => (await queue?.drain(drainOptions)) ?? { done: 0, failed: 0 },
+    process: (notification, processOptions = {}) =>
+      processNow(workWith(false), numbers, notification, processOptions),
     health: async () => {
-      const [counts, waiting] = await Promise.all([store.counts(), store.oldestWaiting()]);
+      const state = queue?.state ?? (closed ? "stopped" : "idle");
+      const [counts, waiting] = await Promise.all([events?.counts() ?? { ...NONE }, events?.oldestWaiting()]);
       const oldestPendingAge = waiting === undefined ? undefined : waiting / 1000;
-      return { state: queue.state, counts, oldestPendingAge, lastReceivedAt };
+      return { state, counts, oldestPendingAge, lastReceivedAt };
     },
-    close: ({ timeout = 10_000 } = {}) => {
+    close: async ({ timeout = 10_000 } = {}) => {
       closed = true;
-      return queue.close(timeout);
+      await queue?.close(timeout);
     },
   };
 }
+
+function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
+  return (store as Partial<IntakeStore>).intakeOnly === true;
+}
+
+const NONE: Record<EventState, number> = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
 
 function safeObserve(
   observe: WebhookHandlerOptions["observe"],

@@ -6,7 +6,7 @@ import { type Listing, listingStatuses } from "../models/listing.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
-import type { EventStore } from "../stores/store.ts";
+import type { EventStore, IntakeStore } from "../stores/store.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/receive.ts";
 import type { Verify } from "./receiving/verify.ts";
@@ -18,8 +18,8 @@ export type Observation = ReceiveObservation | QueueObservation;
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** Fetches the records, and is handed to the callbacks. */
   readonly client: StayhookClient<B, L>;
-  /** Where notifications are recorded before they are answered. No default: forgetting must be chosen (`memoryStore()`). */
-  readonly store: EventStore<Tx>;
+  /** Where notifications are recorded before they are answered. No default: forgetting must be chosen (`memoryStore()`). `forwardTo(...)` hands them to a queue of your own. */
+  readonly store: EventStore<Tx> | IntakeStore;
   /** The callbacks, by type of event. An event that has none here, nor a `fallback`, is done without one. */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
@@ -117,7 +117,8 @@ function checkParts(options: Record<string, unknown>, refuse: Refuse): void {
   if (!isObject(client) || !isObject(client.bookings) || !isObject(client.listings)) {
     refuse("client", "must be a StayhookClient");
   }
-  if (!isObject(store) || typeof store.add !== "function" || typeof store.claim !== "function") {
+  const takes = isObject(store) && typeof store.add === "function";
+  if (!takes || (typeof store.claim !== "function" && store.intakeOnly !== true)) {
     refuse("store", "must be an EventStore; memoryStore() is one that forgets when the process ends");
   }
   if (!isObject(on)) {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Observation, WebhookHandlerOptions } from "stayhook";
+import type { EventStore, Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
@@ -43,7 +43,7 @@ export function clientOf(platform: { fetch: (url: string, init: RequestInit) => 
 }
 
 /** A handler over a platform in memory, with what it said. */
-export function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
+export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: EventStore } = {}) {
   const platform = platformOf();
   const observed: Observation[] = [];
   const logger = recordingLogger();
