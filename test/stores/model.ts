@@ -37,11 +37,15 @@ export class ModelStore {
   /** Until when a record waits. */
   waits = new Map<string, number>();
   counter = 0;
+  /** The oldest done events beyond so many are forgotten. */
   readonly max: number;
+  /** What goes first of what ended in the same millisecond. */
+  readonly sameTime: "first ended" | "first added";
   readonly now: () => number;
 
-  constructor(max: number, now: () => number) {
+  constructor(max: number, sameTime: "first ended" | "first added", now: () => number) {
     this.max = max;
+    this.sameTime = sameTime;
     this.now = now;
   }
 
@@ -106,7 +110,7 @@ export class ModelStore {
     return row !== undefined;
   }
 
-  settle(lease: string, outcome: Outcome): boolean {
+  settle(lease: string, outcome: Outcome<unknown>): boolean {
     const row = this.rows.find((each) => each.lease === lease);
     if (row === undefined) return false;
     const now = this.now();
@@ -131,7 +135,7 @@ export class ModelStore {
         const sequence = (last?.sequence ?? 0) + (last?.status === outcome.status ? 0 : 1);
         this.statuses.set(ref, { status: outcome.status, sequence, seenAt: now });
       }
-      const done = this.rows.filter(({ state }) => state === "done").sort((a, b) => a.endedAs - b.endedAs);
+      const done = this.rows.filter(({ state }) => state === "done").sort((a, b) => this.compareEnds(a, b));
       if (done.length > this.max) this.rows.splice(this.rows.indexOf(done[0]!), 1);
     }
     if (outcome.state === "retrying") {
@@ -164,7 +168,7 @@ export class ModelStore {
     const old = this.rows
       .filter((row) => row.state === state && row.endedAt <= this.now() - age)
       .filter((row) => reason === undefined || row.reason === reason)
-      .sort((a, b) => a.endedAs - b.endedAs)
+      .sort((a, b) => this.compareEnds(a, b))
       .slice(0, limit);
     this.rows = this.rows.filter((row) => !old.includes(row));
     return old.length;
@@ -231,6 +235,11 @@ export class ModelStore {
 
   private find(eventId: string): Row | undefined {
     return this.rows.find(({ event }) => event.eventId === eventId);
+  }
+
+  private compareEnds(a: Row, b: Row): number {
+    const ties = this.sameTime === "first ended" ? a.endedAs - b.endedAs : a.arrival - b.arrival;
+    return a.endedAt - b.endedAt || ties;
   }
 
   private isReady(row: Row): boolean {
