@@ -96,7 +96,7 @@ test("minified, an error still has its name", async () => {
   const script = `
     import * as stayhook from "stayhook";
     import { createSandbox } from "stayhook/testing";
-    const { InvalidWriteError, AbortError, AccessTokenError, APIError, ConnectionError, ConnectionTimeoutError, InvalidArgumentError, ResponseValidationError, StayhookError } = stayhook;
+    const { InvalidWriteError, AbortError, AccessTokenError, APIError, ConnectionError, ConnectionTimeoutError, InvalidArgumentError, ProcessingError, ResponseValidationError, StayhookError } = stayhook;
     const answer = (status) => ({ status, headers: new Headers(), body: undefined, method: "GET", path: "/" });
     const made = {
       StayhookError: new StayhookError("x"),
@@ -106,6 +106,7 @@ test("minified, an error still has its name", async () => {
       ConnectionTimeoutError: new ConnectionTimeoutError("x"),
       InvalidArgumentError: new InvalidArgumentError({ path: [], message: "x" }),
       InvalidWriteError: new InvalidWriteError("x"),
+      ProcessingError: new ProcessingError("x", { reason: "callback", retryable: true }),
       ResponseValidationError: new ResponseValidationError("GET /", [], {}),
     };
     const statuses = { 400: "BadRequestError", 401: "AuthenticationError", 403: "PermissionDeniedError", 404: "NotFoundError",
