@@ -1,4 +1,5 @@
 import type { ClaimedEvent, Outcome } from "../stores/store.ts";
+import { InvalidWriteError } from "../stores/write-error.ts";
 import { Lease } from "./lease.ts";
 import type { Evidence } from "./outage.ts";
 import { describeThrown, outcomeOf } from "./outcome.ts";
@@ -68,7 +69,7 @@ export class Attempt<Tx> {
     if (result.state === "failed") return this.#settleFailure(result);
     const writes = new GuardedWrites(result.writes ?? []);
     const { state, type, status } = result;
-    const settled = await this.#settle({ state, type, status, writes: writes.list }, () => writes.failure);
+    const settled = await this.#settle({ state, type, status, writes: writes.list }, writes);
     if (typeof settled === "string") {
       if (settled === "done") {
         this.#options.observe({ kind: "done", ...this.#about(type), status, duration: this.#duration });
@@ -95,8 +96,8 @@ export class Attempt<Tx> {
   }
 
   async #settle(outcome: Outcome<Tx>): Promise<AttemptEnd>;
-  async #settle<F>(outcome: Outcome<Tx>, writeFailure: () => F | undefined): Promise<AttemptEnd | F>;
-  async #settle<F>(outcome: Outcome<Tx>, writeFailure?: () => F | undefined): Promise<AttemptEnd | F> {
+  async #settle(outcome: Outcome<Tx>, writes: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure>;
+  async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
         const recorded = await Promise.race([
@@ -105,7 +106,7 @@ export class Attempt<Tx> {
         ]);
         return recorded === true ? outcome.state : this.#giveUp();
       } catch (error) {
-        const failure = writeFailure?.();
+        const failure = writes?.failureIn(error);
         if (failure) return failure;
         this.#options.logger.warn(
           `stayhook: the end of event ${this.claim.eventId} could not be recorded, will try again (${describeThrown(error)})`,
@@ -134,16 +135,20 @@ export class Attempt<Tx> {
   }
 }
 
+interface WriteFailure {
+  readonly error: unknown;
+}
+
 /** The user's writes, which the store runs inside its transaction; tells their failure from the store's own. */
 class GuardedWrites<Tx> {
-  failure: { error: unknown } | undefined;
+  #failure: WriteFailure | undefined;
   readonly list: readonly ((tx: Tx) => void | Promise<void>)[] | undefined;
 
   constructor(writes: readonly ((tx: Tx) => void | Promise<void>)[]) {
     if (writes.length === 0) return;
     this.list = writes.map((write, index) => (tx: Tx) => {
       // The store runs them again, from the first, when its commit failed.
-      if (index === 0) this.failure = undefined;
+      if (index === 0) this.#failure = undefined;
       try {
         const writing = write(tx);
         return writing instanceof Promise ? writing.catch((error) => this.#failed(error)) : writing;
@@ -153,8 +158,13 @@ class GuardedWrites<Tx> {
     });
   }
 
+  /** What the store's rejection says of the writes: a failure of theirs, or `undefined` where it is the store's. */
+  failureIn(rejection: unknown): WriteFailure | undefined {
+    return rejection instanceof InvalidWriteError ? { error: rejection } : this.#failure;
+  }
+
   #failed(error: unknown): never {
-    this.failure = { error };
+    this.#failure = { error };
     throw error;
   }
 }
