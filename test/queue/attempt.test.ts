@@ -301,6 +301,53 @@ describe("writes that go with the end of an event", () => {
     });
   };
 
+  test("that the store refuses are a failure of the callback, not of the store", async () => {
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        if (outcome.state === "done") throw new InvalidWriteError("a write returned a promise");
+        return own(claim, outcome);
+      },
+    });
+    const { queue, add } = queueOf({ store, work: () => ({ ...done, writes: [() => {}] }) as never });
+    await add("a");
+    queue.start();
+    await advance(0);
+    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1, reason: "callback" });
+  });
+
+  test("that failed in the group and not alone are no failure of the callback", async () => {
+    let runs = 0;
+    const write = () => {
+      runs += 1;
+      if (runs === 1) throw new Error("conflict within the group");
+    };
+    let settles = 0;
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        const { writes = [] } = outcome as { writes?: ((tx: never) => unknown)[] };
+        for (const _ of [1, 2]) {
+          try {
+            for (const one of writes) await one(undefined as never);
+          } catch {
+            // it is run again, alone
+          }
+        }
+        settles += 1;
+        if (settles === 1) throw new Error("commit failed");
+        return own(claim, outcome);
+      },
+    });
+    const { queue, add, stateOf, ran } = queueOf({
+      store,
+      work: () => ({ ...done, writes: [write] }) as never,
+    });
+    await add("a");
+    queue.start();
+    await advance(SECOND);
+    expect(await stateOf("a")).toBe("done");
+    expect(ran).toEqual(["a"]);
+  });
+
   test("run again when the commit fails; the callback does not", async () => {
     const wrote: string[] = [];
     const store = transactional((n) => {
