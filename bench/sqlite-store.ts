@@ -69,7 +69,7 @@ async function fill(path: string, kept: number): Promise<void> {
       ${Date.now()} - ${kept} + value, ${Date.now()} - ${kept} + value, 1, ${Date.now()} - ${kept} + value,
       'booking.Confirmed', 'webhook', '2026-03-01T10:00:00.000Z', '${notification}'
     FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ${kept}) SELECT value FROM n);
-    INSERT INTO stayhook_records (lock, status, sequence, seen_at)
+    INSERT INTO stayhook_statuses (ref, status, sequence, seen_at)
     SELECT lock, 'Confirmed', 1, max(ended_at) FROM stayhook_events GROUP BY lock;
     COMMIT;
     PRAGMA journal_mode = WAL;

@@ -28,16 +28,9 @@ export interface EventRow {
   readonly notification: string | null;
 }
 
-/** A row of `stayhook_records`, but for the times at which it is ready. */
-export interface RecordRow {
-  readonly wait_end: number;
-  readonly lease_end: number;
-  readonly status: string | null;
-  readonly sequence: number;
-}
-
+/** A row of `stayhook_statuses`. */
 export interface StatusRow {
-  readonly lock: string;
+  readonly ref: string;
   readonly status: string;
   readonly sequence: number;
   readonly seen_at: number;
@@ -65,7 +58,12 @@ export function toRef(lock: Lock): string | null {
   return typeof lock === "string" ? lock : null;
 }
 
-export function toClaim(row: EventRow, record: RecordRow, lease: string, now: number): ClaimedEvent {
+export function toClaim(
+  row: EventRow,
+  status: StatusRow | undefined,
+  lease: string,
+  now: number,
+): ClaimedEvent {
   return {
     ...toNewEvent(row),
     receivedAt: row.received_at,
@@ -73,8 +71,8 @@ export function toClaim(row: EventRow, record: RecordRow, lease: string, now: nu
     outages: row.outages,
     outageFor: row.first_outage_at === null ? 0 : Math.max(0, now - row.first_outage_at),
     replayed: row.replayed === 1,
-    previousStatus: record.status ?? undefined,
-    sequence: record.sequence,
+    previousStatus: status?.status,
+    sequence: status?.sequence ?? 0,
     lease,
   };
 }
@@ -97,8 +95,8 @@ export function toStoredEvent(row: EventRow & { readonly wait_end: number | null
   };
 }
 
-export function toRecordStatus({ lock, status, sequence, seen_at }: StatusRow): RecordStatus {
-  return { ref: lock, status, sequence, seenAt: new Date(seen_at) };
+export function toRecordStatus({ ref, status, sequence, seen_at }: StatusRow): RecordStatus {
+  return { ref, status, sequence, seenAt: new Date(seen_at) };
 }
 
 function toNewEvent({ id, lock, source, topic, timestamp, notification }: EventRow) {

@@ -38,8 +38,9 @@ const migrations: readonly string[] = [
   CREATE INDEX stayhook_events_parked ON stayhook_events (ended_at) WHERE state = 'parked';
   CREATE INDEX stayhook_events_parked_for ON stayhook_events (reason, ended_at) WHERE state = 'parked';
 
-  -- A record's lock: when its first pending event and its first retry can be claimed, and which they are.
-  CREATE TABLE stayhook_records (
+  -- The locks that something waits for, or holds: when each one's first pending event and its first retry can be
+  -- claimed, and which they are.
+  CREATE TABLE stayhook_locks (
     lock ANY PRIMARY KEY,
     pending_at INTEGER,
     pending_seq INTEGER,
@@ -48,14 +49,19 @@ const migrations: readonly string[] = [
     wait_end INTEGER NOT NULL DEFAULT 0,
     lease TEXT,
     lease_seq INTEGER,
-    lease_end INTEGER NOT NULL DEFAULT 0,
-    status TEXT,
-    sequence INTEGER NOT NULL DEFAULT 0,
-    seen_at INTEGER
+    lease_end INTEGER NOT NULL DEFAULT 0
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX stayhook_records_pending ON stayhook_records (pending_at, pending_seq) WHERE pending_at IS NOT NULL;
-  CREATE INDEX stayhook_records_retries ON stayhook_records (retry_at, retry_seq) WHERE retry_at IS NOT NULL;
-  CREATE INDEX stayhook_records_seen ON stayhook_records (seen_at) WHERE status IS NOT NULL;
+  CREATE INDEX stayhook_locks_pending ON stayhook_locks (pending_at, pending_seq) WHERE pending_at IS NOT NULL;
+  CREATE INDEX stayhook_locks_retries ON stayhook_locks (retry_at, retry_seq) WHERE retry_at IS NOT NULL;
+
+  -- Apart from their locks: there are many, and an event touches its own once, at its end.
+  CREATE TABLE stayhook_statuses (
+    ref TEXT PRIMARY KEY,
+    status TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    seen_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX stayhook_statuses_seen ON stayhook_statuses (seen_at);
 
   -- How many events there are in each state: counting millions of them takes too long to be asked for often.
   CREATE TABLE stayhook_counts (state TEXT PRIMARY KEY, events INTEGER NOT NULL) STRICT, WITHOUT ROWID;

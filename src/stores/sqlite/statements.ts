@@ -4,15 +4,15 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 const READY = `
   (pending_at, pending_seq) = (
     SELECT max(ready_at, wait_end, lease_end), seq FROM stayhook_events AS e
-    WHERE e.lock = stayhook_records.lock AND state = 'pending' ORDER BY ready_at, seq LIMIT 1
+    WHERE e.lock = stayhook_locks.lock AND state = 'pending' ORDER BY ready_at, seq LIMIT 1
   ),
   (retry_at, retry_seq) = (
     SELECT max(ready_at, wait_end, lease_end), seq FROM stayhook_events AS e
-    WHERE e.lock = stayhook_records.lock AND state IN ('processing', 'retrying') ORDER BY ready_at, seq LIMIT 1
+    WHERE e.lock = stayhook_locks.lock AND state IN ('processing', 'retrying') ORDER BY ready_at, seq LIMIT 1
   )`;
 
 const WITH_WAIT = `
-  SELECT *, (SELECT wait_end FROM stayhook_records AS r WHERE r.lock = e.lock AND e.ready_at IS NOT NULL) AS wait_end
+  SELECT *, (SELECT wait_end FROM stayhook_locks AS l WHERE l.lock = e.lock AND e.ready_at IS NOT NULL) AS wait_end
   FROM stayhook_events AS e`;
 
 const OLDEST =
@@ -29,25 +29,24 @@ const sql = {
   lockOf: "SELECT lock FROM stayhook_events WHERE id = ?1",
 
   readyPending: `
-    SELECT lock, pending_seq AS seq FROM stayhook_records
+    SELECT lock, pending_seq AS seq FROM stayhook_locks
     WHERE pending_at <= ?1 ORDER BY pending_at, pending_seq LIMIT ?2`,
   readyRetries: `
-    SELECT lock, retry_seq AS seq FROM stayhook_records
+    SELECT lock, retry_seq AS seq FROM stayhook_locks
     WHERE retry_at <= ?1 ORDER BY retry_at, retry_seq LIMIT ?2`,
   readyById: `
-    SELECT e.lock, e.seq FROM stayhook_events AS e JOIN stayhook_records AS r ON r.lock = e.lock
-    WHERE e.id = ?1 AND max(e.ready_at, r.wait_end, r.lease_end) <= ?2`,
+    SELECT e.lock, e.seq FROM stayhook_events AS e JOIN stayhook_locks AS l ON l.lock = e.lock
+    WHERE e.id = ?1 AND max(e.ready_at, l.wait_end, l.lease_end) <= ?2`,
   claimEvent: `
     UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, ready_at = ?2 WHERE seq = ?1 RETURNING *`,
-  leaseRecord: `
-    UPDATE stayhook_records SET lease = ?2, lease_seq = ?3, lease_end = ?4 WHERE lock = ?1
-    RETURNING wait_end, lease_end, status, sequence`,
+  leaseLock: `
+    UPDATE stayhook_locks SET lease = ?2, lease_seq = ?3, lease_end = ?4 WHERE lock = ?1`,
 
   held: `
-    SELECT e.* FROM stayhook_events AS e JOIN stayhook_records AS r ON r.lock = e.lock
-    WHERE e.id = ?1 AND r.lease = ?2 AND r.lease_seq = e.seq`,
+    SELECT e.* FROM stayhook_events AS e JOIN stayhook_locks AS l ON l.lock = e.lock
+    WHERE e.id = ?1 AND l.lease = ?2 AND l.lease_seq = e.seq`,
   renewEvent: "UPDATE stayhook_events SET ready_at = ?2 WHERE seq = ?1",
-  renewRecord: "UPDATE stayhook_records SET lease_end = ?2 WHERE lock = ?1",
+  renewLock: "UPDATE stayhook_locks SET lease_end = ?2 WHERE lock = ?1",
   endEvent: `
     UPDATE stayhook_events SET state = ?2, ready_at = NULL, ended_at = ?3, type = coalesce(?4, type), reason = ?5,
       last_error = coalesce(?6, last_error)
@@ -59,17 +58,18 @@ const sql = {
   releaseEvent:
     "UPDATE stayhook_events SET state = ?2, ready_at = due_at, attempts = attempts - 1 WHERE seq = ?1",
   unlock: `
-    UPDATE stayhook_records SET lease = NULL, lease_seq = NULL, lease_end = 0, wait_end = max(wait_end, ?2)
+    UPDATE stayhook_locks SET lease = NULL, lease_seq = NULL, lease_end = 0, wait_end = max(wait_end, ?2)
     WHERE lock = ?1`,
   setStatus: `
-    UPDATE stayhook_records SET sequence = sequence + (status IS NOT ?2), status = ?2, seen_at = ?3 WHERE lock = ?1`,
+    INSERT INTO stayhook_statuses (ref, status, sequence, seen_at) VALUES (?1, ?2, 1, ?3)
+    ON CONFLICT (ref) DO UPDATE SET
+      sequence = sequence + (status <> excluded.status), status = excluded.status, seen_at = excluded.seen_at`,
 
-  refresh: `UPDATE stayhook_records SET ${READY} WHERE lock = ?1 RETURNING pending_at IS NOT NULL OR retry_at IS NOT NULL AS waits`,
-  insertRecord: `
-    INSERT INTO stayhook_records (lock, pending_at, pending_seq) VALUES (?1, ?2, ?3) ON CONFLICT (lock) DO NOTHING`,
-  endWait: "UPDATE stayhook_records SET wait_end = 0 WHERE lock = ?1",
-  dropRecord:
-    "DELETE FROM stayhook_records WHERE lock = ?1 AND pending_at IS NULL AND retry_at IS NULL AND status IS NULL",
+  refresh: `UPDATE stayhook_locks SET ${READY} WHERE lock = ?1 RETURNING pending_at IS NOT NULL OR retry_at IS NOT NULL AS waits`,
+  insertLock: `
+    INSERT INTO stayhook_locks (lock, pending_at, pending_seq) VALUES (?1, ?2, ?3) ON CONFLICT (lock) DO NOTHING`,
+  endWait: "UPDATE stayhook_locks SET wait_end = 0 WHERE lock = ?1",
+  dropLock: "DELETE FROM stayhook_locks WHERE lock = ?1",
 
   replayEnded: `
     UPDATE stayhook_events SET state = 'pending', ready_at = ?2, due_at = ?2, attempts = 0, outages = 0,
@@ -92,10 +92,10 @@ const sql = {
     DELETE FROM stayhook_events WHERE seq IN (
       SELECT seq FROM stayhook_events
       WHERE state = 'parked' AND reason = ?3 AND ended_at <= ?1 ORDER BY ended_at, seq LIMIT ?2)`,
-  pruneRecords: `
-    DELETE FROM stayhook_records WHERE lock IN (
-      SELECT lock FROM stayhook_records
-      WHERE status IS NOT NULL AND seen_at <= ?1 AND pending_at IS NULL AND retry_at IS NULL
+  pruneStatuses: `
+    DELETE FROM stayhook_statuses WHERE ref IN (
+      SELECT ref FROM stayhook_statuses
+      WHERE seen_at <= ?1 AND NOT EXISTS (SELECT 1 FROM stayhook_locks WHERE lock = ref)
       ORDER BY seen_at LIMIT ?2)`,
 
   get: `${WITH_WAIT} WHERE id = ?1`,
@@ -106,9 +106,9 @@ const sql = {
   counts: "SELECT state, events FROM stayhook_counts",
   nextReady: `
     SELECT min(at) AS at FROM (
-      SELECT * FROM (SELECT pending_at AS at FROM stayhook_records WHERE pending_at IS NOT NULL ORDER BY pending_at LIMIT 1)
+      SELECT * FROM (SELECT pending_at AS at FROM stayhook_locks WHERE pending_at IS NOT NULL ORDER BY pending_at LIMIT 1)
       UNION ALL
-      SELECT * FROM (SELECT retry_at FROM stayhook_records WHERE retry_at IS NOT NULL ORDER BY retry_at LIMIT 1))`,
+      SELECT * FROM (SELECT retry_at FROM stayhook_locks WHERE retry_at IS NOT NULL ORDER BY retry_at LIMIT 1))`,
   oldestWaiting: `
     SELECT min(received_at) AS at FROM (
       SELECT * FROM (${OLDEST} state = 'pending' ORDER BY seq LIMIT 1)
@@ -116,11 +116,8 @@ const sql = {
       SELECT * FROM (${OLDEST} state = 'retrying' ORDER BY seq LIMIT 1)
       UNION ALL
       SELECT * FROM (${OLDEST} state = 'processing' AND ready_at <= ?1 ORDER BY seq LIMIT 1))`,
-  statusOf:
-    "SELECT lock, status, sequence, seen_at FROM stayhook_records WHERE lock = ?1 AND status IS NOT NULL",
-  statusesAfter: `
-    SELECT lock, status, sequence, seen_at FROM stayhook_records
-    WHERE lock > ?1 AND lock < x'' AND status IS NOT NULL ORDER BY lock LIMIT ?2`,
+  statusOf: "SELECT * FROM stayhook_statuses WHERE ref = ?1",
+  statusesAfter: "SELECT * FROM stayhook_statuses WHERE ref > ?1 ORDER BY ref LIMIT ?2",
 } as const;
 
 export type Statements = Readonly<Record<keyof typeof sql, StatementSync>>;

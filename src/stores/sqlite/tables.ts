@@ -12,7 +12,6 @@ import {
   type EventRow,
   type Id,
   type Lock,
-  type RecordRow,
   type StatusRow,
   toClaim,
   toId,
@@ -33,7 +32,7 @@ interface Place {
 }
 
 /**
- * The two tables and what can be done with them, step by step. Nothing here waits, and nothing begins or ends a
+ * The tables and what can be done with them, step by step. Nothing here waits, and nothing begins or ends a
  * transaction: whoever calls a method that writes has one open.
  */
 export class Tables {
@@ -99,7 +98,7 @@ export class Tables {
       const row = this.#held(claim);
       if (row === undefined) return false;
       this.#run.renewEvent.run(row.seq, leaseEnd);
-      this.#run.renewRecord.run(row.lock, leaseEnd);
+      this.#run.renewLock.run(row.lock, leaseEnd);
       this.#run.refresh.run(row.lock);
       return true;
     });
@@ -117,7 +116,7 @@ export class Tables {
     const waitEnd = outcome.state === "retrying" && !outcome.counted ? now + Math.ceil(outcome.in) : 0;
     this.#run.unlock.run(row.lock, waitEnd);
     if (this.#run.refresh.get(row.lock)?.waits === 1) this.#madeDue = true;
-    else this.#run.dropRecord.run(row.lock);
+    else this.#run.dropLock.run(row.lock);
     return true;
   }
 
@@ -131,7 +130,7 @@ export class Tables {
   }
 
   pruneRecords({ age, limit }: Options<"pruneRecords">): number {
-    return changes(this.#run.pruneRecords.run(Math.floor(Date.now() - age), limit));
+    return changes(this.#run.pruneStatuses.run(Math.floor(Date.now() - age), limit));
   }
 
   replay(eventId: string): boolean {
@@ -202,9 +201,10 @@ export class Tables {
   #lease({ lock, seq }: Place, leaseEnd: number, now: number): ClaimedEvent {
     const token = crypto.randomUUID();
     const row = this.#run.claimEvent.get(seq, leaseEnd) as unknown as EventRow;
-    const record = this.#run.leaseRecord.get(lock, token, seq, leaseEnd) as unknown as RecordRow;
+    this.#run.leaseLock.run(lock, token, seq, leaseEnd);
     this.#run.refresh.run(lock);
-    return toClaim(row, record, token, now);
+    const status = typeof lock === "string" ? this.#run.statusOf.get(lock) : undefined;
+    return toClaim(row, status as StatusRow | undefined, token, now);
   }
 
   /** The claim's event, as long as nobody else has taken its record. */
@@ -248,7 +248,7 @@ export class Tables {
   /** The event is in line, and its record waits no longer. */
   #placeNow({ lock, seq }: Place, now: number): void {
     this.#madeDue = true;
-    if (this.#run.insertRecord.run(lock, now, seq).changes > 0) return;
+    if (this.#run.insertLock.run(lock, now, seq).changes > 0) return;
     this.#run.endWait.run(lock);
     this.#run.refresh.run(lock);
   }

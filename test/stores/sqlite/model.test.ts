@@ -9,7 +9,7 @@ afterAll(() => db.close());
 /** One database for all walks, emptied: making one takes longer than walking. */
 function emptyStore() {
   const store = sqliteStore(db);
-  db.exec("DELETE FROM stayhook_events; DELETE FROM stayhook_records");
+  db.exec("DELETE FROM stayhook_events; DELETE FROM stayhook_locks; DELETE FROM stayhook_statuses");
   return store;
 }
 
