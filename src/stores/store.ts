@@ -147,7 +147,8 @@ export interface EventStore<Tx = never> {
    * lease is lost once its record has been claimed again, for this event or another.
    *
    * @returns `false` where the lease was lost: nothing was recorded
-   * @throws where nothing could be recorded and the lease is still held
+   * @throws where nothing could be recorded and the lease is still held; `InvalidWriteError` where a write broke
+   * the store's rules
    */
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
 
