@@ -31,8 +31,10 @@ import {
   type FailureReason,
   type Fetch,
   type FetchContext,
+  forwardTo,
   type HeadersInput,
   type Health,
+  type IntakeStore,
   InternalServerError,
   InvalidArgumentError,
   InvalidWriteError,
@@ -50,6 +52,9 @@ import {
   type Observation,
   type Outcome,
   PermissionDeniedError,
+  type Processed,
+  ProcessingError,
+  type ProcessOptions,
   type Query,
   RateLimitError,
   type ReceiveContext,
@@ -291,6 +296,7 @@ export function explain(error: unknown): string | number | undefined {
     return error.issues[0]?.message;
   if (error instanceof ConnectionTimeoutError || error instanceof ConnectionError) return error.name;
   if (error instanceof AbortError || error instanceof AccessTokenError) return String(error.cause);
+  if (error instanceof ProcessingError) return error.retryable ? error.retryAfter : error.reason;
   if (error instanceof InvalidWriteError) return error.message;
   return error instanceof StayhookError ? error.message : undefined;
 }
@@ -305,6 +311,14 @@ export const classes: readonly (typeof APIError)[] = [
   RateLimitError,
   InternalServerError,
 ];
+
+/** On a queue of one's own: one side takes in, the other processes. */
+export async function useEngine(send: (event: NewEvent) => Promise<void>, taken: string): Promise<Processed> {
+  const intake: IntakeStore = forwardTo(send);
+  const engine = createWebhookHandler({ client, store: intake, on: { fallback: ({ attempt }) => attempt } });
+  const how: ProcessOptions = { attempt: number, signal: undefined };
+  return engine.process(taken, how);
+}
 
 export async function useStore(
   event: NewEvent,

@@ -9,7 +9,8 @@ import {
   sharedSecret,
   stay,
 } from "stayhook";
-import { type NodeHandler, type NodeHandlerOptions, type NodeWebhooks, toNodeHandler } from "stayhook/node";
+import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
+import { type SqliteStoreOptions, sqliteStore } from "stayhook/sqlite";
 import {
   createSandbox,
   type Sandbox,
@@ -46,8 +47,8 @@ export async function day(): Promise<void> {
       fallback: ({ type, notification }) => console.log(type, notification?.timestamp),
     },
   });
-  const topic: NodeHandlerOptions = { topic: "bookings" };
-  const handler: NodeHandler = toNodeHandler(webhooks satisfies NodeWebhooks, topic);
+  const topic: AdapterOptions = { topic: "bookings" };
+  const handler: NodeHandler = toNodeHandler(webhooks satisfies Webhooks, topic);
   createServer(handler).listen(3000);
 
   const bookings: SandboxBookings = sandbox.bookings;
@@ -79,9 +80,17 @@ export const cases: readonly StoreContractCase[] = storeContract(() => memorySto
 /** A store with transactions, as its author writes it. */
 export class OwnError extends StayhookError {}
 declare const database: EventStore<{ run(sql: string): void }>;
+const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" });
 createWebhookHandler({
-  client: new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" }),
+  client,
   store: database,
   on: { "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.run("insert")) },
 });
 storeContract(() => database);
+
+const durable: SqliteStoreOptions = { durability: "process-crash", busyTimeout: undefined };
+createWebhookHandler({
+  client,
+  store: sqliteStore("events.db", durable),
+  on: { "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.exec("insert")) },
+});

@@ -50,7 +50,9 @@ export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consu
     },
     node: (...args) =>
       new Promise((resolve) => {
+        // Ends what hangs.
         const options = {
+          timeout: 50_000,
           cwd: directory,
           encoding: "utf8",
           env: { ...process.env, NODE_OPTIONS: "" },
