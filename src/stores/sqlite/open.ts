@@ -71,10 +71,14 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   patiently(until, () => assertWritable(db));
 }
 
-/** Better now than at the first notification. */
+/** Better now than at the first notification. (Where nothing may be written, BEGIN IMMEDIATE still works.) */
 function assertWritable(db: DatabaseSync): void {
   db.exec("BEGIN IMMEDIATE");
-  db.exec("ROLLBACK");
+  try {
+    db.exec("UPDATE stayhook_counts SET events = events");
+  } finally {
+    db.exec("ROLLBACK");
+  }
 }
 
 /** At the start there is nobody yet whom waiting would hold up. */

@@ -1,0 +1,242 @@
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, test, vi } from "vitest";
+import { StayhookError } from "../../../src/errors.ts";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { CLAIM, createFiles, DONE, eventOf } from "./support.ts";
+
+const files = createFiles();
+
+/** A store whose transactions can be watched, and be made to fail. */
+function watched() {
+  const db = new DatabaseSync(files.path());
+  const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 300 });
+  const said: string[] = [];
+  const exec = db.exec.bind(db);
+  let before: (sql: string) => void = () => {};
+  db.exec = (sql) => {
+    before(sql);
+    exec(sql);
+    said.push(sql);
+  };
+  return {
+    db,
+    store,
+    said,
+    commits: () => said.filter((sql) => sql === "COMMIT").length,
+    beforeExec(run: (sql: string) => void) {
+      before = run;
+    },
+    /** As a second process sees it. */
+    onDisk() {
+      const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
+      const { n } = other.prepare("SELECT count(*) AS n FROM stayhook_events").get() as { n: number };
+      other.close();
+      return n;
+    },
+  };
+}
+
+const sqliteError = (errcode: number, message: string) =>
+  Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode, errstr: message });
+
+describe("what waits is committed together", () => {
+  test("adds, claims, renewals and settles of one moment are one transaction", async () => {
+    const { store, commits } = watched();
+    await Promise.all(["A", "B", "C"].map((name) => store.add(eventOf(`booking:${name}`))));
+    expect(commits()).toBe(1);
+    const [first, second] = await store.claim({ ...CLAIM, limit: 2 });
+    expect(commits()).toBe(2);
+    const all = await Promise.all([
+      store.add(eventOf()),
+      store.settle(first!, DONE),
+      store.renew([second!], 1000),
+      store.claim(CLAIM),
+    ]);
+    expect(commits()).toBe(3);
+    expect(all).toMatchObject(["added", true, [second], [{ attempts: 1 }, { attempts: 1 }]]);
+    await store.close();
+  });
+
+  test("none resolves before it is on disk", async () => {
+    const { store, onDisk, beforeExec } = watched();
+    let resolved = 0;
+    const seen: number[] = [];
+    beforeExec((sql) => {
+      if (sql === "COMMIT") seen.push(onDisk(), resolved);
+    });
+    const adds = Array.from({ length: 10 }, () =>
+      store.add(eventOf()).then(() => {
+        resolved += 1;
+        seen.push(onDisk());
+      }),
+    );
+    await Promise.all(adds);
+    expect(seen).toEqual([0, 0, ...Array(10).fill(10)]);
+    await store.close();
+  });
+
+  test("a flood is cut into pieces, with others' turns between them", async () => {
+    const { store, commits } = watched();
+    let turns = 0;
+    let over = false;
+    const count = () => {
+      turns += 1;
+      if (!over) setImmediate(count);
+    };
+    setImmediate(count);
+    await Promise.all(Array.from({ length: 2000 }, () => store.add(eventOf(null))));
+    over = true;
+    expect(commits()).toBeGreaterThanOrEqual(Math.ceil(2000 / 256));
+    expect(turns).toBeGreaterThanOrEqual(commits() - 1);
+    expect(await store.counts()).toMatchObject({ pending: 2000 });
+    await store.close();
+  });
+
+  test("what has nothing to claim begins no transaction", async () => {
+    const { store, said } = watched();
+    await store.claim(CLAIM);
+    expect(said).toEqual([]);
+    await store.close();
+  });
+});
+
+describe("when a group fails", () => {
+  test("each is run again alone, and only who fails alone rejects", async () => {
+    const { store, db, commits } = watched();
+    db.exec(`CREATE TRIGGER refuse BEFORE INSERT ON stayhook_events WHEN NEW.topic = 'refused'
+      BEGIN SELECT raise(ABORT, 'refused here'); END`);
+    const refused = { ...eventOf(), topic: "refused" };
+    const answers = await Promise.allSettled([
+      store.add(eventOf()),
+      store.add(refused),
+      store.add(eventOf()),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(answers[1]).toMatchObject({
+      reason: {
+        name: "StayhookError",
+        message: expect.stringMatching(/the event could not be recorded: .*refused here/),
+        cause: { message: "refused here" },
+      },
+    });
+    expect(commits()).toBe(2);
+    expect(await store.counts()).toMatchObject({ pending: 2 });
+    expect(await store.get(refused.eventId)).toBeUndefined();
+    await Promise.all([store.add(eventOf()), store.add(eventOf())]);
+    expect(commits()).toBe(3);
+    await store.close();
+  });
+
+  test("a commit that fails is no commit", async () => {
+    const { store, beforeExec, onDisk } = watched();
+    let failures = 2;
+    beforeExec((sql) => {
+      if (sql !== "COMMIT" || failures === 0) return;
+      failures -= 1;
+      throw sqliteError(10, "disk I/O error");
+    });
+    // The group's, and then the first one's alone.
+    const answers = await Promise.allSettled([store.add(eventOf()), store.add(eventOf())]);
+    expect(answers.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+    expect(answers[0]).toMatchObject({ reason: expect.any(StayhookError) });
+    expect(onDisk()).toBe(1);
+    await store.close();
+  });
+
+  test("a full disk rejects, and what was recorded before is still there", async () => {
+    const { store, db } = watched();
+    await store.add(eventOf());
+    const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
+    db.exec(`PRAGMA max_page_count = ${page_count}`);
+    const big = () => ({ ...eventOf(), notification: JSON.stringify("x".repeat(60_000)) });
+    const answers = await Promise.allSettled([store.add(big()), store.add(big())]);
+    for (const answer of answers) {
+      expect(answer).toMatchObject({
+        status: "rejected",
+        reason: { name: "StayhookError", message: expect.stringContaining("database or disk is full") },
+      });
+    }
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+    db.exec("PRAGMA max_page_count = 1000000");
+    expect(await store.add(big())).toBe("added");
+    await store.close();
+  });
+});
+
+describe("while the file is busy", () => {
+  test("calls wait for it without holding anything else up", async () => {
+    const { store, db } = watched();
+    const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
+    other.exec("BEGIN IMMEDIATE");
+    let settled = false;
+    const added = store.add(eventOf()).finally(() => {
+      settled = true;
+    });
+    // Timers go off and reads are answered while it waits.
+    for (let turn = 0; turn < 5; turn++) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      expect(await store.counts()).toMatchObject({ pending: 0 });
+    }
+    expect(settled).toBe(false);
+    other.exec("ROLLBACK");
+    expect(await added).toBe("added");
+    other.close();
+    await store.close();
+  });
+
+  test("they reject after busyTimeout, and the next ones are tried anew", async () => {
+    const { store, db } = watched();
+    const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
+    other.exec("BEGIN IMMEDIATE");
+    const start = performance.now();
+    const answers = await Promise.allSettled([store.add(eventOf()), store.add(eventOf())]);
+    expect(performance.now() - start).toBeGreaterThan(290);
+    for (const answer of answers) {
+      expect(answer).toMatchObject({
+        status: "rejected",
+        reason: { name: "StayhookError", message: expect.stringContaining("database is locked") },
+      });
+    }
+    other.exec("ROLLBACK");
+    other.close();
+    expect(await store.add(eventOf())).toBe("added");
+    await store.close();
+  });
+
+  test("a transaction that the user has open on the connection is waited for, and not touched", async () => {
+    const { store, db } = watched();
+    db.exec("CREATE TABLE nights (day TEXT)");
+    db.exec("BEGIN; INSERT INTO nights VALUES ('2026-03-01')");
+    const added = store.add(eventOf());
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(db.prepare("SELECT count(*) AS n FROM nights").get()).toEqual({ n: 1 });
+    db.exec("ROLLBACK");
+    expect(await added).toBe("added");
+    expect(db.prepare("SELECT count(*) AS n FROM nights").get()).toEqual({ n: 0 });
+    await store.close();
+  });
+
+  test("close waits for what waits", async () => {
+    const { store, db } = watched();
+    const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
+    other.exec("BEGIN IMMEDIATE");
+    const added = store.add(eventOf());
+    const closed = store.close();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    other.exec("ROLLBACK");
+    other.close();
+    await closed;
+    expect(await added).toBe("added");
+  });
+});
+
+test("a user's fake timers do not keep events from being recorded", async () => {
+  const { store } = watched();
+  vi.useFakeTimers();
+  try {
+    expect(await store.add(eventOf())).toBe("added");
+  } finally {
+    vi.useRealTimers();
+  }
+  await store.close();
+});
