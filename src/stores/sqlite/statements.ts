@@ -78,8 +78,8 @@ const sql = {
   replayRetrying:
     "UPDATE stayhook_events SET ready_at = min(ready_at, ?2), due_at = min(due_at, ?2) WHERE seq = ?1",
   parkedAfter: `
-    SELECT seq, lock, state FROM stayhook_events
-    WHERE state = 'parked' AND seq > ?1 AND (?2 IS NULL OR reason = ?2) AND (?3 IS NULL OR received_at < ?3)
+    SELECT seq, lock, state FROM stayhook_events INDEXED BY stayhook_events_open
+    WHERE state <> 'done' AND state = 'parked' AND seq > ?1 AND (?2 IS NULL OR reason = ?2) AND (?3 IS NULL OR received_at < ?3)
     ORDER BY seq LIMIT ?4`,
 
   pruneDone: `
