@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { defineConfig, type Options } from "tsup";
+import { subpaths as entry } from "./subpaths.config.ts";
 
 /** tsup's splitting of CommonJS leaves this machine's path to the file in its source map. */
 const relativeSourceMaps: NonNullable<Options["plugins"]>[number] = {
@@ -10,17 +11,10 @@ const relativeSourceMaps: NonNullable<Options["plugins"]>[number] = {
     for (const { name } of writtenFiles.filter((file) => file.name.endsWith(".cjs.map"))) {
       const map = JSON.parse(await readFile(name, "utf8"));
       map.sources = map.sources.map((source: string) => (source === map.file ? basename(source) : source));
-      map.file = basename(map.file);
+      map.file = map.file && basename(map.file);
       await writeFile(name, JSON.stringify(map));
     }
   },
-};
-
-const entry = {
-  index: "src/index.ts",
-  node: "src/adapters/node.ts",
-  sqlite: "src/stores/sqlite/index.ts",
-  testing: "src/testing/index.ts",
 };
 
 /**

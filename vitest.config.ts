@@ -1,16 +1,13 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-
-const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+import { subpaths } from "./subpaths.config.ts";
 
 export default defineConfig({
   resolve: {
-    alias: [
-      { find: /^stayhook$/, replacement: source("./src/index.ts") },
-      { find: /^stayhook\/node$/, replacement: source("./src/adapters/node.ts") },
-      { find: /^stayhook\/sqlite$/, replacement: source("./src/stores/sqlite/index.ts") },
-      { find: /^stayhook\/testing$/, replacement: source("./src/testing/index.ts") },
-    ],
+    alias: Object.entries(subpaths).map(([name, path]) => ({
+      find: new RegExp(`^stayhook${name === "index" ? "" : `/${name}`}$`),
+      replacement: fileURLToPath(new URL(path, import.meta.url)),
+    })),
   },
   test: {
     include: ["test/**/*.test.ts"],

@@ -52,7 +52,7 @@ export interface WebhookHandler {
   drain(options?: DrainOptions): Promise<DrainResult>;
   /**
    * Processes one notification now, touching no store: for the worker of a queue of your own. Takes the
-   * notification as JSON text, parsed, or as the event that `forwardTo` has sent. There, `previousStatus` is
+   * notification, or the event that `forwardTo` has sent; each parsed, or as JSON text. There, `previousStatus` is
    * undefined, `changed` true, `dispatch` without effect, and `atomically` absent.
    *
    * @throws ProcessingError saying whether and when to try again

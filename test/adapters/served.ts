@@ -7,7 +7,7 @@ import {
 } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach } from "vitest";
-import type { NodeWebhooks } from "../../src/adapters/node.ts";
+import type { Webhooks } from "../../src/adapters/node.ts";
 import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
 import { type Harness, harness } from "../webhooks/receiving/receiver.ts";
 
@@ -34,7 +34,7 @@ export async function serve(
 export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart = true) {
   const side: Harness = harness({ maxBodyBytes: 65_536, ...options });
   let starts = 0;
-  const webhooks: NodeWebhooks = {
+  const webhooks: Webhooks = {
     receive: async (incoming) => (await side.receive(incoming)).result,
     start: () => void starts++,
     autoStart,

@@ -66,6 +66,14 @@ const plans: Record<string, Plan> = {
       expect(count(await store.counts())).toBe(1);
     },
   },
+  fastify: {
+    given: ["fastify: app" as "fastify", "toFastifyPlugin", "webhooks"],
+    shows: async ({ fastify, store }) => {
+      const { statusCode } = await fastify.inject({ method: "POST", url: "/hooks", payload: notification() });
+      expect(statusCode).toBe(200);
+      expect(count(await store.counts())).toBe(1);
+    },
+  },
   fetch: {
     given: ["hono: app" as "hono", "webhooks"],
     shows: async ({ hono, store }) => {

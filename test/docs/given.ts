@@ -2,8 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express from "express";
+import { fastify } from "fastify";
 import { Hono } from "hono";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { toFastifyPlugin } from "stayhook/fastify";
 import { toNodeHandler } from "stayhook/node";
 import { createSandbox } from "stayhook/testing";
 
@@ -33,6 +35,8 @@ export async function makeGiven() {
     webhooks,
     app: express(),
     hono: new Hono(),
+    fastify: fastify(),
+    toFastifyPlugin,
     toNodeHandler,
     createWebhookHandler,
     StayhookClient,

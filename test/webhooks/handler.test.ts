@@ -296,6 +296,34 @@ describe("where no process lives on", () => {
     expect((await store.get(notification.eventId))?.state).toBe("done");
   });
 
+  test("inline, replyWithin counts from the arrival, however long the recording took", async () => {
+    const memory = memoryStore();
+    const store = new Proxy(memory, {
+      get: (target, property: keyof typeof memory) => {
+        const value = target[property];
+        if (property !== "add")
+          return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+        return async (event: never) => {
+          await new Promise((resolve) => setTimeout(resolve, 9_000));
+          return target.add(event);
+        };
+      },
+    });
+    const { deliver } = handlerOf({
+      store,
+      processing: "inline",
+      on: { fallback: () => new Promise(() => {}) },
+    });
+    let status: number | undefined;
+    deliver(notificationOf()).then((response) => {
+      status = response.status;
+    });
+    await advance(24_900);
+    expect(status).toBeUndefined();
+    await advance(100);
+    expect(status).toBe(200);
+  });
+
   test("inline answers 200 when its callback fails: it is recorded", async () => {
     const { deliver, store } = handlerOf({
       processing: "inline",
@@ -367,6 +395,12 @@ describe("health", () => {
     });
   });
 
+  test("takes nothing that was refused for received", async () => {
+    const { deliver, webhooks } = handlerOf({ autoStart: false });
+    expect((await deliver("no notification")).status).toBe(400);
+    expect((await webhooks.health()).lastReceivedAt).toBeUndefined();
+  });
+
   test("says paused while the platform is out of reach, and stopped when closed", async () => {
     const { deliver, webhooks, platform } = handlerOf();
     platform.answer("*", { status: 401 });
@@ -420,6 +454,19 @@ describe("close", () => {
     await closing;
     expect(await store.get(notification.eventId)).toMatchObject({ state: "pending", attempts: 0 });
   });
+});
+
+test("once closed, nothing begins any more: the store may be closed too", async () => {
+  const { deliver, webhooks, store, logger } = handlerOf();
+  await deliver(notificationOf());
+  await advance();
+  await webhooks.close();
+  await store.close();
+  webhooks.start();
+  expect(await webhooks.drain()).toEqual({ done: 0, failed: 0 });
+  expect((await deliver(notificationOf())).status).toBe(503);
+  await advance(60_000);
+  expect(logger.lines.filter((line) => /store/.test(line))).toEqual([]);
 });
 
 describe("what the user's own functions throw", () => {

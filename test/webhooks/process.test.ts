@@ -105,14 +105,14 @@ describe("process", () => {
     const notification = notificationOf({ bookingCode: "A1", further: "kept" });
     await deliver(notification);
     const overTheWire = JSON.parse(JSON.stringify(sent[0]));
-    for (const given of [overTheWire, JSON.stringify(notification), notification]) {
+    for (const given of [overTheWire, JSON.stringify(sent[0]), JSON.stringify(notification), notification]) {
       expect(await webhooks.process(given, { attempt: 3 })).toEqual({
         eventId: notification.eventId,
         type: "booking.Confirmed",
         status: "Confirmed",
       });
     }
-    expect(seen.length).toBe(3);
+    expect(seen.length).toBe(4);
     for (const event of seen) {
       expect(event).toMatchObject({
         type: "booking.Confirmed",

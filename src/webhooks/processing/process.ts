@@ -63,10 +63,11 @@ export async function processNow<Tx>(
   throw errorOf(result, event, attempt, limits.maxAttempts);
 }
 
-/** A notification as JSON text, parsed, or as the `NewEvent` that `forwardTo` has sent. */
+/** A notification or the `NewEvent` that `forwardTo` has sent; each parsed, or as JSON text. */
 function toEvent(given: unknown): NewEvent {
-  const { text, topic } = isSent(given)
-    ? { text: given.notification, topic: given.topic ?? undefined }
+  const sent = typeof given === "string" ? parse(given) : given;
+  const { text, topic } = isSent(sent)
+    ? { text: sent.notification, topic: sent.topic ?? undefined }
     : { text: typeof given === "string" ? given : stringify(given), topic: undefined };
   const parsed = text === undefined ? undefined : parseBody(text, topic);
   if (parsed?.ok) return parsed.event;
@@ -77,6 +78,14 @@ function toEvent(given: unknown): NewEvent {
     retryable: false,
     cause,
   });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function isSent(given: unknown): given is NewEvent & { readonly notification: string } {

@@ -1,7 +1,7 @@
 import { AccessTokenError, StayhookClient } from "stayhook";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { type Answer, handlerOf, notificationOf, platformOf } from "../support.ts";
+import { type Answer, clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -169,6 +169,46 @@ describe("a platform that is out of reach", () => {
     await advance(5000);
     expect((await store.get(notification.eventId))?.state).toBe("done");
   });
+});
+
+test("the first answer ends the outage, though its callback takes its time", async () => {
+  const { deliver, platform, webhooks } = handlerOf({
+    on: { "booking.Confirmed": () => new Promise(() => {}) },
+  });
+  platform.answer("*", { status: 401 });
+  await deliver(notificationOf({ bookingCode: "A1" }));
+  await advance();
+  platform.booking("A1", "Confirmed");
+  await advance(5000);
+  expect((await webhooks.health()).state).toBe("running");
+});
+
+test("what is cut off while it fetches stops fetching", async () => {
+  let signal: AbortSignal | null | undefined;
+  const client = clientOf({
+    fetch: (_, init) => {
+      signal = init.signal;
+      return new Promise(() => {});
+    },
+  });
+  const { deliver } = handlerOf({ client, attemptTimeout: 3000 });
+  await deliver(notificationOf({ bookingCode: "A1" }));
+  await advance(2999);
+  expect(signal?.aborted).toBe(false);
+  await advance(1);
+  expect(signal?.aborted).toBe(true);
+});
+
+test("of an endless message, the beginning is kept", async () => {
+  const { deliver, store } = handlerOf({
+    on: { unknown: () => Promise.reject(new Error("no ".repeat(1e5))) },
+  });
+  const notification = notificationOf();
+  await deliver(notification);
+  await advance();
+  const { lastError } = (await store.get(notification.eventId)) ?? {};
+  expect(lastError).toMatch(/^Error: no no /);
+  expect(lastError?.length).toBeLessThan(2000);
 });
 
 describe("a record that does not validate", () => {

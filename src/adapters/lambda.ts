@@ -1,0 +1,105 @@
+import { atMost } from "../queue/timer.ts";
+import type { ReceiveContext } from "../webhooks/handler.ts";
+import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
+import type { AdapterOptions } from "./exchange.ts";
+
+export type { AdapterOptions } from "./exchange.ts";
+export {
+  type SqsBatchResponse,
+  type SqsEvent,
+  type SqsRecord,
+  type SqsWebhooks,
+  toSqsHandler,
+} from "./sqs.ts";
+
+/** What of a webhook handler is used here. */
+export interface LambdaWebhooks {
+  receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
+}
+
+/** What of an event of API Gateway (REST and HTTP), a function URL or a load balancer is used here. */
+export interface LambdaHttpEvent {
+  readonly httpMethod?: string | undefined;
+  readonly path?: string | undefined;
+  readonly rawPath?: string | undefined;
+  readonly rawQueryString?: string | undefined;
+  readonly headers?: Readonly<Record<string, string | undefined>> | null | undefined;
+  readonly multiValueHeaders?: Readonly<Record<string, readonly string[] | undefined>> | null | undefined;
+  readonly queryStringParameters?: Readonly<Record<string, string | undefined>> | null | undefined;
+  readonly multiValueQueryStringParameters?:
+    | Readonly<Record<string, readonly string[] | undefined>>
+    | null
+    | undefined;
+  readonly body?: string | null | undefined;
+  readonly isBase64Encoded?: boolean | undefined;
+  readonly requestContext?:
+    | { readonly http?: { readonly method?: string | undefined } | undefined }
+    | undefined;
+}
+
+export interface LambdaHttpResult {
+  readonly statusCode: number;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+}
+
+/** What of Lambda's context is used here. */
+export interface LambdaContextLike {
+  getRemainingTimeInMillis(): number;
+}
+
+/** How long work may hold up an answer, ms: the platform waits 30 s, API Gateway 29 s. */
+const LONGEST_WAIT = 20_000;
+/** What of Lambda's own time is left to it, ms. */
+const SPARE = 1000;
+
+/**
+ * A webhook handler for AWS Lambda behind API Gateway (REST and HTTP), a function URL or a load balancer.
+ *
+ * Nothing lives on there after the answer. With `processing: "inline"` the event is processed before it; else
+ * all that is due is, for 20 s at the most. Let a schedule call `webhooks.drain()` for what has to be tried again.
+ *
+ * @example
+ * ```ts
+ * export const handler = toLambdaHandler(webhooks);
+ * ```
+ */
+export function toLambdaHandler(
+  webhooks: LambdaWebhooks,
+  { topic }: AdapterOptions = {},
+): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
+  return async (event, context) => {
+    const work: Promise<unknown>[] = [];
+    const request = { ...toReceiveRequest(event), topic };
+    const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
+    await atMost(waitOf(context), [Promise.all(work)]);
+    return { statusCode: result.status, headers: result.headers, body: result.body };
+  };
+}
+
+function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
+  const { body, isBase64Encoded, headers, multiValueHeaders } = event;
+  return {
+    method: event.httpMethod ?? event.requestContext?.http?.method ?? "",
+    url: (event.rawPath ?? event.path ?? "/") + queryOf(event),
+    headers: (multiValueHeaders ?? headers ?? {}) as ReceiveRequest["headers"],
+    body: isBase64Encoded && body ? Uint8Array.from(atob(body), (char) => char.charCodeAt(0)) : (body ?? ""),
+  };
+}
+
+/** The query as it came where the event has it; API Gateway REST has decoded it already. */
+function queryOf(event: LambdaHttpEvent): string {
+  if (event.rawQueryString !== undefined)
+    return event.rawQueryString === "" ? "" : `?${event.rawQueryString}`;
+  const query = new URLSearchParams();
+  const several = event.multiValueQueryStringParameters ?? event.queryStringParameters ?? {};
+  for (const [name, values] of Object.entries(several)) {
+    for (const value of typeof values === "string" ? [values] : (values ?? [])) query.append(name, value);
+  }
+  return query.size === 0 ? "" : `?${query}`;
+}
+
+function waitOf(context: LambdaContextLike | undefined): number {
+  const left = context?.getRemainingTimeInMillis?.() ?? Number.POSITIVE_INFINITY;
+  return Math.max(0, Math.min(LONGEST_WAIT, left - SPARE));
+}

@@ -1,0 +1,10 @@
+/** What the package can be imported as, and where each comes from. tsconfig.json and package.json repeat it. */
+export const subpaths = {
+  index: "src/index.ts",
+  fastify: "src/adapters/fastify.ts",
+  koa: "src/adapters/koa.ts",
+  lambda: "src/adapters/lambda.ts",
+  node: "src/adapters/node.ts",
+  sqlite: "src/stores/sqlite/index.ts",
+  testing: "src/testing/index.ts",
+};

@@ -1,0 +1,202 @@
+import { forwardTo, type NewEvent, sharedSecret } from "stayhook";
+import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { handlerOf, notificationOf } from "../webhooks/support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+
+/** One request, as each of the things in front of a function tells it. */
+const shapes: Record<string, (body: string | null, key?: string) => object> = {
+  "API Gateway REST": (body, key = "s3cret") => ({
+    httpMethod: "POST",
+    path: "/hooks",
+    headers: { "content-type": "application/json" },
+    multiValueHeaders: { "content-type": ["application/json"] },
+    queryStringParameters: { key },
+    multiValueQueryStringParameters: { key: [key] },
+    body,
+    isBase64Encoded: false,
+    requestContext: { httpMethod: "POST" },
+  }),
+  "API Gateway HTTP": (body, key = "s3cret") => ({
+    version: "2.0",
+    rawPath: "/hooks",
+    rawQueryString: `key=${key}`,
+    headers: { "content-type": "application/json" },
+    queryStringParameters: { key },
+    requestContext: { http: { method: "POST", path: "/hooks" } },
+    ...(body !== null && { body }),
+    isBase64Encoded: false,
+  }),
+  "a function URL, base64": (body, key = "s3cret") => ({
+    version: "2.0",
+    rawPath: "/",
+    rawQueryString: `key=${key}`,
+    headers: {},
+    requestContext: { http: { method: "POST" } },
+    body: body === null ? undefined : Buffer.from(body).toString("base64"),
+    isBase64Encoded: true,
+  }),
+  "a load balancer": (body, key = "s3cret") => ({
+    httpMethod: "POST",
+    path: "/hooks",
+    multiValueHeaders: null,
+    headers: { host: "lambda" },
+    queryStringParameters: { key },
+    body,
+    isBase64Encoded: false,
+  }),
+};
+
+describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
+  const verify = sharedSecret({ query: "key", secret: "s3cret" });
+
+  test("a notification is recorded, whatever letters it has, and answered", async () => {
+    const { webhooks, store } = handlerOf({ verify, processing: "inline" });
+    const notification = notificationOf({ further: "Zürich ⛱" });
+    const result = await toLambdaHandler(webhooks, { topic: "messages" })(
+      shape(JSON.stringify(notification)),
+    );
+    expect(result).toMatchObject({
+      statusCode: 200,
+      headers: { "content-type": "application/json" },
+      body: '{"received":true}',
+    });
+    const stored = await store.get(notification.eventId);
+    expect(stored?.topic).toBe("messages");
+    expect(JSON.parse(stored?.notification ?? "")).toEqual(notification);
+  });
+
+  test("a wrong secret, another method, no body and a large one are refused as anywhere", async () => {
+    const { webhooks } = handlerOf({ verify, processing: "inline" });
+    const handle = toLambdaHandler(webhooks);
+    const text = JSON.stringify(notificationOf());
+    expect((await handle(shape(text, "wrong"))).statusCode).toBe(401);
+    expect((await handle(shape(null))).statusCode).toBe(400);
+    expect((await handle(shape("x".repeat(70_000)))).statusCode).toBe(413);
+    const got = JSON.parse(JSON.stringify(shape(text)).replaceAll('"POST"', '"GET"'));
+    expect(await handle(got)).toMatchObject({ statusCode: 405, headers: { allow: "POST" } });
+  });
+});
+
+describe("nothing lives on after the answer", () => {
+  const event = () => shapes["API Gateway HTTP"]?.(JSON.stringify(notificationOf())) as object;
+
+  test("so that what is due is processed before it, and no loop is started", async () => {
+    const callback = vi.fn(() => new Promise((resolve) => setTimeout(resolve, 3000)));
+    const { webhooks } = handlerOf({ on: { unknown: callback } });
+    let answered = false;
+    toLambdaHandler(webhooks)(event()).then(() => {
+      answered = true;
+    });
+    await advance(2900);
+    expect(callback).toHaveBeenCalledTimes(1);
+    expect(answered).toBe(false);
+    await advance(200);
+    expect(answered).toBe(true);
+    expect((await webhooks.health()).state).toBe("idle");
+  });
+
+  test.each([
+    ["20 s", undefined, 20_000],
+    ["Lambda's own time, but a second", { getRemainingTimeInMillis: () => 6000 }, 5000],
+    ["nothing where there is no time", { getRemainingTimeInMillis: () => 500 }, 0],
+  ])("it waits for at most %s", async (_, context, ms) => {
+    const { webhooks } = handlerOf({ on: { unknown: () => new Promise(() => {}) } });
+    let answered: unknown;
+    toLambdaHandler(webhooks)(event(), context).then((result) => {
+      answered = result;
+    });
+    await advance(Math.max(0, ms - 1));
+    if (ms > 0) expect(answered).toBeUndefined();
+    await advance(1);
+    expect(answered).toMatchObject({ statusCode: 200 });
+  });
+});
+
+describe("a batch of SQS messages", () => {
+  const record = (messageId: string, body: string, attributes: Record<string, string> = {}) => ({
+    messageId,
+    body,
+    attributes,
+  });
+
+  test("runs the callbacks for what forwardTo has sent, with SQS's own count of attempts", async () => {
+    const sent: NewEvent[] = [];
+    const { webhooks: front } = handlerOf({ store: forwardTo((event) => void sent.push(event)) as never });
+    const seen: unknown[] = [];
+    const { webhooks, platform } = handlerOf({
+      on: { fallback: ({ type, attempt, topic }) => void seen.push([type, attempt, topic]) },
+    });
+    platform.booking("A1", "Confirmed");
+    await front.fetch(
+      new Request("https://example.com", {
+        method: "POST",
+        body: JSON.stringify(notificationOf({ bookingCode: "A1" })),
+      }),
+      { topic: "bookings" },
+    );
+    const body = JSON.stringify(sent[0]);
+    expect(
+      await toSqsHandler(webhooks)({ Records: [record("m1", body, { ApproximateReceiveCount: "3" })] }),
+    ).toEqual({ batchItemFailures: [] });
+    expect(seen).toEqual([["booking.Confirmed", 3, "bookings"]]);
+  });
+
+  test("reports those that failed, and those alone", async () => {
+    const logged = vi.spyOn(console, "error").mockImplementation(() => {});
+    const { webhooks, platform } = handlerOf({ on: {} });
+    platform.booking("GOOD", "Confirmed");
+    platform.answer("BAD", { status: 503 });
+    const body = (bookingCode: string) => JSON.stringify(notificationOf({ bookingCode }));
+    const Records = [
+      record("1", body("GOOD")),
+      record("2", body("BAD")),
+      record("3", "not json"),
+      record("4", body("GOOD")),
+    ];
+    expect(await toSqsHandler(webhooks)({ Records })).toEqual({
+      batchItemFailures: [{ itemIdentifier: "2" }, { itemIdentifier: "3" }],
+    });
+    expect(logged).toHaveBeenCalledTimes(2);
+    expect(logged.mock.calls[0]?.[0]).toMatch(/message \d is to be delivered again/);
+  });
+
+  test("of a FIFO queue: a group runs in order, one at a time, and waits behind a failure; others go on", async () => {
+    vi.spyOn(console, "error").mockImplementation(() => {});
+    const running = new Map<string, number>();
+    const ran: string[] = [];
+    let most = 0;
+    const { webhooks } = handlerOf({
+      on: {
+        unknown: async ({ notification }) => {
+          const { group, name } = notification as unknown as { group: string; name: string };
+          running.set(group, (running.get(group) ?? 0) + 1);
+          most = Math.max(most, running.get(group) ?? 0);
+          await Promise.resolve();
+          ran.push(name);
+          running.set(group, (running.get(group) ?? 0) - 1);
+          if (name === "a2") throw new Error("no");
+        },
+      },
+    });
+    const Records = ["a1", "b1", "a2", "b2", "a3", "a4"].map((name) => {
+      const group = name[0] as string;
+      return record(name, JSON.stringify(notificationOf({ group, name })), { MessageGroupId: group });
+    });
+    expect(await toSqsHandler(webhooks)({ Records })).toEqual({
+      batchItemFailures: ["a2", "a3", "a4"].map((itemIdentifier) => ({ itemIdentifier })),
+    });
+    expect(most).toBe(1);
+    expect([...ran].sort()).toEqual(["a1", "a2", "b1", "b2"]);
+    expect(ran.indexOf("a1")).toBeLessThan(ran.indexOf("a2"));
+  });
+});
