@@ -63,7 +63,8 @@ function isStale(): boolean {
   );
   // `tsup --no-dts`, which `npm start` runs, leaves the types out.
   if (!entries.every((entry) => existsSync(join(root, entry)))) return true;
-  const changed = Math.max(...times("src"), ...["tsup.config.ts", "tsconfig.json"].map(timeOf));
+  const configs = readdirSync(root).filter((name) => /\.config\.ts$|^tsconfig\.json$/.test(name));
+  const changed = Math.max(...times("src"), ...configs.map(timeOf));
   return changed > Math.min(...times("dist"));
 }
 
