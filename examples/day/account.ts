@@ -11,6 +11,10 @@ const styles = {
   callback: "green",
   calendar: "magenta",
   failed: "yellow",
+  process: "bold",
+  killed: "red",
+  unheard: "yellow",
+  "on disk": "magenta",
 } as const satisfies Record<string, Style>;
 
 /** Prints what happens, as it happens: when, in seconds, what kind of thing, and what. */

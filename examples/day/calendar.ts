@@ -1,29 +1,42 @@
+import type { DatabaseSync } from "node:sqlite";
 import { type Booking, type Stay, stay } from "stayhook";
 
-/** The nights that are taken, by booking. Blocking or releasing again what was is nothing. */
-export class Calendar {
-  readonly #stays = new Map<string, Stay>();
-  nightsBlocked = 0;
-  nightsReleased = 0;
+/** What an event changed in the calendar. */
+export interface Change extends Stay {
+  readonly verb: "blocked" | "released";
+}
 
-  /** @returns the stay that is blocked now; `undefined` where it was before */
-  block(booking: Booking): Stay | undefined {
-    if (this.#stays.has(booking.bookingCode)) return undefined;
-    const blocked = stay(booking);
-    this.#stays.set(booking.bookingCode, blocked);
-    this.nightsBlocked += blocked.nights;
-    return blocked;
-  }
+/**
+ * The nights that are taken, by booking; and a journal of the events that were handled, with the nights that
+ * each has taken or given back. Nothing keeps an event from being entered twice: that is `atomically`'s work.
+ */
+export function createTables(db: DatabaseSync): void {
+  db.exec(`
+    CREATE TABLE IF NOT EXISTS calendar (
+      bookingCode TEXT PRIMARY KEY, checkIn TEXT NOT NULL, checkOut TEXT NOT NULL, nights INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS journal (eventId TEXT NOT NULL, nights INTEGER NOT NULL) STRICT;
+  `);
+}
 
-  /** @returns the stay that is free now; `undefined` where it was not blocked */
-  release(booking: Booking): Stay | undefined {
-    const released = this.#stays.get(booking.bookingCode);
-    this.#stays.delete(booking.bookingCode);
-    this.nightsReleased += released?.nights ?? 0;
-    return released;
-  }
+/** @returns `undefined` where they were blocked before: two events of one booking may both see it Confirmed */
+export function block(db: DatabaseSync, booking: Booking): Change | undefined {
+  const { checkIn, checkOut, nights } = stay(booking);
+  const { changes } = db
+    .prepare("INSERT INTO calendar VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING")
+    .run(booking.bookingCode, checkIn, checkOut, nights);
+  return changes === 0 ? undefined : { verb: "blocked", checkIn, checkOut, nights };
+}
 
-  get bookingCodes(): string[] {
-    return [...this.#stays.keys()];
-  }
+/** @returns `undefined` where nothing was blocked */
+export function release(db: DatabaseSync, { bookingCode }: Booking): Change | undefined {
+  const row = db
+    .prepare("DELETE FROM calendar WHERE bookingCode = ? RETURNING checkIn, checkOut, nights")
+    .get(bookingCode);
+  return row && { verb: "released", ...(row as unknown as Stay) };
+}
+
+export function enter(db: DatabaseSync, eventId: string, change: Change | undefined): void {
+  const nights = change === undefined ? 0 : change.verb === "blocked" ? change.nights : -change.nights;
+  db.prepare("INSERT INTO journal VALUES (?, ?)").run(eventId, nights);
 }

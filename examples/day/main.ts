@@ -1,15 +1,18 @@
-// A day at the platform, and a subscriber beside it, on real HTTP: everything is delivered twice and out of
-// order, and a callback fails once. In the end both sides are compared; what does not add up is exit code 1.
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { StayhookClient, stay, type WebhookHandler } from "stayhook";
-import { toNodeHandler } from "stayhook/node";
+// A day at the platform, and a subscriber's process beside it, on real HTTP: everything is delivered twice and out
+// of order, a callback fails once, and at noon the subscriber is killed, and started again on the same file. In the
+// end both sides are compared; what does not add up is exit code 1.
+import { join } from "node:path";
+import { StayhookClient } from "stayhook";
 import { createSandbox } from "stayhook/testing";
-import { createAccount } from "./account.ts";
-import { Calendar } from "./calendar.ts";
+import { createAccount, shortId } from "./account.ts";
+import { type AtTheKill, gather } from "./gather.ts";
 import { countOvertaken } from "./order.ts";
+import { choosePort } from "./port.ts";
+import { retell } from "./retell.ts";
 import { playDay } from "./story.ts";
-import { createSubscriber } from "./subscriber.ts";
+import { SubscriberProcess } from "./subscriber-process.ts";
+import { Tally } from "./tally.ts";
+import { temporaryDirectory } from "./temporary.ts";
 import { sumUp } from "./totals.ts";
 
 const deadline = setTimeout(() => {
@@ -18,56 +21,99 @@ const deadline = setTimeout(() => {
 }, 14_500);
 
 const account = createAccount();
+const tally = new Tally();
 
 account.heading("Before");
-const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
-const sandbox = createSandbox({ seed, delivery: { duplicates: 1, shuffle: 400, delay: [0, 300] } });
+const sandbox = createSandbox({
+  seed: process.env.SEED === undefined ? undefined : Number(process.env.SEED),
+  delivery: {
+    duplicates: 1,
+    shuffle: 400,
+    delay: [0, 300],
+    retry: { schedule: [300, 600, 900, 1200, 1500, 1500, 1500] },
+  },
+  logger: { debug() {}, info() {}, warn: undelivered, error: undelivered },
+});
 const { url: baseUrl } = await sandbox.listen();
 account.line("platform", `listens on ${baseUrl} (SEED=${sandbox.seed} repeats this day)`);
 
-const calendar = new Calendar();
-const client = new StayhookClient({ baseUrl, accessToken: sandbox.accessToken });
-const secret = crypto.randomUUID();
-const { webhooks, counted } = createSubscriber(client, secret, calendar, account);
-const server = createServer(toNodeHandler(webhooks));
-await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+const [secret, port] = [crypto.randomUUID(), await choosePort()];
+const subscriber = new SubscriberProcess(
+  {
+    STAYHOOK_BASE_URL: baseUrl,
+    STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+    WEBHOOK_SECRET: secret,
+    EVENTS_DB: join(temporaryDirectory(), "events.db"),
+    PORT: String(port),
+  },
+  (told) => {
+    retell(account, told);
+    tally.count(told);
+  },
+);
+await subscriber.start();
+account.line("process", `${subscriber.pid}, the subscriber, listens on port ${port}`);
 
-const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks?key=${secret}`;
+const client = new StayhookClient({ baseUrl, accessToken: sandbox.accessToken });
+const url = `http://127.0.0.1:${port}/hooks?key=${secret}`;
 const { action } = await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });
 account.line("platform", `has the subscriber's URL now: configuration ${action}`);
 
-const moves = await playDay(sandbox, account);
-await sandbox.settled();
-await handled(webhooks);
-await webhooks.close();
-server.close();
+const day = playDay(sandbox, account);
+
+account.heading("Morning");
+subscriber.send("fail-once");
+await handled((await day.next()).value);
+
+account.heading("Noon");
+subscriber.send("hang");
+await day.next();
+const atTheKill = await killAtWork();
+
+account.heading("Afternoon, nobody listens");
+const untilAfternoon = (await day.next()).value;
+await tally.until(() => tally.undelivered >= 4);
+
+account.heading("Afternoon, on the same file");
+await subscriber.start();
+account.line("process", `${subscriber.pid}, the subscriber again, listens on port ${port}`);
+await handled(untilAfternoon);
+
+account.heading("Evening");
+const moves = (await day.next()).value;
+await handled(moves);
+await subscriber.close();
 
 account.heading("At the end of the day");
-const { deliveries } = sandbox;
-const confirmed = sandbox.bookings.list().filter((booking) => booking.status === "Confirmed");
-const sums = sumUp({
-  ...counted,
-  moves,
-  deliveries: deliveries.length,
-  answered200: deliveries.filter(({ status }) => status === 200).length,
-  nightsBlocked: calendar.nightsBlocked,
-  nightsReleased: calendar.nightsReleased,
-  nightsConfirmed: confirmed.reduce((nights, booking) => nights + stay(booking).nights, 0),
-  blockedCodes: calendar.bookingCodes,
-  confirmedCodes: confirmed.map((booking) => booking.bookingCode),
-});
+const sums = sumUp(gather(sandbox, tally, atTheKill, moves));
 for (const sum of sums) account.sum(sum);
-console.log(`  ${countOvertaken(deliveries)} of the ${counted.events} events were overtaken by a later one`);
+console.log(`  ${countOvertaken(sandbox.deliveries)} of the ${moves} events were overtaken by a later one`);
 if (!sums.every((sum) => sum.holds)) process.exitCode = 1;
 
 await sandbox.close();
 clearTimeout(deadline);
 
-/** Resolves when every event has been handled to its end, retries included. */
-async function handled({ health }: WebhookHandler): Promise<void> {
-  for (;;) {
-    const { counts } = await health();
-    if (counts.pending + counts.processing + counts.retrying === 0) return;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+/** Resolves when all of so many events are delivered, and handled to their ends. */
+async function handled(events: number): Promise<void> {
+  await sandbox.settled();
+  await tally.until(() => tally.done.size === events);
+}
+
+/** Kills the subscriber when callbacks run in all of its slots, and the events behind them wait. */
+async function killAtWork(): Promise<AtTheKill> {
+  await sandbox.settled();
+  await tally.until(() => tally.running.size === 2);
+  account.line(
+    "killed",
+    `kill -9 ${subscriber.pid}, in the middle of ${[...tally.running].map(shortId).join(", ")}`,
+  );
+  await subscriber.kill();
+  const answered = sandbox.deliveries.filter(({ status }) => status === 200);
+  return { answered: new Set(answered.map(({ eventId }) => eventId)).size, cut: tally.endRunning() };
+}
+
+/** Of the sandbox's log. */
+function undelivered(message: string): void {
+  account.line("unheard", message.replace(/[0-9a-f-]{36}/, shortId));
+  tally.countUndelivered();
 }

@@ -1,84 +1,118 @@
+// The README's subscriber, as the process that main.ts starts, kills and starts again. Its events and its calendar
+// are in one SQLite file. It tells main.ts of all that happens.
+import { createServer } from "node:http";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Booking,
   createWebhookHandler,
-  memoryStore,
+  type Listing,
   type Observation,
-  type Stay,
-  type StayhookClient,
+  StayhookClient,
   sharedSecret,
   type WebhookEvent,
 } from "stayhook";
-import { type Account, shortId } from "./account.ts";
-import type { Calendar } from "./calendar.ts";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import { block, type Change, createTables, enter, release } from "./calendar.ts";
+import { readContents } from "./contents.ts";
+import type { Command, Told } from "./messages.ts";
 
-/** The README's subscriber, with a calendar, a callback that fails once, and an account of all that happens. */
-export function createSubscriber(
-  client: StayhookClient,
-  secret: string,
-  calendar: Calendar,
-  account: Account,
-) {
-  const counted = { events: 0, duplicates: 0, callbacks: 0, retries: 0 };
-  let failed = false;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVENTS_DB, PORT } = process.env;
 
-  const webhooks = createWebhookHandler({
-    client,
-    store: memoryStore(),
-    verify: sharedSecret({ query: "key", secret }),
-    backoff: () => 500, // ms: nobody waits 5 s here
-    observe,
-    on: {
-      "booking.Request": (event) =>
-        ran(event, `${describe(event.booking)}: decide by ${event.decideBy.toISOString()}`),
-      "booking.Confirmed": (event) => {
-        ran(event, describe(event.booking));
-        if (!failed) {
-          failed = true;
-          throw new Error("the calendar does not answer");
-        }
-        const stay = calendar.block(event.booking);
-        if (stay) account.line("calendar", `blocked ${nights(stay)}`);
-      },
-      "booking.Declined": (event) => ran(event, describe(event.booking)),
-      "booking.Cancelled": (event) => {
-        ran(event, describe(event.booking));
-        const stay = calendar.release(event.booking);
-        if (stay) account.line("calendar", `released ${nights(stay)}`);
-      },
-      "listing.Published": (event) =>
-        ran(event, `${event.listing.listingName} (${event.listing.listingId}) is live`),
-      fallback: (event) => ran(event, "nothing to do"),
-    },
+const db = new DatabaseSync(EVENTS_DB ?? "events.db");
+const store = sqliteStore(db);
+createTables(db);
+tell({ kind: "opened", file: await readContents(store, db) });
+
+let failsOnce = false;
+let hangs = false;
+/** By event: told when they are on disk, not before. */
+const changes = new Map<string, Change>();
+
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  concurrency: 2, // so that the kill finds events that wait, too
+  leaseDuration: 2000, // ms: what a dead process has begun waits for so long
+  backoff: () => 500, // ms: nobody waits 5 s here
+  observe,
+  on: {
+    "booking.Request": (event) =>
+      handle(event, `${describe(event.booking)}: decide by ${event.decideBy.toISOString()}`),
+    "booking.Confirmed": (event) => handle(event, describe(event.booking), (tx) => block(tx, event.booking)),
+    "booking.Declined": (event) => handle(event, describe(event.booking)),
+    "booking.Cancelled": (event) =>
+      handle(event, describe(event.booking), (tx) => release(tx, event.booking)),
+    "listing.Published": (event) =>
+      handle(event, `${event.listing.listingName} (${event.listing.listingId}) is live`),
+    fallback: (event) => handle(event, "nothing to do"),
+  },
+});
+
+async function handle(
+  event: WebhookEvent<Booking, Listing, DatabaseSync>,
+  text: string,
+  changeCalendar?: (tx: DatabaseSync) => Change | undefined,
+): Promise<void> {
+  const { eventId, type, attempt, signal } = event;
+  tell({ kind: "begun", eventId, type, attempt, text });
+  if (failsOnce && type === "booking.Confirmed") {
+    failsOnce = false;
+    throw new Error("the calendar does not answer");
+  }
+  event.atomically((tx) => {
+    const change = changeCalendar?.(tx);
+    enter(tx, eventId, change);
+    if (change) changes.set(eventId, change);
   });
+  // Whatever else there is to do: tell the cleaners, set the door's code.
+  await sleep(hangs ? 60_000 : 20, undefined, { signal });
+}
 
-  function ran(event: WebhookEvent, text: string): void {
-    counted.callbacks++;
-    const again = event.attempt > 1 ? `, attempt ${event.attempt}` : "";
-    account.line("callback", `${shortId(event.eventId)} ${event.type}${again}: ${text}`);
+function observe(observed: Observation): void {
+  if (observed.kind === "received" || observed.kind === "duplicate") {
+    const { kind, eventId, ref } = observed;
+    tell({ kind, eventId, ref });
+  } else if (observed.kind === "failed") {
+    const { kind, eventId, type, error, retryIn } = observed;
+    tell({ kind, eventId, type, error: (error as Error).message, retryIn });
+  } else if (observed.kind === "done") {
+    const { kind, eventId } = observed;
+    const change = changes.get(eventId);
+    tell({ kind, eventId, change: change && describeChange(change) });
   }
+}
 
-  function observe(observed: Observation): void {
-    if (observed.kind === "received") {
-      counted.events++;
-      account.line("arrived", `${shortId(observed.eventId)} ${observed.ref}`);
-    } else if (observed.kind === "duplicate") {
-      counted.duplicates++;
-      account.line("duplicate", `${shortId(observed.eventId)} ${observed.ref}`);
-    } else if (observed.kind === "failed") {
-      counted.retries++;
-      const { eventId, type, error, retryIn } = observed;
-      account.line(
-        "failed",
-        `${shortId(eventId)} ${type}: ${(error as Error).message}; again in ${retryIn} ms`,
-      );
-    }
+const server = createServer(toNodeHandler(webhooks));
+server.listen(Number(PORT), "127.0.0.1", () => tell({ kind: "listening" }));
+
+process.on("message", async (command: Command) => {
+  if (command === "fail-once") failsOnce = true;
+  else if (command === "hang") hangs = true;
+  else {
+    server.close();
+    await webhooks.close();
+    tell({ kind: "closed", file: await readContents(store, db) });
+    await store.close();
+    db.close();
+    process.disconnect();
   }
+});
+// Lives no longer than main.ts, and leaves Ctrl-C, which both get, to it.
+process.on("disconnect", () => process.exit());
+process.on("SIGINT", () => {});
 
-  return { webhooks, counted };
+function tell(told: Told): void {
+  process.send?.(told);
 }
 
 // Fields beyond those that the platform's document names are kept as they came.
-const describe = ({ bookingCode, guest, status }: Booking): string => `${bookingCode} of ${guest}, ${status}`;
+function describe({ bookingCode, guest, status }: Booking): string {
+  return `${bookingCode} of ${guest}, ${status}`;
+}
 
-const nights = ({ checkIn, checkOut, nights }: Stay): string =>
-  `${nights} ${nights === 1 ? "night" : "nights"}, ${checkIn} to ${checkOut}`;
+function describeChange({ verb, nights, checkIn, checkOut }: Change): string {
+  return `${verb} ${nights} ${nights === 1 ? "night" : "nights"}, ${checkIn} to ${checkOut}`;
+}

@@ -1,60 +1,121 @@
+import type { CalendarRow } from "./contents.ts";
+
 /** What was counted, on both sides, when the day is over. */
 export interface Totals {
   /** Moves at the platform that are an event. */
   readonly moves: number;
-  /** Of the platform: what it sent, and how many of them were answered 200. */
-  readonly deliveries: number;
-  readonly answered200: number;
-  /** Of the subscriber: what it took for new, and what for known. */
-  readonly events: number;
+  readonly deliveries: Deliveries;
+  /** What the subscriber took for new, and what for known. */
+  readonly received: number;
   readonly duplicates: number;
-  readonly callbacks: number;
-  readonly retries: number;
+  readonly callbacks: Callbacks;
+  /** In the subscriber's file: events, and those of them that are done. */
+  readonly recorded: number;
+  readonly done: number;
+  /** The ids of the events that its journal has. */
+  readonly journal: readonly string[];
+  readonly kill: Kill;
   readonly nightsBlocked: number;
   readonly nightsReleased: number;
-  /** Bookings in the subscriber's calendar; bookings that are Confirmed at the platform, and their nights. */
-  readonly blockedCodes: readonly string[];
-  readonly confirmedCodes: readonly string[];
-  readonly nightsConfirmed: number;
+  /** The subscriber's calendar, and the bookings that are Confirmed at the platform. */
+  readonly calendar: readonly CalendarRow[];
+  readonly confirmed: readonly CalendarRow[];
 }
 
-/** Two figures that were counted apart and have to be the same. */
+/** Of the platform: what it sent; of that, what was answered 200, and what nobody answered. */
+export interface Deliveries {
+  readonly sent: number;
+  readonly answered200: number;
+  readonly unanswered: number;
+}
+
+/** As the subscriber told of them: a callback that was cut by the kill has begun, and nothing else. */
+export interface Callbacks {
+  readonly begun: number;
+  readonly failed: number;
+  readonly cut: number;
+}
+
+/** Around the kill: the events that were answered 200 before it, and what was on disk after it. */
+export interface Kill {
+  readonly answered: number;
+  readonly done: number;
+  readonly begun: number;
+  readonly waiting: number;
+}
+
+/** Figures that were counted apart and have to be the same. */
 export interface Sum {
   readonly text: string;
   readonly holds: boolean;
 }
 
 export function sumUp(totals: Totals): Sum[] {
-  const { moves, deliveries, answered200, events, duplicates, callbacks, retries } = totals;
-  const { nightsBlocked, nightsReleased, nightsConfirmed, blockedCodes, confirmedCodes } = totals;
+  return [...sumUpEvents(totals), ...sumUpKill(totals), ...sumUpNights(totals)];
+}
+
+function sumUpEvents({ moves, deliveries, received, duplicates, callbacks, ...file }: Totals): Sum[] {
+  const { sent, answered200, unanswered } = deliveries;
+  const { recorded, done, journal } = file;
+  const { begun, failed, cut } = callbacks;
   return [
     {
-      text: `${moves} moves at the platform = ${events} events at the subscriber`,
-      holds: moves === events && moves > 0,
+      text: `${sent} deliveries = ${answered200} answered 200 + ${unanswered} that nobody answered`,
+      holds: sent === answered200 + unanswered && unanswered > 0,
     },
     {
-      text: `${deliveries} deliveries = 2 × ${moves} moves`,
-      holds: deliveries === 2 * moves,
+      text: `${answered200} answered 200 = 2 × ${moves} moves at the platform`,
+      holds: answered200 === 2 * moves && moves > 0,
     },
     {
-      text: `${deliveries} deliveries = ${answered200} answered 200`,
-      holds: deliveries === answered200,
+      text: `${answered200} answered 200 = ${received} new + ${duplicates} duplicates`,
+      holds: answered200 === received + duplicates,
     },
     {
-      text: `${deliveries} deliveries = ${events} new + ${duplicates} duplicates`,
-      holds: deliveries === events + duplicates,
+      text: `${recorded} events recorded = ${moves} moves at the platform`,
+      holds: recorded === moves,
     },
     {
-      text: `${callbacks} callbacks = ${events} events + ${retries} retried`,
-      holds: callbacks === events + retries,
+      text: `${done} events done = ${journal.length} entries in the journal, one for each`,
+      holds: done === recorded && done === journal.length && done === new Set(journal).size,
     },
+    {
+      text: `${begun} callbacks begun = ${journal.length} ended + ${cut} cut by the kill + ${failed} failed`,
+      holds: begun === journal.length + cut + failed,
+    },
+  ];
+}
+
+function sumUpKill({ kill, callbacks }: Totals): Sum[] {
+  const { answered, done, begun, waiting } = kill;
+  return [
+    {
+      text: `${answered} events answered 200 before the kill = ${done} done + ${begun} begun + ${waiting} waiting, on disk after it`,
+      holds: answered === done + begun + waiting,
+    },
+    {
+      text: `${callbacks.cut} callbacks cut by the kill = ${begun} events begun, on disk after it`,
+      holds: callbacks.cut === begun && begun > 0 && waiting > 0,
+    },
+  ];
+}
+
+function sumUpNights({ nightsBlocked, nightsReleased, calendar, confirmed }: Totals): Sum[] {
+  const nightsConfirmed = confirmed.reduce((sum, { nights }) => sum + nights, 0);
+  return [
     {
       text: `${nightsBlocked} nights blocked − ${nightsReleased} released = ${nightsConfirmed} nights Confirmed at the platform`,
       holds: nightsBlocked - nightsReleased === nightsConfirmed,
     },
     {
-      text: `${blockedCodes.length} bookings in the calendar = the ${confirmedCodes.length} Confirmed at the platform`,
-      holds: [...blockedCodes].sort().join() === [...confirmedCodes].sort().join(),
+      text: `${calendar.length} stays in the calendar = the ${confirmed.length} Confirmed at the platform`,
+      holds: listed(calendar) === listed(confirmed),
     },
   ];
 }
+
+const listed = (rows: readonly CalendarRow[]): string =>
+  rows
+    .map(({ bookingCode, checkIn, checkOut, nights }) => [bookingCode, checkIn, checkOut, nights].join())
+    .sort()
+    .join();

@@ -1,12 +1,25 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify, stripVTControlCharacters } from "node:util";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { built, root } from "./built.ts";
+
+const main = "examples/day/main.ts";
+
+/** A directory for the day's file, to see that nothing stays in it. */
+function temporaryDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-test-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
 
 /** Runs what `npm start` runs, and resolves to what it printed; rejects where it does not exit with 0 in 15 s. */
 async function runDay(env: NodeJS.ProcessEnv = {}) {
   built();
-  const { stdout } = await promisify(execFile)(process.execPath, ["examples/day/main.ts"], {
+  const { stdout } = await promisify(execFile)(process.execPath, [main], {
     cwd: root,
     timeout: 15_000,
     env: { ...process.env, ...env },
@@ -14,22 +27,47 @@ async function runDay(env: NodeJS.ProcessEnv = {}) {
   return stdout;
 }
 
-it("plays a day whose totals add up", { timeout: 20_000 }, async () => {
-  const stdout = await runDay({ FORCE_COLOR: undefined, NO_COLOR: undefined });
+/** Of the subscriber's processes, by what was printed of them. */
+const pids = (stdout: string) =>
+  [...stdout.matchAll(/ process {4}(\d+), the subscriber/g)].map(([, pid]) => Number(pid));
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+it("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
+  timeout: 20_000,
+}, async () => {
+  const TMPDIR = temporaryDirectory();
+  const stdout = await runDay({ FORCE_COLOR: undefined, NO_COLOR: undefined, TMPDIR });
   expect(stdout, "no terminal, no colour").toBe(stripVTControlCharacters(stdout));
 
   const lines = stdout.split("\n");
   const count = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;
-  expect(count(/ platform .* is (Request|Confirmed|Declined|Cancelled|Published)\)$/)).toBe(12);
-  expect(count(/ arrived /)).toBe(12);
-  expect(count(/ duplicate /)).toBe(12);
-  expect(count(/ callback /)).toBe(13);
+  expect(count(/ platform .* is (Request|Confirmed|Declined|Cancelled|Published)\)$/)).toBe(14);
+  expect(count(/ arrived /)).toBe(14);
+  expect(count(/ duplicate /)).toBe(14);
   expect(count(/ failed .*again in 500 ms/)).toBe(1);
-  expect(count(/ callback .*booking\.Confirmed, attempt 2/)).toBe(1);
-  expect(count(/ calendar .*blocked \d+ nights?, /)).toBeGreaterThan(0);
-  expect(count(/^✓ /)).toBe(7);
+  expect(count(/ unheard .*ECONNREFUSED/)).toBeGreaterThanOrEqual(4);
+  expect(count(/ callback /)).toBe(17);
+  expect(count(/ callback .*, attempt 2: /)).toBe(3);
+  expect(count(/^✓ /)).toBe(10);
   expect(stdout).not.toContain("NOT SO");
-  expect(stdout).toContain("24 deliveries = 12 new + 12 duplicates");
+
+  // The events that the kill cut are on disk, and those that begin again.
+  const [first, second] = pids(stdout);
+  const [, killed, cut = ""] = / killed .*kill -9 (\d+), in the middle of (.*)/.exec(stdout) ?? [];
+  expect([Number(killed), second === first]).toEqual([first, false]);
+  expect(stdout).toContain("9 events, 4 of them done");
+  const [beforeRestart = "", afterRestart = ""] = stdout.split(/ on disk .*nights blocked/);
+  const [, found = ""] = / on disk .*begun, not ended: (.*);/.exec(beforeRestart) ?? [];
+  const again = [...afterRestart.matchAll(/ callback {3}(\S+) .*, attempt 2: /g)].map(([, id]) => id);
+  expect(found.split(", ").sort()).toEqual(cut.split(", ").sort());
+  expect(again.sort()).toEqual(cut.split(", ").sort());
 
   // Which nights, is the callbacks' own sum too.
   const nights = (verb: string) =>
@@ -39,4 +77,56 @@ it("plays a day whose totals add up", { timeout: 20_000 }, async () => {
     );
   const [, blocked, released] = /^✓ (\d+) nights blocked − (\d+) released/m.exec(stdout) ?? [];
   expect([nights("blocked"), nights("released")]).toEqual([Number(blocked), Number(released)]);
+
+  expect(pids(stdout).filter(isAlive), "no process is left").toEqual([]);
+  expect(readdirSync(TMPDIR), "no file is left").toEqual([]);
+});
+
+it("fails where a total does not add up", { timeout: 20_000 }, async () => {
+  const TMPDIR = temporaryDirectory();
+  // Keeps one duplicate from being told of. Only the subscriber's process has somebody to tell.
+  const unreliable = `
+    const { send } = process;
+    let kept = 0;
+    if (send) process.send = (told) => told.kind === "duplicate" && kept++ === 0 || send.call(process, told);
+  `;
+  const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(unreliable)}`;
+  const failure = await runDay({ TMPDIR, NODE_OPTIONS }).catch((error) => error);
+  expect(failure).toMatchObject({ code: 1 });
+  expect(stripVTControlCharacters(failure.stdout).match(/^✗ .*NOT SO$/gm)).toHaveLength(1);
+  expect(readdirSync(TMPDIR)).toEqual([]);
+});
+
+it("fails at once where the subscriber ends by itself", { timeout: 20_000 }, async () => {
+  const TMPDIR = temporaryDirectory();
+  const dying = "if (process.send) setTimeout(() => process.exit(3), 300)";
+  const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(dying)}`;
+  const failure = await runDay({ TMPDIR, NODE_OPTIONS }).catch((error) => error);
+  expect(failure).toMatchObject({ code: 1 });
+  expect(failure.stderr).toContain("The subscriber's process ended by itself: exit code 3.");
+  expect(readdirSync(TMPDIR)).toEqual([]);
+});
+
+it.each([
+  ["SIGINT", [130, null]],
+  ["SIGTERM", [143, null]],
+  ["SIGKILL", [null, "SIGKILL"]],
+] as const)("leaves no process behind when it gets %s", { timeout: 20_000 }, async (signal, ending) => {
+  built();
+  const TMPDIR = temporaryDirectory();
+  const day = spawn(process.execPath, [main], { cwd: root, env: { ...process.env, TMPDIR } });
+  onTestFinished(() => void day.kill("SIGKILL"));
+  let stdout = "";
+  day.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    stdout += chunk;
+  });
+  const exited = once(day, "exit");
+  await vi.waitFor(() => expect(stdout).toContain(" arrived "), { timeout: 10_000 });
+  const [pid] = pids(stripVTControlCharacters(stdout)) as [number];
+  expect(isAlive(pid)).toBe(true);
+  day.kill(signal);
+  expect(await exited).toEqual(ending);
+  await vi.waitFor(() => expect(isAlive(pid)).toBe(false), { timeout: 5000 });
+  // Nobody can tidy up after kill -9 of the whole day.
+  if (signal !== "SIGKILL") expect(readdirSync(TMPDIR)).toEqual([]);
 });

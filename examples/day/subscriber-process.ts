@@ -1,0 +1,64 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Command, Told } from "./messages.ts";
+
+const program = fileURLToPath(new URL("./subscriber.ts", import.meta.url));
+
+/** subscriber.ts as a process of its own, which can be killed and started again. Does not outlive this one. */
+export class SubscriberProcess {
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #hear: (told: Told) => void;
+  #child!: ChildProcess;
+  #mayEnd = false;
+
+  constructor(env: NodeJS.ProcessEnv, hear: (told: Told) => void) {
+    this.#env = env;
+    this.#hear = hear;
+    // Before its file is removed.
+    process.prependListener("exit", () => this.#child?.kill("SIGKILL"));
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Resolves when it listens. */
+  async start(): Promise<void> {
+    this.#mayEnd = false;
+    this.#child = fork(program, { env: { ...process.env, ...this.#env } });
+    this.#child.on("exit", (code, signal) => {
+      if (this.#mayEnd) return;
+      console.error(`The subscriber's process ended by itself: ${signal ?? `exit code ${code}`}.`);
+      process.exit(1);
+    });
+    await new Promise<void>((resolve) => {
+      this.#child.on("message", (told: Told) => {
+        this.#hear(told);
+        if (told.kind === "listening") resolve();
+      });
+    });
+  }
+
+  send(command: Command): void {
+    // That it cannot be told, as it has ended, its "exit" tells.
+    this.#child.send(command, () => {});
+  }
+
+  /** `kill -9`. Resolves when the process is gone, and all that it told is heard. */
+  async kill(): Promise<void> {
+    await this.#end(() => this.#child.kill("SIGKILL"));
+  }
+
+  /** Lets it come to its end. */
+  async close(): Promise<void> {
+    await this.#end(() => this.send("close"));
+  }
+
+  async #end(end: () => void): Promise<void> {
+    this.#mayEnd = true;
+    const gone = Promise.all([once(this.#child, "exit"), once(this.#child, "disconnect")]);
+    end();
+    await gone;
+  }
+}
