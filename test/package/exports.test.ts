@@ -46,6 +46,21 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/testing": ["createSandbox", "storeContract"],
 };
 
+/** What each subpath loads from outside the package, at once or later. */
+const loads: Readonly<Record<string, readonly string[]>> = {
+  // Without a node: module the core runs on Workers, Deno and Bun.
+  stayhook: ["ky", "zod"],
+  "stayhook/fastify": ["node:buffer"],
+  "stayhook/koa": ["node:buffer"],
+  "stayhook/lambda": [],
+  "stayhook/node": ["node:buffer"],
+  "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
+  "stayhook/testing": ["node:http", "uuid", "zod"],
+};
+
+/** ESM only: what `require` loads brings them along. */
+const broughtAlong = ["ky", "uuid"];
+
 /** An error that one subpath throws, asked about with the class of another. */
 const acrossSubpaths = `
 const thrown = [];
@@ -78,8 +93,10 @@ test("every subpath has a list of names here", () => {
 describe.each(Object.entries(formats))("%s", (format, { extension, load, taking }) => {
   let consumer: Consumer;
   beforeAll(async () => {
-    // What `require` loads brings ky and uuid along: they are ESM only.
-    consumer = await installed(format === "cjs" ? ["zod"] : undefined);
+    const dependencies = Object.keys(manifest.dependencies);
+    consumer = await installed(
+      dependencies.filter((name) => format === "esm" || !broughtAlong.includes(name)),
+    );
   }, 120_000);
 
   const runs = async (name: string, script: string): Promise<unknown> => {
@@ -109,26 +126,10 @@ describe.each(Object.entries(formats))("%s", (format, { extension, load, taking 
   });
 
   test.each(subpaths)("%s loads nothing that is not installed with it", async (subpath) => {
-    expect(await packagesOf(consumer, subpath, format)).toEqual(packages[format]?.[subpath]);
+    const expected = loads[subpath]?.filter((name) => format === "esm" || !broughtAlong.includes(name));
+    expect(await packagesOf(consumer, subpath, format)).toEqual(expected);
   });
 });
-
-/** What each subpath loads from outside the package, at once or later. */
-const packages: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
-  // Without a node: module the core runs on Workers, Deno and Bun.
-  esm: {
-    stayhook: ["ky", "zod"],
-    "stayhook/node": ["node:buffer"],
-    "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
-    "stayhook/testing": ["node:http", "uuid", "zod"],
-  },
-  cjs: {
-    stayhook: ["zod"],
-    "stayhook/node": ["node:buffer"],
-    "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
-    "stayhook/testing": ["node:http", "zod"],
-  },
-};
 
 async function packagesOf(consumer: Consumer, subpath: string, format: string): Promise<string[]> {
   const entry = manifest.exports[subpath.replace("stayhook", ".")];

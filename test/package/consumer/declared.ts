@@ -1,6 +1,10 @@
 // Exported without annotations: each type must have a name that a declaration file can say.
 import { Booking, createWebhookHandler, memoryStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toFastifyPlugin } from "stayhook/fastify";
+import { toKoaMiddleware } from "stayhook/koa";
+import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
 import { createSandbox, storeContract } from "stayhook/testing";
 import * as z from "zod";
 
@@ -13,6 +17,11 @@ export const store = memoryStore();
 export const verify = sharedSecret({ query: "key", secret: "secret" });
 export const webhooks = createWebhookHandler({ client, store, verify, on: {} });
 export const handler = toNodeHandler(webhooks);
+export const plugin = toFastifyPlugin(webhooks, { topic: "bookings" });
+export const middleware = toKoaMiddleware(webhooks);
+export const lambda = toLambdaHandler(webhooks);
+export const batch = toSqsHandler(webhooks);
+export const durable = createWebhookHandler({ client, store: sqliteStore("events.db"), on: {} });
 export const sandbox = createSandbox();
 export const cases = storeContract(() => memoryStore());
 
