@@ -2,7 +2,8 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { InvalidWriteError } from "../../../src/stores/write-error.ts";
-import { CLAIM, createFiles, DONE, eventOf } from "./support.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createFiles } from "./support.ts";
 
 const files = createFiles();
 
@@ -30,14 +31,11 @@ const fail = (): never => {
 
 test("writes get the connection, and are kept with the end of the event", async () => {
   const { db, store, claims, nights, done } = await claimed(1);
-  let given: unknown;
-  const settled = store.settle(
-    claims[0]!,
-    done((tx) => void (given = tx), night("one"), night("two")),
-  );
+  const write = vi.fn();
+  const settled = store.settle(claims[0]!, done(write, night("one"), night("two")));
   expect(nights()).toEqual([]);
   expect(await settled).toBe(true);
-  expect(given).toBe(db);
+  expect(write.mock.calls[0]?.[0]).toBe(db);
   expect(nights()).toEqual(["one", "two"]);
   await store.close();
 });
@@ -46,9 +44,9 @@ test("a store of a path gives its own connection", async () => {
   const store = sqliteStore(files.path());
   await store.add(eventOf());
   const [claim] = await store.claim(CLAIM);
-  let given: unknown;
-  await store.settle(claim!, { ...DONE, writes: [(tx) => void (given = tx)] });
-  expect(given).toBeInstanceOf(DatabaseSync);
+  const write = vi.fn();
+  await store.settle(claim!, { ...DONE, writes: [write] });
+  expect(write.mock.calls[0]?.[0]).toBeInstanceOf(DatabaseSync);
   await store.close();
 });
 

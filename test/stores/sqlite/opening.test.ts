@@ -5,7 +5,8 @@ import { describe, expect, test } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { migrate } from "../../../src/stores/sqlite/schema.ts";
-import { CLAIM, createFiles, DONE, eventOf } from "./support.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createFiles } from "./support.ts";
 
 const files = createFiles();
 

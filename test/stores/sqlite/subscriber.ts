@@ -1,0 +1,133 @@
+/**
+ * A process that takes notifications and handles them, writing a line for all that somebody outside should know,
+ * and that can be told to die at a point. Ends by itself when nothing is left to do.
+ */
+import { appendFileSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { StayhookClient } from "../../../src/client/client.ts";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import type { EventStore } from "../../../src/stores/store.ts";
+import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
+
+/** Where it can be told to die, in the order of an event's life. */
+export type Point =
+  | "before add"
+  | "after add"
+  | "after the answer"
+  | "before fetch"
+  | "after fetch"
+  | "in the callback"
+  | "before settle"
+  | "before the commit of settle"
+  | "after the commit of settle";
+
+export interface SubscriberOptions {
+  readonly file: string;
+  readonly log: string;
+  /** Ids of events; each is of one of a few bookings. */
+  readonly notifications: readonly string[];
+  /** By how much its clock is ahead of the machine's, ms: what a dead process held is free at once. */
+  readonly ahead: number;
+  /** Dies the third time it comes there. */
+  readonly dieAt?: Point;
+}
+
+const { file, log, notifications, ahead, dieAt }: SubscriberOptions = JSON.parse(process.argv[2]!);
+const say = (what: string) => appendFileSync(log, `${what}\n`);
+
+const now = Date.now;
+Date.now = () => now() + ahead;
+
+let passed = 0;
+function point(name: Point): void {
+  if (name !== dieAt) return;
+  passed += 1;
+  if (passed < 3) return;
+  process.kill(process.pid, "SIGKILL");
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+}
+
+const db = new DatabaseSync(file);
+db.exec("PRAGMA busy_timeout = 5000; CREATE TABLE IF NOT EXISTS handled (event TEXT NOT NULL)");
+const store = watchedStore(sqliteStore(db, { durability: "process-crash" }));
+
+function watchedStore(real: EventStore<DatabaseSync>): EventStore<DatabaseSync> {
+  let settling = 0;
+  const exec = db.exec.bind(db);
+  db.exec = (sql) => {
+    const settles = sql === "COMMIT" && settling > 0;
+    if (settles) point("before the commit of settle");
+    exec(sql);
+    if (settles) point("after the commit of settle");
+  };
+  const watched: Partial<EventStore<DatabaseSync>> = {
+    async add(event) {
+      point("before add");
+      const added = await real.add(event);
+      point("after add");
+      return added;
+    },
+    async settle(claim, outcome) {
+      point("before settle");
+      settling += 1;
+      return real.settle(claim, outcome).finally(() => {
+        settling -= 1;
+      });
+    },
+  };
+  return new Proxy(real, {
+    get(target, name) {
+      const value = watched[name as keyof typeof watched] ?? Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+const client = new StayhookClient({
+  baseUrl: "https://platform.test",
+  accessToken: "token",
+  async fetch(url) {
+    point("before fetch");
+    await sleep(1);
+    const bookingCode = new URL(url).pathname.split("/").at(-1);
+    return Response.json({ bookingCode, status: "Confirmed" });
+  },
+  onResponse: () => point("after fetch"),
+});
+
+const webhooks = createWebhookHandler({
+  client,
+  store,
+  on: {
+    async fallback(event) {
+      const { bookingCode } = event.notification as { readonly bookingCode: string };
+      say(`began ${event.eventId} ${bookingCode} ${process.pid}`);
+      event.atomically((tx) => void tx.prepare("INSERT INTO handled VALUES (?)").run(event.eventId));
+      await sleep(2);
+      point("in the callback");
+      say(`ended ${event.eventId} ${bookingCode} ${process.pid}`);
+    },
+  },
+});
+
+webhooks.start();
+process.send?.("ready");
+await Promise.all(
+  notifications.map(async (eventId, index) => {
+    await sleep(3 * index);
+    const bookingCode = `HM${index % 7}`;
+    const body = JSON.stringify({ eventId, bookingCode, timestamp: "2026-03-01T10:00:00Z" });
+    const { status } = await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+    say(`answered ${eventId} ${status}`);
+    point("after the answer");
+  }),
+);
+for (;;) {
+  const { pending, processing, retrying } = await store.counts();
+  if (pending + processing + retrying === 0) break;
+  await sleep(20);
+}
+await webhooks.close();
+await store.close();
+db.close();

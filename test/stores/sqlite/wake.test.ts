@@ -1,0 +1,100 @@
+import { statSync, utimesSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test, vi } from "vitest";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createFiles } from "./support.ts";
+
+const files = createFiles();
+const LONG_AGO = new Date("2020-01-01");
+
+describe("another connection's events", () => {
+  test("wake at once, not only when the net is next drawn in", async () => {
+    const path = files.path();
+    const [store, other] = [sqliteStore(path), sqliteStore(path)];
+    let woken = () => {};
+    const end = other.subscribe?.(() => woken());
+    const start = performance.now();
+    let byWatch = 0;
+    for (let round = 0; round < 10; round++) {
+      const wake = new Promise<void>((resolve) => {
+        woken = resolve;
+      });
+      await store.add(eventOf());
+      await wake;
+      byWatch += 1;
+    }
+    // The net goes once a second.
+    expect(byWatch).toBeGreaterThan(1 + Math.ceil((performance.now() - start) / 1000));
+    end?.();
+    await store.close();
+    await other.close();
+  });
+
+  test("wake by the net where the file's time tells nothing", async () => {
+    const path = files.path();
+    const store = sqliteStore(path);
+    const woken = vi.fn();
+    store.subscribe?.(woken);
+    const db = new DatabaseSync(path);
+    db.exec("CREATE TABLE nights (day TEXT)");
+    db.close();
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 10_000);
+    await store.close();
+  });
+
+  test("do not wake who no longer subscribes, or has closed", async () => {
+    const path = files.path();
+    const [store, left, closed] = [sqliteStore(path), sqliteStore(path), sqliteStore(path)];
+    const woken = vi.fn();
+    left.subscribe?.(woken)();
+    closed.subscribe?.(woken);
+    await closed.close();
+    await store.add(eventOf());
+    await sleep(1200);
+    expect(woken).not.toHaveBeenCalled();
+    await store.close();
+    await left.close();
+  });
+});
+
+test("a touch of the file after which nothing is new wakes nobody", async () => {
+  const path = files.path();
+  const store = sqliteStore(path);
+  const woken = vi.fn();
+  store.subscribe?.(woken);
+  await sleep(50);
+  utimesSync(path, LONG_AGO, LONG_AGO);
+  await sleep(1200);
+  expect(woken).not.toHaveBeenCalled();
+  await store.close();
+});
+
+test("the file's time is touched by what makes something due, and by nothing else", async () => {
+  const path = files.path();
+  const store = sqliteStore(path);
+  const touches = async (act: () => Promise<unknown>): Promise<boolean> => {
+    utimesSync(path, LONG_AGO, LONG_AGO);
+    await act();
+    return statSync(path).mtimeMs !== LONG_AGO.getTime();
+  };
+  const event = eventOf();
+  expect(await touches(() => store.add(event))).toBe(true);
+  expect(await touches(() => store.add(event))).toBe(false);
+  let [claim] = await store.claim({ ...CLAIM, limit: 0 });
+  const claimOne = async () => {
+    [claim] = await store.claim(CLAIM);
+  };
+  expect(await touches(claimOne)).toBe(false);
+  expect(await touches(() => store.renew([claim!], 60_000))).toBe(false);
+  expect(await touches(() => store.settle(claim!, { state: "released" }))).toBe(true);
+  await claimOne();
+  expect(await touches(() => store.settle(claim!, DONE))).toBe(false);
+  expect(await touches(() => store.replay(event.eventId))).toBe(true);
+  await claimOne();
+  await store.add(eventOf());
+  expect(await touches(() => store.settle(claim!, DONE))).toBe(true);
+  expect(await touches(() => store.prune({ state: "done", age: 0, limit: 10 }))).toBe(false);
+  await store.close();
+});
