@@ -53,7 +53,7 @@ describe("a record that is not given", () => {
     const callback = vi.fn();
     const { platform, event } = await failing({ status: 404 }, { on: { "booking.Request": callback } });
     platform.booking("A1", "Request");
-    await advance(5000);
+    await advance(5100);
     expect(callback).toHaveBeenCalledTimes(1);
     expect((await event())?.state).toBe("done");
   });
@@ -166,7 +166,7 @@ describe("a platform that is out of reach", () => {
     expect(await store.get(notification.eventId)).toMatchObject({ attempts: 0, reason: "unavailable" });
     broken = false;
     platform.booking("A1", "Confirmed");
-    await advance(5000);
+    await advance(5100);
     expect((await store.get(notification.eventId))?.state).toBe("done");
   });
 });
@@ -179,7 +179,7 @@ test("the first answer ends the outage, though its callback takes its time", asy
   await deliver(notificationOf({ bookingCode: "A1" }));
   await advance();
   platform.booking("A1", "Confirmed");
-  await advance(5000);
+  await advance(5100);
   expect((await webhooks.health()).state).toBe("running");
 });
 
@@ -250,7 +250,7 @@ describe("a record that does not validate", () => {
     await advance();
     expect((await webhooks.health()).state).toBe("paused");
     platform.answer("A1", { status: 200, body: { nothing: "useful" } });
-    await advance(5000);
+    await advance(5100);
     expect((await webhooks.health()).state).toBe("running");
   });
 });
