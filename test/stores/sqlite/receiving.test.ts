@@ -1,0 +1,83 @@
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { StayhookClient } from "../../../src/client/client.ts";
+import { silentLogger } from "../../../src/logger.ts";
+import type { Booking } from "../../../src/models/booking.ts";
+import type { Listing } from "../../../src/models/listing.ts";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import type { WebhookCallbacks } from "../../../src/webhooks/events.ts";
+import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
+import { eventOf } from "./event.ts";
+import { createFiles } from "./support.ts";
+
+const files = createFiles();
+
+/** A handler over a database of the test's own, on which each booking is confirmed. */
+function received(on: WebhookCallbacks<Booking, Listing, DatabaseSync> = {}) {
+  const db = new DatabaseSync(files.path());
+  const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 50 });
+  const client = new StayhookClient({
+    baseUrl: "https://platform.test",
+    accessToken: "token",
+    fetch: async () => Response.json({ bookingCode: "HM1", status: "Confirmed" }),
+  });
+  const webhooks = createWebhookHandler({ client, store, on, logger: silentLogger, autoStart: false });
+  const receive = async (text = "", eventId = eventOf().eventId) => {
+    const body = JSON.stringify({ eventId, bookingCode: "HM1", timestamp: "2026-03-01T10:00:00Z", text });
+    return (await webhooks.receive({ method: "POST", url: "/", headers: {}, body })).status;
+  };
+  const close = async () => {
+    await webhooks.close();
+    await store.close();
+    if (db.isOpen) db.close();
+  };
+  return { db, store, webhooks, receive, close };
+}
+
+test("what a full disk did not take is not answered 200, and what it took is kept", async () => {
+  const { db, store, receive, close } = received();
+  expect(await receive()).toBe(200);
+  const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
+  db.exec(`PRAGMA max_page_count = ${page_count}`);
+  const answers = await Promise.all(Array.from({ length: 5 }, () => receive("x".repeat(30_000))));
+  expect(answers).toEqual(Array(5).fill(503));
+  db.exec("PRAGMA max_page_count = 1000000");
+  expect(await receive("x".repeat(30_000))).toBe(200);
+  expect(await store.counts()).toMatchObject({ pending: 2 });
+  await close();
+});
+
+test("nor is what a locked file, or one that is gone, did not take", async () => {
+  const { db, receive, close } = received();
+  const other = new DatabaseSync(String(db.prepare("PRAGMA database_list").get()?.file));
+  other.exec("BEGIN EXCLUSIVE");
+  expect(await receive()).toBe(503);
+  other.exec("ROLLBACK");
+  other.close();
+  expect(await receive()).toBe(200);
+  db.close();
+  expect(await receive()).toBe(503);
+  await close();
+});
+
+test("a write of event.atomically that returns a promise is a failed attempt, and keeps nothing", async () => {
+  const { db, store, webhooks, receive, close } = received({
+    "booking.Confirmed": ({ atomically }) => {
+      atomically(async (tx) => {
+        tx.exec("INSERT INTO nights VALUES ('2026-03-01')");
+      });
+    },
+  });
+  db.exec("CREATE TABLE nights (day TEXT)");
+  const { eventId } = eventOf();
+  expect(await receive("", eventId)).toBe(200);
+  expect(await webhooks.drain()).toEqual({ done: 0, failed: 1 });
+  expect(await store.get(eventId)).toMatchObject({
+    state: "retrying",
+    attempts: 1,
+    reason: "callback",
+    lastError: expect.stringContaining("must be synchronous"),
+  });
+  expect(db.prepare("SELECT * FROM nights").all()).toEqual([]);
+  await close();
+});
