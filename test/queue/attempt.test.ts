@@ -267,6 +267,30 @@ describe("the end of an attempt", () => {
     expect(logged.join()).toMatch(/was lost/);
   });
 
+  test.each([1, 12])("that failed is not told either (maxAttempts %i)", async (maxAttempts) => {
+    const store = alteredStore(memoryStore(), { settle: () => async () => false });
+    const { queue, add, observed } = queueOf({ store, maxAttempts, work: () => callbackFailed });
+    await add("a");
+    await queue.drain({});
+    expect(observed).toEqual([]);
+  });
+
+  test("that the store neither records nor refuses frees its slot when the lease ends", async () => {
+    let hanging = true;
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => (claim, outcome) => (hanging ? new Promise(() => {}) : own(claim, outcome)),
+      renew: () => () => new Promise(() => {}),
+    });
+    const { queue, add, ran, stateOf } = queueOf({ store, concurrency: 1 });
+    await add("a", "b");
+    queue.start();
+    await advance(29 * SECOND);
+    expect(ran).toEqual(["a"]);
+    hanging = false;
+    await advance(SECOND);
+    expect(await stateOf("b")).toBe("done");
+  });
+
   test("is given up with the lease: the event is left to who takes it over", async () => {
     const broken = { settle: () => new Error("gone"), renew: () => new Error("gone") };
     const { queue, add, ran, observed, logged } = queueOf({ store: brokenStore(memoryStore(), broken) });

@@ -233,6 +233,47 @@ describe("drain", () => {
     expect((await store.get("b"))?.state).toBe("pending");
   });
 
+  test("asks the store nothing more once the queue is closed, as the store may be too", async () => {
+    let claims = 0;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => (options) => {
+        claims += 1;
+        return own(options);
+      },
+    });
+    const { queue, add } = queueOf({ store, concurrency: 1, work: () => new Promise(() => {}) });
+    await add("a", "b");
+    const draining = queue.drain({});
+    await advance(0);
+    expect(claims).toBe(1);
+    const closing = queue.close(0);
+    await advance(3 * SECOND);
+    await closing;
+    await store.close();
+    expect(await draining).toEqual({ done: 0, failed: 0 });
+    expect(claims).toBe(1);
+  });
+
+  test("resolves, though what it held back cannot be given back", async () => {
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => (claim, outcome) =>
+        outcome.state === "released" ? Promise.reject(new Error("gone")) : own(claim, outcome),
+    });
+    const { queue, add, logged } = queueOf({ store, work: () => callbackFailed, backoff: () => 0 });
+    await add("a");
+    expect(await queue.drain({})).toEqual({ done: 0, failed: 1 });
+    expect(logged.join()).toMatch(/could not be given back.*gone/);
+  });
+
+  test("leaves no listener behind on a signal that outlives it", async () => {
+    const { signal } = new AbortController();
+    const added = vi.spyOn(signal, "addEventListener");
+    const removed = vi.spyOn(signal, "removeEventListener");
+    const { queue } = queueOf();
+    await queue.drain({ signal });
+    expect(removed.mock.calls).toEqual(added.mock.calls);
+  });
+
   test("sweeps, but not at every drain", async () => {
     let prunes = 0;
     const store = alteredStore(memoryStore(), {

@@ -5,6 +5,7 @@ import {
   alteredStore,
   brokenStore,
   callbackFailed,
+  DAY,
   done,
   eventOf,
   gate,
@@ -154,6 +155,19 @@ describe("while there is nothing to do", () => {
     await advance(HOUR / 2 - 2 * SECOND);
     expect(calls.claim).toBe(before);
     await advance(SECOND);
+    expect(ran).toEqual(["a", "a"]);
+  });
+
+  test("it sleeps on where the next is due later than a timer can wait", async () => {
+    const { store, calls } = counted(memoryStore());
+    const { queue, add, ran } = queueOf({ store, work: () => callbackFailed, backoff: () => 60 * DAY });
+    await add("a");
+    queue.start();
+    await advance(SECOND);
+    const before = calls.claim as number;
+    await advance(MINUTE);
+    expect(calls.claim).toBe(before);
+    await advance(60 * DAY);
     expect(ran).toEqual(["a", "a"]);
   });
 

@@ -52,12 +52,21 @@ describe("what is taken for an outage", () => {
   });
 
   test("an answer in between clears the suspicion", () => {
-    const { gate, fail, answer } = gateOf();
+    const { fail, answer, pauses } = gateOf();
     for (let n = 0; n < 50; n += 1) {
       fail(`bad ${n}`);
       answer();
     }
-    expect(gate.paused).toBe(false);
+    expect(pauses).toEqual([]);
+  });
+
+  test("an answer in between clears the suspicion of records that had failed before, too", () => {
+    const { fail, answer, pauses } = gateOf({ concurrency: 5 });
+    for (let n = 0; n < 50; n += 1) {
+      fail(`known bad ${n}`, { first: false });
+      answer();
+    }
+    expect(pauses).toEqual([]);
   });
 
   test("a refusal in between is an answer too", () => {
@@ -99,12 +108,12 @@ describe("what is taken for an outage", () => {
   });
 
   test("a success between refusals starts the row anew", () => {
-    const { gate, refuse, answer } = gateOf({ concurrency: 4 });
+    const { refuse, answer, pauses } = gateOf({ concurrency: 4 });
     for (let n = 0; n < 30; n += 1) {
       refuse(`forged ${n}`);
       if (n % 3 === 2) answer();
     }
-    expect(gate.paused).toBe(false);
+    expect(pauses).toEqual([]);
   });
 });
 
@@ -150,6 +159,15 @@ describe("the wait", () => {
     fail("a", { outage: { everything: true, retryAfter: 5 * SECOND } });
     late.unreachable(true, { everything: true, retryAfter: 90 * SECOND }, new Error("429"));
     expect(gate.wait).toBe(90 * SECOND);
+  });
+
+  test("is prolonged by a single probe that finds nobody, whatever it began for", () => {
+    const { gate, fail, pauses } = gateOf();
+    fail("a", { outage: { everything: true } });
+    vi.advanceTimersByTime(10 * SECOND);
+    fail("known bad", { first: false });
+    expect(gate.allowance(0)).toBe(0);
+    expect(pauses.map(({ wait }) => wait / SECOND)).toEqual([10, 20]);
   });
 
   test("can be cut short by who asks for work now, but not where the platform asked for it", () => {

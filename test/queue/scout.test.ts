@@ -99,6 +99,12 @@ test("nothing is tried out of turn while the platform does not answer at all", a
   expect(ran).toEqual(["a"]);
 });
 
+test("while nothing is refused, an arrival costs no timer", () => {
+  const { queue } = queueOf();
+  for (let n = 0; n < 100; n += 1) queue.added(`event ${n}`);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
 test("a store that fails meanwhile, or a close, ends it quietly", async () => {
   const broken: { claim?: () => Error } = {};
   const { arrive, logged, queue } = await flooded(10, { store: brokenStore(memoryStore(), broken) });

@@ -233,6 +233,19 @@ describe("where no process lives on", () => {
     expect(platform.reads).toEqual(["LEFT"]);
   });
 
+  test("waitUntil does not ask a platform that is out of reach again with each notification", async () => {
+    const { deliver, platform } = handlerOf();
+    platform.answer("*", { status: 401 });
+    for (let n = 0; n < 20; n += 1) {
+      const waited: Promise<unknown>[] = [];
+      await deliver(notificationOf({ bookingCode: `B${n}` }), {
+        waitUntil: (promise) => void waited.push(promise),
+      });
+      await Promise.all(waited);
+    }
+    expect(platform.reads).toEqual(["B0"]);
+  });
+
   test("waitUntil never gets a promise that rejects", async () => {
     const memory = memoryStore();
     const store = new Proxy(memory, {
@@ -493,6 +506,19 @@ describe("what the user's own functions throw", () => {
     await new Promise((resolve) => setTimeout(resolve, 5));
     process.off("unhandledRejection", unhandled);
     expect(unhandled).not.toHaveBeenCalled();
+  });
+
+  test("in backoff leaves the event its next attempt", async () => {
+    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { deliver } = handlerOf({
+      on: { unknown: callback },
+      backoff: () => {
+        throw new Error("in backoff");
+      },
+    });
+    await deliver(notificationOf());
+    await advance(5100);
+    expect(callback).toHaveBeenCalledTimes(2);
   });
 
   test("in observe or logger changes nothing", async () => {

@@ -166,6 +166,11 @@ describe("what is refused", () => {
     },
   );
 
+  it("takes POST in lower case, as some servers have it", async () => {
+    const { post } = harness();
+    expect((await post({ method: "post" })).result.status).toBe(200);
+  });
+
   it("answers 503 with Retry-After while closing, before anything else", async () => {
     const verify = vi.fn(() => true);
     const { post, added, seen } = harness({ closing: () => true, verify });
