@@ -1,16 +1,18 @@
 // A subscriber, to copy. Before it gets anything, the platform has to know its URL:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });  // https://you.example/?key=<secret>
 import { createServer } from "node:http";
-import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
 const webhooks = createWebhookHandler({
   client,
-  store: memoryStore(), // forgets when the process ends: for trying it out
+  store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
     "booking.Request": ({ booking, decideBy }) =>
@@ -28,4 +30,5 @@ server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
 process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close(); // lets the callbacks that run come to their end
+  await store.close();
 });

@@ -3,6 +3,9 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { DatabaseSync } from "node:sqlite";
+import type { WebhookHandler } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
@@ -47,6 +50,9 @@ const plans: Record<string, Plan> = {
       const { listingId } = await given.platform.listings.submit();
       await given.platform.listings.publish(listingId);
       await vi.waitFor(() => expect(said()).toContain(`${listingId} is live`));
+      const kept = sqliteStore(given.database);
+      await vi.waitFor(async () => expect(await kept.counts()).toMatchObject({ done: 4 }));
+      await kept.close();
     },
   },
   ensure: {
@@ -89,6 +95,21 @@ const plans: Record<string, Plan> = {
       expect(afterwards.length).toBe(1);
       await afterwards[0]?.();
       expect(await store.counts()).toMatchObject({ done: 1 });
+    },
+  },
+  atomically: {
+    given: ["createWebhookHandler", "client", "sqliteStore", "stay"],
+    shows: async ({ made, database }) => {
+      const webhooks = made[0] as WebhookHandler;
+      // Two events of one status.
+      for (const done of [1, 2]) {
+        const body = notification({ bookingCode: "HX3K9" });
+        await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+        await vi.waitFor(async () => expect((await webhooks.health()).counts).toMatchObject({ done }));
+      }
+      const db = new DatabaseSync(database);
+      expect(db.prepare("SELECT * FROM sold").all()).toEqual([{ bookingCode: "HX3K9", nights: 3 }]);
+      db.close();
     },
   },
   switch: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },

@@ -33,7 +33,8 @@ export function extractBlocks(): Block[] {
 
 /**
  * Makes a module of each block: its imports, then a function around the rest, which is handed the names that
- * the text around it has introduced. What would leave this machine is pointed at `given.urls`.
+ * the text around it has introduced. What would leave this machine is pointed at the sandbox, and
+ * what would stay on it at a temporary file.
  */
 export function generateModules(given: (name: string) => readonly string[]): Map<string, string> {
   rmSync(generated, { recursive: true, force: true });
@@ -63,7 +64,8 @@ function moduleOf(code: string, given: readonly string[]): string {
       }),
     )
     .join("\n")
-    .replaceAll('"https://api.example.com"', "given.platformUrl");
+    .replaceAll('"https://api.example.com"', "given.platformUrl")
+    .replaceAll('"events.db"', "given.database");
   return `${imports.join("\n")}
 import type { Given } from "../given.ts";
 

@@ -1,12 +1,16 @@
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import express from "express";
 import { fastify } from "fastify";
 import { Hono } from "hono";
-import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { createWebhookHandler, memoryStore, StayhookClient, stay, type WebhookHandler } from "stayhook";
 import { toFastifyPlugin } from "stayhook/fastify";
 import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
 import { createSandbox } from "stayhook/testing";
 
 /** What the text around a block has introduced: a client on a sandbox, a handler, the user's own functions. */
@@ -27,6 +31,13 @@ export async function makeGiven() {
   const server = createServer(toNodeHandler(webhooks)).listen(0);
   await once(server, "listening");
   const afterwards: (() => unknown)[] = [];
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-docs-"));
+  const made: WebhookHandler[] = [];
+  const making: typeof createWebhookHandler = (options) => {
+    const handler = createWebhookHandler(options);
+    made.push(handler);
+    return handler;
+  };
   return {
     platform: sandbox,
     platformUrl,
@@ -38,18 +49,25 @@ export async function makeGiven() {
     fastify: fastify(),
     toFastifyPlugin,
     toNodeHandler,
-    createWebhookHandler,
+    createWebhookHandler: making,
+    /** The handlers that the block has made. */
+    made,
     StayhookClient,
+    sqliteStore,
+    stay,
+    /** A file that is not there yet. */
+    database: join(directory, "events.db"),
     server,
     subscriberUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
     readTokenFromVault: () => sandbox.accessToken,
     after: (task: () => unknown) => void afterwards.push(task),
     afterwards,
     async end() {
-      await webhooks.close({ timeout: 0 });
+      for (const handler of [webhooks, ...made]) await handler.close({ timeout: 0 });
       server.close();
       server.closeAllConnections();
       await sandbox.close();
+      rmSync(directory, { recursive: true, force: true });
     },
   };
 }

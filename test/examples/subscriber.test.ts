@@ -1,6 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { StayhookClient } from "../../src/index.ts";
 import { createSandbox } from "../../src/testing/index.ts";
@@ -16,11 +19,18 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-function start(env: NodeJS.ProcessEnv) {
+/** Where a subscriber keeps its events. */
+function newDatabase(): string {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-subscriber-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return join(directory, "events.db");
+}
+
+function start({ EVENTS_DB = newDatabase(), ...env }: NodeJS.ProcessEnv) {
   built();
   const child = spawn(process.execPath, ["examples/subscriber.ts"], {
     cwd: root,
-    env: { ...process.env, ...env },
+    env: { ...process.env, EVENTS_DB, ...env },
   });
   onTestFinished(() => void child.kill("SIGKILL"));
   const output = { text: "" };
@@ -72,6 +82,40 @@ it("is told of bookings and listings, once each, and ends when it is asked to", 
 
   child.kill("SIGTERM");
   expect(await once(child, "exit")).toEqual([0, null]);
+});
+
+it("knows after a kill -9 what it has handled", { timeout: 15_000 }, async () => {
+  const sandbox = createSandbox();
+  onTestFinished(() => sandbox.close());
+  const { url: baseUrl } = await sandbox.listen();
+  const port = await freePort();
+  const env = {
+    STAYHOOK_BASE_URL: baseUrl,
+    STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+    WEBHOOK_SECRET: "s3cret",
+    PORT: String(port),
+    EVENTS_DB: newDatabase(),
+  };
+  const first = start(env);
+  await first.said(`listening on port ${port}`);
+  const url = `http://127.0.0.1:${port}/?key=s3cret`;
+  const client = new StayhookClient({ baseUrl, accessToken: sandbox.accessToken });
+  await client.webhookConfig.ensure({ endpoints: { bookings: url } });
+  const { bookingCode } = await sandbox.bookings.request();
+  await first.said(`decide on ${bookingCode} by`);
+  await sandbox.bookings.approve(bookingCode);
+  // The request's end is on disk then: never two at once for one booking.
+  await first.said(`block ${bookingCode}:`);
+  first.child.kill("SIGKILL");
+  await once(first.child, "exit");
+
+  const second = start(env);
+  await second.said(`listening on port ${port}`);
+  const [delivery] = sandbox.deliveries;
+  expect(await sandbox.send(delivery?.notification)).toMatchObject({ status: 200 });
+  const other = await sandbox.bookings.request();
+  await second.said(`decide on ${other.bookingCode} by`);
+  expect(second.output.text).not.toContain(bookingCode);
 });
 
 it("says which setting is missing", { timeout: 15_000 }, async () => {
