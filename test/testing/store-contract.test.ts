@@ -174,6 +174,36 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
     fails: "prune: prune deletes done events, or parked ones, of an age",
   },
+  "prunes by when it came, not by when it ended": {
+    wrap: (store) => ({
+      async prune({ state, age, limit }) {
+        const rows = (await store.list({ state, limit: 100 })).reverse();
+        const old = rows.filter(({ receivedAt }) => Date.now() - receivedAt.getTime() >= age);
+        if (old.length < rows.length || limit < rows.length) return 0;
+        return store.prune({ state, age: 0, limit });
+      },
+    }),
+    fails: "prune: the age counts from the end, in ms",
+  },
+  "prunes the newest first": {
+    wrap: (store) => {
+      const ended: string[] = [];
+      const gone = new Set<string>();
+      return {
+        async settle(claim, outcome) {
+          ended.push(claim.eventId);
+          return store.settle(claim, outcome);
+        },
+        async prune({ limit }) {
+          const newest = ended.slice(-limit);
+          for (const eventId of newest) gone.add(eventId);
+          return newest.length;
+        },
+        get: async (eventId) => (gone.has(eventId) ? undefined : store.get(eventId)),
+      };
+    },
+    fails: "prune: prune deletes the oldest first, by their end",
+  },
   "prunes for any reason": {
     wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
     fails: "prune: prune can be for one reason",
@@ -181,6 +211,33 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
   "lists the oldest first": {
     wrap: (store) => ({ list: async (options) => (await store.list(options)).reverse() }),
     fails: "read: list shows the newest first, in pages",
+  },
+  "begins anew behind an event that is gone": {
+    wrap: (store) => ({
+      list: async ({ after, ...options }) => {
+        const known = after !== undefined && (await store.get(after)) !== undefined;
+        return store.list(known ? { ...options, after } : options);
+      },
+    }),
+    fails: "read: list shows the newest first, in pages",
+  },
+  "keeps a record waiting though somebody asks for what it parked": {
+    wrap: (store) => {
+      const parked = new Set<string>();
+      const waits = new Set<string | null>();
+      return {
+        async settle(claim, outcome) {
+          if (outcome.state === "parked") parked.add(claim.eventId);
+          if (outcome.state === "retrying" && !outcome.counted) waits.add(claim.ref);
+          return store.settle(claim, outcome);
+        },
+        claim: async (options) =>
+          (await store.claim(options)).filter(
+            ({ eventId, ref }) => !parked.has(eventId) || ref === null || !waits.has(ref),
+          ),
+      };
+    },
+    fails: "replay: a parked or done event's record waits no longer",
   },
   "keeps attempts when replaying": {
     wrap: (store) => {

@@ -25,15 +25,13 @@ export const pruning: Cases = {
     sleep,
     unit,
   }) => {
-    await add("booking:A");
-    await add("booking:B");
-    const [a, b] = [await claimOne({ limit: 1 }), await claimOne({ limit: 1 })];
-    await sleep(2);
-    const start = performance.now();
-    await done(a);
-    await settle(b, parked());
+    const age = 3 * unit;
     for (const state of ["done", "parked"] as const) {
-      const age = 3 * unit;
+      await add("booking:A");
+      const claim = await claimOne();
+      await sleep(4);
+      const start = performance.now();
+      await (state === "done" ? done(claim) : settle(claim, parked()));
       await eventually(`prune of what is ${state} for ${age} ms`, () =>
         store.prune({ state, age, limit: 1 }).then(Boolean),
       );
@@ -48,6 +46,21 @@ export const pruning: Cases = {
     equal("with limit 0", await store.prune({ state: "done", age: 0, limit: 0 }), 0);
     equal("with limit 2", await store.prune({ state: "done", age: 0, limit: 2 }), 2);
     equal("with limit 10", await store.prune({ state: "done", age: 0, limit: 10 }), 3);
+  },
+
+  "prune deletes the oldest first, by their end": async ({ store, add, claimOne, done, settle, tick }) => {
+    for (const state of ["done", "parked"] as const) {
+      const last = await add("booking:A");
+      const first = await add("booking:B");
+      const claims = [await claimOne({ eventId: first.eventId }), await claimOne({ eventId: last.eventId })];
+      for (const claim of claims) {
+        await (state === "done" ? done(claim) : settle(claim, parked()));
+        await tick();
+      }
+      equal(`of two that are ${state}, with limit 1`, await store.prune({ state, age: 0, limit: 1 }), 1);
+      equal("the one that ended first", await store.get(first.eventId), undefined);
+      equal("the one that ended last", (await store.get(last.eventId))?.state, state);
+    }
   },
 
   "prune can be for one reason": async ({ store, add, claim, get, settle }) => {

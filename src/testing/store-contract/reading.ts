@@ -3,7 +3,7 @@ import { type Bench, type Cases, failed, LONG, parked } from "./bench.ts";
 import { between, equal } from "./expect.ts";
 
 export const reading: Cases = {
-  "list shows the newest first, in pages": async ({ store, add, tick }) => {
+  "list shows the newest first, in pages": async ({ store, add, newEvent, tick }) => {
     const newestFirst: string[] = [];
     for (const ref of ["booking:B", "booking:A", null, "booking:A", "listing:1"]) {
       newestFirst.unshift((await add(ref)).eventId);
@@ -17,6 +17,7 @@ export const reading: Cases = {
     equal("the second page", await page(2, newestFirst[1]), newestFirst.slice(2, 4));
     equal("the last page", await page(2, newestFirst[3]), newestFirst.slice(4));
     equal("behind the last", await page(2, newestFirst[4]), []);
+    equal("behind one that is not known", await page(2, newEvent(null).eventId), []);
   },
 
   "list shows one state, in pages": async (bench) => {

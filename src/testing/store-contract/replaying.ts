@@ -107,6 +107,20 @@ export const replaying: Cases = {
     equal("the claimed one", { eventId, replayed }, { eventId: behind.eventId, replayed: false });
   },
 
+  "a parked or done event's record waits no longer": async ({ store, add, claimOne, settle, done }) => {
+    for (const state of ["parked", "done"] as const) {
+      const ref = `booking:${state}`;
+      const ended = await add(ref);
+      const claim = await claimOne();
+      await (state === "done" ? done(claim) : settle(claim, parked()));
+      await add(ref);
+      await settle(await claimOne(), unreachable(LONG));
+      equal("replay", await store.replay(ended.eventId), true);
+      const { eventId, replayed } = await claimOne({ limit: 1 });
+      equal("the claimed one", { eventId, replayed }, { eventId: ended.eventId, replayed: true });
+    }
+  },
+
   "what is processed, or unknown, cannot be replayed": async ({ store, add, claimOne, done, newEvent }) => {
     equal("an unknown one", await store.replay(newEvent(null).eventId), false);
     const event = await add("booking:A");

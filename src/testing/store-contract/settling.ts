@@ -38,11 +38,12 @@ export const settling: Cases = {
       previous = status ?? previous;
       sequence += rises ? 1 : 0;
       const record = await store.statusOf("booking:A");
-      const { ref, status: kept, sequence: counted } = record!;
+      check(record !== undefined, "statusOf: expected the record's status, got undefined");
+      const { ref, status: kept, sequence: counted } = record;
       equal("the record", [ref, kept, counted], ["booking:A", previous, sequence]);
       if (status !== undefined) {
-        check(Number(record!.seenAt) > seenAt, `seenAt: expected a later one, after ${status} was handled`);
-        seenAt = Number(record!.seenAt);
+        check(Number(record.seenAt) > seenAt, `seenAt: expected a later one, after ${status} was handled`);
+        seenAt = Number(record.seenAt);
       }
     }
     equal("another record's status", await store.statusOf("booking:B"), undefined);
