@@ -1,4 +1,5 @@
 export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
+export type { Bookings } from "./client/bookings.ts";
 export { type CustomOptions, StayhookClient } from "./client/client.ts";
 export type { ConfigInput, EndpointsInput } from "./client/config-input.ts";
 export type { Ensured, EnsureInput } from "./client/ensure.ts";
@@ -18,9 +19,11 @@ export {
   ResponseValidationError,
   UnprocessableEntityError,
 } from "./client/errors.ts";
+export type { Listings } from "./client/listings.ts";
 export type { RequestInfo, ResponseInfo } from "./client/observers.ts";
 export type { ClientOptions, Fetch, HeadersInput, Query, RequestOptions } from "./client/options.ts";
 export type { AccessToken } from "./client/token.ts";
+export type { WebhookConfigs } from "./client/webhook-config.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
 export type { Logger } from "./logger.ts";
 export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";

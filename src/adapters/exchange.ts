@@ -66,15 +66,13 @@ function send(
 ): void {
   // The client has gone, or something in front has answered: a timeout, say.
   if (response.headersSent || response.writableEnded || response.destroyed) return;
+  // Without it Node would answer in chunks, which HTTP/1.0 has not: such a connection could not be kept.
+  const sized = { ...headers, "content-length": String(Buffer.byteLength(body)) };
   if (request.complete || request.httpVersionMajor > 1) {
-    response.writeHead(status, headers).end(body);
+    response.writeHead(status, sized).end(body);
     return;
   }
-  response.writeHead(status, {
-    ...headers,
-    connection: "close",
-    "content-length": String(Buffer.byteLength(body)),
-  });
+  response.writeHead(status, { ...sized, connection: "close" });
   response.write(body);
   closeSoon(request, response);
 }

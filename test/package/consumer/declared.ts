@@ -11,6 +11,7 @@ import * as z from "zod";
 const access = { baseUrl: "https://api.example.com", accessToken: "token" };
 
 export const client = new StayhookClient(access);
+export const { bookings, listings, webhookConfig } = client;
 export const MyBooking = Booking.extend({ guest: z.string() });
 export const mine = new StayhookClient({ ...access, models: { booking: MyBooking } });
 export const store = memoryStore();
