@@ -1,5 +1,5 @@
 import { DatabaseSync } from "node:sqlite";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
@@ -40,8 +40,17 @@ function watched() {
 const sqliteError = (errcode: number, message: string) =>
   Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode, errstr: message });
 
+/** On a machine that is busy, a transaction that takes too long is cut into pieces. */
+function stopClock(): void {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+}
+
 describe("what waits is committed together", () => {
   test("adds, claims, renewals and settles of one moment are one transaction", async () => {
+    stopClock();
     const { store, commits } = watched();
     await Promise.all(["A", "B", "C"].map((name) => store.add(eventOf(`booking:${name}`))));
     expect(commits()).toBe(1);
@@ -61,18 +70,20 @@ describe("what waits is committed together", () => {
   test("none resolves before it is on disk", async () => {
     const { store, onDisk, beforeExec } = watched();
     let resolved = 0;
-    const seen: number[] = [];
+    let commits = 0;
     beforeExec((sql) => {
-      if (sql === "COMMIT") seen.push(onDisk(), resolved);
+      if (sql !== "COMMIT") return;
+      commits += 1;
+      expect(resolved).toBeLessThanOrEqual(onDisk());
     });
     const adds = Array.from({ length: 10 }, () =>
       store.add(eventOf()).then(() => {
         resolved += 1;
-        seen.push(onDisk());
+        expect(onDisk()).toBeGreaterThanOrEqual(resolved);
       }),
     );
     await Promise.all(adds);
-    expect(seen).toEqual([0, 0, ...Array(10).fill(10)]);
+    expect(commits).toBeGreaterThan(0);
     await store.close();
   });
 
@@ -103,6 +114,7 @@ describe("what waits is committed together", () => {
 
 describe("when a group fails", () => {
   test("each is run again alone, and only who fails alone rejects", async () => {
+    stopClock();
     const { store, db, commits } = watched();
     db.exec(`CREATE TRIGGER refuse BEFORE INSERT ON stayhook_events WHEN NEW.topic = 'refused'
       BEGIN SELECT raise(ABORT, 'refused here'); END`);
@@ -129,6 +141,7 @@ describe("when a group fails", () => {
   });
 
   test("a commit that fails is no commit", async () => {
+    stopClock();
     const { store, beforeExec, onDisk } = watched();
     let failures = 2;
     beforeExec((sql) => {
