@@ -110,6 +110,17 @@ describe("toNodeHandler", () => {
     }
   });
 
+  it("keeps a connection in HTTP/1.0 too, which has no chunks", async () => {
+    const { webhooks } = receivingOnly();
+    const { port } = await serve(toNodeHandler(webhooks));
+    const socket = await open(port);
+    const head = `POST / HTTP/1.0\r\nconnection: keep-alive\r\ncontent-length: ${text.length}\r\n\r\n`;
+    socket.write(head + text + head + text);
+    const answers = await heard(socket, (all) => all.split('{"received":true}').length === 3);
+    expect(answers.match(/content-length: 17/gi)).toHaveLength(2);
+    expect(answers).not.toMatch(/transfer-encoding/i);
+  });
+
   it.each(["GET", "HEAD"])("answers %s with 405 and Allow", async (method) => {
     const { webhooks } = receivingOnly();
     const { port } = await serve(toNodeHandler(webhooks));
