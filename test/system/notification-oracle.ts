@@ -1,0 +1,77 @@
+/** What the receiving table says of a body, written again with nothing of the package in it. */
+export interface Verdict {
+  readonly eventId: string;
+  readonly ref: string | null;
+  readonly time: number;
+}
+
+/** What must be recorded of a body, or `undefined` where nothing may be. */
+export function judge(body: Uint8Array): Verdict | undefined {
+  const bytes = Buffer.from(body);
+  const text = bytes.toString("utf8");
+  // What is not UTF-8 does not come back the same.
+  if (!Buffer.from(text, "utf8").equals(bytes)) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const own = (name: string): unknown => Object.getOwnPropertyDescriptor(value, name)?.value ?? null;
+  const eventId = own("eventId");
+  const time = momentOf(own("timestamp"));
+  const code = own("bookingCode");
+  const listing = listingOf(own("listingId"));
+  if (typeof eventId !== "string" || !isUuid(eventId) || time === undefined) return undefined;
+  if ((code !== null && !isCode(code)) || listing === undefined) return undefined;
+  return { eventId: eventId.toLowerCase(), ref: refOf(code as string | null, listing), time };
+}
+
+function refOf(code: string | null, listing: number | null): string | null {
+  if ((code === null) === (listing === null)) return null;
+  return code === null ? `listing:${listing}` : `booking:${code}`;
+}
+
+function isUuid(text: string): boolean {
+  const groups = text.split("-");
+  return (
+    groups.map((group) => group.length).join() === "8,4,4,4,12" && /^[0-9A-Fa-f]+$/.test(groups.join(""))
+  );
+}
+
+function isCode(value: unknown): boolean {
+  if (typeof value !== "string" || ["", ".", ".."].includes(value) || !value.isWellFormed()) return false;
+  const points = Array.from(value, (character) => character.codePointAt(0) as number);
+  return points.length <= 256 && points.every((point) => point >= 32 && !(point >= 127 && point <= 159));
+}
+
+/** `undefined` where it is neither null nor an integer. */
+function listingOf(value: unknown): number | null | undefined {
+  if (value === null) return null;
+  const number = typeof value === "string" && /^[0-9]+$/.test(value) ? Number(value) : value;
+  return typeof number === "number" && Number.isSafeInteger(number) ? number : undefined;
+}
+
+/** Of ISO 8601, offset and seconds may be missing; in ms. */
+function momentOf(value: unknown): number | undefined {
+  if (typeof value !== "string") return undefined;
+  const [, day = "", hours = "", seconds = "", fraction = "", zone = ""] =
+    /^([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?([.,][0-9]+)?([Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?$/.exec(
+      value,
+    ) ?? [];
+  if (day === "" || (fraction !== "" && seconds === "")) return undefined;
+  const [hour = 0, minute = 0] = hours.split(":").map(Number);
+  const second = Number(seconds.slice(1));
+  const ms = Number(`0${fraction.replace(",", ".")}`) * 1000;
+  const midnight = Date.parse(`${day}T00:00:00Z`);
+  // Date.parse takes the 30th of February for the 2nd of March.
+  if (Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== day) return undefined;
+  const [, sign, offsetHours = "0", offsetMinutes = "0"] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? [];
+  const offset = (sign === "-" ? -1 : 1) * (Number(offsetHours) * 60 + Number(offsetMinutes));
+  if (Number(offsetHours) > 23 || Number(offsetMinutes) > 59) return undefined;
+  const time = midnight + ((hour * 60 + minute - offset) * 60 + second) * 1000 + Math.trunc(ms);
+  const endOfDay = hour === 24 && minute === 0 && second === 0 && Math.trunc(ms) === 0;
+  const leap = second === 60 && minute <= 59 && new Date(time).toISOString().slice(11, 19) === "00:00:00";
+  return (hour <= 23 || endOfDay) && minute <= 59 && (second <= 59 || leap) ? time : undefined;
+}

@@ -1,0 +1,34 @@
+/** Random choices that can be made again: the same seed gives the same ones. */
+export interface Random {
+  /** From 0, below `limit`. */
+  below(limit: number): number;
+  pick<T>(from: readonly T[]): T;
+  /** True once in so many times. */
+  oneIn(times: number): boolean;
+  bytes(count: number): Buffer;
+}
+
+/** The seed of this run: `FUZZ_SEED` where it is set, to repeat one. Printed. */
+export function seedOf(what: string): number {
+  const seed = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  console.log(`${what}: FUZZ_SEED=${seed}`);
+  return seed;
+}
+
+/** mulberry32 */
+export function randomOf(seed: number): Random {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (limit: number): number => Math.floor(next() * limit);
+  return {
+    below,
+    pick: (from) => from[below(from.length)] as (typeof from)[number],
+    oneIn: (times) => below(times) === 0,
+    bytes: (count) => Buffer.from(Array.from({ length: count }, () => below(256))),
+  };
+}

@@ -1,0 +1,61 @@
+// Run as a process of its own with --expose-gc: a server that is attacked for a while. Tells by how much its heap
+// has grown meanwhile, and what is still open at the end.
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { toNodeHandler } from "../../src/adapters/node.ts";
+import { createWebhookHandler, memoryStore, StayhookClient } from "../../src/index.ts";
+import { attacks } from "./hostile-requests.ts";
+import { randomOf } from "./random.ts";
+import { attack } from "./raw-socket.ts";
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: "token",
+    // Whatever is asked for is there, so that events end and are forgotten.
+    fetch: async (url) => {
+      const id = decodeURIComponent(new URL(url).pathname.split("/").at(-1) ?? "");
+      return Response.json({ bookingCode: id, listingId: Number(id) || 0, status: "Confirmed" });
+    },
+  }),
+  store: memoryStore({ max: 50 }),
+  // The last status of each record is kept for a year, which is no leak.
+  recordRetention: 0,
+  on: {},
+  logger: quiet,
+  bodyTimeout: 200,
+});
+const server = createServer(
+  { headersTimeout: 300, connectionsCheckingInterval: 50 },
+  toNodeHandler(webhooks),
+);
+await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+const { port } = server.address() as AddressInfo;
+const random = randomOf(Number(process.argv[2]));
+
+async function round(count: number): Promise<void> {
+  const rest = attacks(random, count).values();
+  const worker = async (): Promise<void> => {
+    for (const one of rest) await attack(port, one.steps, { ...one, patience: 400 });
+  };
+  await Promise.all(Array.from({ length: 100 }, worker));
+}
+
+/** Once what was begun has ended: cancelled bodies, lingering connections. */
+async function heap(): Promise<number> {
+  await new Promise((resolve) => setTimeout(resolve, 1_300));
+  for (let times = 0; times < 3; times++) globalThis.gc?.();
+  return process.memoryUsage().heapUsed;
+}
+
+await round(600);
+const early = await heap();
+await round(600);
+await round(600);
+const late = await heap();
+const connections = await new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
+await webhooks.close();
+await new Promise((resolve) => server.close(resolve));
+const handles = process.getActiveResourcesInfo().filter((name) => /Socket|Timeout|Immediate/.test(name));
+process.stdout.write(JSON.stringify({ early, late, connections, handles }));
