@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { InvalidWriteError } from "../../../src/stores/write-error.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
-import { createFiles } from "./support.ts";
+import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();
 
@@ -80,6 +80,7 @@ test("with a lost lease they do not run", async () => {
 });
 
 test("they run again where the commit failed, and count once", async () => {
+  stopClock();
   const { db, store, claims, nights, done } = await claimed(2);
   const exec = db.exec.bind(db);
   let failures = 1;

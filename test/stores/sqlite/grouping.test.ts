@@ -1,9 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
-import { createFiles } from "./support.ts";
+import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();
 
@@ -39,14 +39,6 @@ function watched() {
 
 const sqliteError = (errcode: number, message: string) =>
   Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode, errstr: message });
-
-/** On a machine that is busy, a transaction that takes too long is cut into pieces. */
-function stopClock(): void {
-  vi.useFakeTimers({ toFake: ["performance"] });
-  onTestFinished(() => {
-    vi.useRealTimers();
-  });
-}
 
 describe("what waits is committed together", () => {
   test("adds, claims, renewals and settles of one moment are one transaction", async () => {

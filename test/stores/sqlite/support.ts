@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll } from "vitest";
+import { afterAll, onTestFinished, vi } from "vitest";
 
 /** Paths for databases in a directory that is deleted after the file's tests. */
 export function createFiles() {
@@ -38,3 +38,11 @@ const running = new Set<ReturnType<typeof fork>>();
 afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
 });
+
+/** On a machine that is busy, a transaction that takes too long is cut into pieces. */
+export function stopClock(): void {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+}
