@@ -27,6 +27,9 @@ async function runDay(env: NodeJS.ProcessEnv = {}) {
   return stdout;
 }
 
+/** Runs code in both processes before their own. */
+const preload = (code: string) => `--import data:text/javascript,${encodeURIComponent(code)}`;
+
 /** Of the subscriber's processes, by what was printed of them. */
 const pids = (stdout: string) =>
   [...stdout.matchAll(/ process {4}(\d+), the subscriber/g)].map(([, pid]) => Number(pid));
@@ -90,8 +93,7 @@ it("fails where a total does not add up", { timeout: 20_000 }, async () => {
     let kept = 0;
     if (send) process.send = (told) => told.kind === "duplicate" && kept++ === 0 || send.call(process, told);
   `;
-  const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(unreliable)}`;
-  const failure = await runDay({ TMPDIR, NODE_OPTIONS }).catch((error) => error);
+  const failure = await runDay({ TMPDIR, NODE_OPTIONS: preload(unreliable) }).catch((error) => error);
   expect(failure).toMatchObject({ code: 1 });
   expect(stripVTControlCharacters(failure.stdout).match(/^✗ .*NOT SO$/gm)).toHaveLength(1);
   expect(readdirSync(TMPDIR)).toEqual([]);
@@ -100,29 +102,39 @@ it("fails where a total does not add up", { timeout: 20_000 }, async () => {
 it("fails at once where the subscriber ends by itself", { timeout: 20_000 }, async () => {
   const TMPDIR = temporaryDirectory();
   const dying = "if (process.send) setTimeout(() => process.exit(3), 300)";
-  const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(dying)}`;
-  const failure = await runDay({ TMPDIR, NODE_OPTIONS }).catch((error) => error);
+  const failure = await runDay({ TMPDIR, NODE_OPTIONS: preload(dying) }).catch((error) => error);
   expect(failure).toMatchObject({ code: 1 });
   expect(failure.stderr).toContain("The subscriber's process ended by itself: exit code 3.");
   expect(readdirSync(TMPDIR)).toEqual([]);
 });
 
+/** Makes the subscriber's process miss that its parent has gone: it has to be killed then. */
+const deaf = `
+  const { on } = process;
+  process.on = (name, ...rest) => name === "disconnect" ? process : on.call(process, name, ...rest);
+`;
+
 it.each([
-  ["SIGINT", [130, null]],
-  ["SIGTERM", [143, null]],
-  ["SIGKILL", [null, "SIGKILL"]],
-] as const)("leaves no process behind when it gets %s", { timeout: 20_000 }, async (signal, ending) => {
+  ["SIGINT", [130, null], deaf],
+  ["SIGTERM", [143, null], deaf],
+  ["SIGKILL", [null, "SIGKILL"], ""],
+] as const)("leaves no process behind when it gets %s", { timeout: 20_000 }, async (signal, ending, code) => {
   built();
   const TMPDIR = temporaryDirectory();
-  const day = spawn(process.execPath, [main], { cwd: root, env: { ...process.env, TMPDIR } });
+  const day = spawn(process.execPath, [main], {
+    cwd: root,
+    env: { ...process.env, TMPDIR, NODE_OPTIONS: preload(code) },
+  });
   onTestFinished(() => void day.kill("SIGKILL"));
   let stdout = "";
   day.stdout.setEncoding("utf8").on("data", (chunk: string) => {
     stdout += chunk;
   });
   const exited = once(day, "exit");
-  await vi.waitFor(() => expect(stdout).toContain(" arrived "), { timeout: 10_000 });
+  // Before anything is delivered: it has nothing to tell, and so does not find out by itself that nobody hears it.
+  await vi.waitFor(() => expect(stdout).toContain("the subscriber, listens on"), { timeout: 10_000 });
   const [pid] = pids(stripVTControlCharacters(stdout)) as [number];
+  onTestFinished(() => void (isAlive(pid) && process.kill(pid, "SIGKILL")));
   expect(isAlive(pid)).toBe(true);
   day.kill(signal);
   expect(await exited).toEqual(ending);
