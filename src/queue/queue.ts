@@ -26,7 +26,10 @@ export class Queue<Tx> {
     this.#gate = new OutageGate({
       concurrency,
       backoff,
-      onPause: (pause) => options.observe({ kind: "paused", ...pause }),
+      onPause: (pause) => {
+        options.observe({ kind: "paused", ...pause });
+        if (this.#loop.started) this.#scout.paused();
+      },
       onResume: () => {
         options.observe({ kind: "resumed" });
         this.#loop.wake();
@@ -53,7 +56,7 @@ export class Queue<Tx> {
 
   /** An event was added by this process. */
   added(eventId: string): void {
-    this.#scout.arrived(eventId);
+    if (this.#loop.started) this.#scout.arrived(eventId);
     // A store that notifies has woken the loop by itself.
     if (!this.#options.store.subscribe) this.#loop.wake();
   }

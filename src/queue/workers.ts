@@ -52,7 +52,7 @@ export class Workers<Tx> {
   }
 
   /** How many could run beside those that do, pause or not. */
-  get #slots(): number {
+  get slots(): number {
     return this.#options.policy.concurrency - this.#running.size - this.#reserved;
   }
 
@@ -67,7 +67,7 @@ export class Workers<Tx> {
 
   /** Claims what is due, as much as may begin; every claim is then to be started or held. */
   async claim(options: ClaimOptions): Promise<Claim[]> {
-    const limit = Math.min(options.limit, options.outOfTurn ? this.#slots : this.free);
+    const limit = Math.min(options.limit, options.outOfTurn ? this.slots : this.free);
     if (limit <= 0 || this.#closing) return [];
     this.#reserved += limit;
     const claiming = this.#claim({ ...options, limit });

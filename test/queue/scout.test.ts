@@ -42,12 +42,75 @@ describe("a flood of forged notifications", () => {
     expect(kinds()).toContain("resumed");
   });
 
-  test("is tried once a second at the most beside the probes, the newest first", async () => {
+  test("is tried ten times a second at the most beside the probes, the newest first", async () => {
     const { ran, arrive } = await flooded(10);
     for (let n = 0; n < 50; n += 1) await arrive(`forged later ${n}`);
     const before = ran.length;
-    await advance(3 * SECOND);
+    await advance(300);
     expect(ran.slice(before)).toEqual(["forged later 49", "forged later 48", "forged later 47"]);
+  });
+
+  test("does not keep a real one behind it that arrived just before the pause", async () => {
+    const slow: TestWork = async (claim, context) => {
+      await new Promise((resolve) => setTimeout(resolve, SECOND));
+      return work(claim, context);
+    };
+    const { store, queue, stateOf } = queueOf({ work: slow });
+    queue.start();
+    // More than run at once, and nothing arrives after it.
+    const ids = Array.from({ length: 500 }, (_, n) => `forged ${n}`).concat("real");
+    for (const id of ids) {
+      await store.add(eventOf(id));
+      queue.added(id);
+    }
+    expect(queue.state).toBe("running");
+    await advance(SECOND);
+    expect(queue.state).toBe("paused");
+    await advance(2 * SECOND);
+    expect(await stateOf("real")).toBe("done");
+  });
+
+  test("does not keep a second real one behind it when the first ends the pause", async () => {
+    const { arrive, stateOf } = await flooded(500);
+    await arrive("real 1");
+    await arrive("real 2");
+    await advance(2 * SECOND);
+    expect([await stateOf("real 1"), await stateOf("real 2")]).toEqual(["done", "done"]);
+  });
+
+  test("does not lose a real one that arrives while nothing more can run", async () => {
+    const gates: (() => void)[] = [];
+    const slow: TestWork = async (claim, context) => {
+      if (claim.eventId.startsWith("slow")) await new Promise<void>((resolve) => gates.push(resolve));
+      return work(claim, context);
+    };
+    const { arrive, stateOf } = await flooded(300, { work: slow, concurrency: 2 });
+    await arrive("slow 1");
+    await arrive("slow 2");
+    await advance(SECOND);
+    expect(gates.length).toBe(2);
+    await arrive("real");
+    await advance(SECOND);
+    for (const open of gates) open();
+    await advance(SECOND);
+    expect(await stateOf("real")).toBe("done");
+  });
+
+  test("does not keep a real one behind it though each read takes longer than the next arrival", async () => {
+    const slow: TestWork = async (claim, context) => {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return work(claim, context);
+    };
+    const { queue, store, observed } = queueOf({ work: slow });
+    queue.start();
+    for (let n = 0; n < 1000; n += 1) {
+      const id = n % 100 === 50 ? `real ${n}` : `forged ${n}`;
+      await store.add(eventOf(id));
+      queue.added(id);
+      await advance(100);
+    }
+    const done = observed.flatMap((event) => (event.kind === "done" ? [event.eventId] : []));
+    expect(new Set(done).size).toBe(10);
   });
 
   test("does not prolong the pause by being tried", async () => {
@@ -78,6 +141,18 @@ describe("a flood of forged notifications", () => {
     }
     expect(await stateOf("real")).toBe("done");
   });
+});
+
+test("nothing is tried where no loop was started", async () => {
+  const { queue, add, ran } = queueOf({ work });
+  await add(...Array.from({ length: 50 }, (_, n) => `forged ${n}`));
+  await queue.drain({});
+  expect(queue.state).toBe("paused");
+  const before = ran.length;
+  await add("forged later");
+  queue.added("forged later");
+  await advance(10 * SECOND);
+  expect(ran.length).toBe(before);
 });
 
 test("nothing is tried out of turn while the platform does not answer at all", async () => {
