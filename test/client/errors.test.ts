@@ -186,6 +186,28 @@ describe("the access token is not shown", () => {
     expect(shown(error)).not.toContain(secret);
   });
 
+  it("where a schema throws with it", async () => {
+    const server = await platform([{ json: { echoed: secret } }]);
+    const schema = z.looseObject({}).transform((body) => {
+      throw new Error(`cannot use ${JSON.stringify(body)}`);
+    });
+    const error = await rejection(clientOf(server, { accessToken: secret }).request("GET", "/x", { schema }));
+    expect(error).toMatchObject({
+      name: "ResponseValidationError",
+      cause: { message: expect.stringMatching(/^cannot use/) },
+    });
+    expect(shown(error)).not.toContain(secret);
+  });
+
+  it("where text repeats it as JSON writes it", async () => {
+    const quoted = 'quoted "tok\\en"';
+    const server = await platform([
+      { status: 400, text: `could not parse {"token":${JSON.stringify(quoted)},` },
+    ]);
+    const error = await rejection(clientOf(server, { accessToken: quoted }).bookings.get("A"));
+    expect(error.body).toBe('could not parse {"token":"[redacted]",');
+  });
+
   it("where the platform echoes it in a redirect", async () => {
     const server = await platform([
       { status: 302, headers: { location: `https://login.example/?t=${encodeURIComponent(secret)}` } },
