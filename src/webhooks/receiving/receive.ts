@@ -135,13 +135,22 @@ export function createReceiver(options: ReceiverOptions): Receiver {
   }
 
   function refuse({ request }: Arrival, reason: Refusal, error?: unknown): Outcome {
-    reporter.refused(reason, request.topic, error);
+    reporter.refused(reason, topicOf(request), error);
     return { result: refused(reason) };
   }
 
   function refuseInvalid(issues: Parameters<typeof invalid>[0], topic: string | undefined): Outcome {
     reporter.invalid(topic, issues);
     return { result: invalid(issues) };
+  }
+}
+
+/** Also of a request that is broken, and throws whatever it is asked for. */
+function topicOf(request: ReceiveRequest): string | undefined {
+  try {
+    return request.topic;
+  } catch {
+    return undefined;
   }
 }
 
