@@ -7,7 +7,7 @@ import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
 import { Queue } from "../queue/queue.ts";
 import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
-import { checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
+import { checkCallOptions, checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
 import { createDispatcher } from "./processing/dispatch.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
 import { createReceiver, type ReceiveRequest, type ReceiveResult } from "./receiving/receive.ts";
@@ -48,6 +48,8 @@ export interface WebhookHandler {
   /**
    * Processes what is due now, each event once: for cron jobs, serverless and tests. Ends when nothing is left,
    * or the platform is out of reach; does not wait for other processes.
+   *
+   * @throws InvalidArgumentError naming the option that is wrong; what the store throws when it cannot be asked
    */
   drain(options?: DrainOptions): Promise<DrainResult>;
   /**
@@ -67,6 +69,8 @@ export interface WebhookHandler {
   /**
    * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts
    * their `signal`, waits up to 3 s more, and gives the events back. The store stays open: close it afterwards.
+   *
+   * @throws InvalidArgumentError where `timeout` is no number of ms; nothing is closed then
    */
   close(options?: { readonly timeout?: number | undefined }): Promise<void>;
   /** Whether an adapter for a process that lives on should call {@link start}. */
@@ -127,7 +131,7 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   });
 
   /** Sees to it that a recorded event is processed; resolves when the request may be answered. */
-  async function seeTo(eventId: string, replyBy: number, waitUntil: ReceiveContext["waitUntil"]) {
+  async function seeTo(eventId: string, replyBy: number, context: ReceiveContext | undefined) {
     lastReceivedAt = new Date();
     if (!queue) return;
     if (!background) {
@@ -135,49 +139,66 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
         .runNow(eventId, replyBy)
         .catch((error) => logger.error(`stayhook: could not process inline (${describeThrown(error)})`));
     }
-    if (typeof waitUntil === "function") {
-      waitUntil(
-        queue
-          .push()
-          .catch((error) =>
-            logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`),
-          ),
-      );
+    if (waits(context)) {
+      const failed = (error: unknown) =>
+        logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`);
+      const pushed = queue.push().catch(failed);
+      try {
+        // With its `this`: the context may be the platform's own.
+        context.waitUntil(pushed);
+      } catch (error) {
+        // It is recorded, which is what the answer says.
+        failed(error);
+      }
     } else if (background) {
       queue.added(eventId);
     }
   }
 
-  const receive: WebhookHandler["receive"] = async (request, { waitUntil } = {}) => {
-    if (autoStart && typeof waitUntil !== "function") queue?.start();
+  const receive: WebhookHandler["receive"] = async (request, context) => {
+    if (autoStart && !waits(context)) queue?.start();
     const { result, recorded, replyBy } = await receiver(request);
-    if (recorded) await seeTo(recorded.event.eventId, replyBy, waitUntil);
+    if (recorded) await seeTo(recorded.event.eventId, replyBy, context);
     return result;
   };
 
   return {
     autoStart,
     receive,
-    fetch: async (request, { topic, waitUntil } = {}) => {
+    fetch: async (request, context) => {
       const { method, url, headers, body } = request;
-      const result = await receive({ method, url, headers, body, topic }, { waitUntil });
+      const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
       return new Response(result.body, { status: result.status, headers: result.headers });
     },
     start: () => queue?.start(),
-    drain: async (drainOptions = {}) => (await queue?.drain(drainOptions)) ?? { done: 0, failed: 0 },
-    process: (notification, processOptions = {}) =>
-      processNow(workWith(false), numbers, notification, processOptions),
+    drain: async (drainOptions = {}) => {
+      checkCallOptions(drainOptions);
+      return (await queue?.drain(drainOptions)) ?? { done: 0, failed: 0 };
+    },
+    process: async (notification, processOptions = {}) => {
+      checkCallOptions(processOptions);
+      return processNow(workWith(false), numbers, notification, processOptions);
+    },
     health: async () => {
       const state = queue?.state ?? (closed ? "stopped" : "idle");
       const [counts, waiting] = await Promise.all([events?.counts() ?? { ...NONE }, events?.oldestWaiting()]);
       const oldestPendingAge = waiting === undefined ? undefined : waiting / 1000;
       return { state, counts, oldestPendingAge, lastReceivedAt };
     },
-    close: async ({ timeout = 10_000 } = {}) => {
+    close: async (closeOptions = {}) => {
+      checkCallOptions(closeOptions);
+      const { timeout = 10_000 } = closeOptions;
       closed = true;
       await queue?.close(timeout);
     },
   };
+}
+
+/** Whether a request brings along what keeps the process alive; `null` is what some frameworks have for no context. */
+function waits(
+  context: ReceiveContext | null | undefined,
+): context is { readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]> } {
+  return typeof context?.waitUntil === "function";
 }
 
 function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
