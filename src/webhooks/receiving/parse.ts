@@ -12,7 +12,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** Makes of a body the event to record, or says what is wrong with it. Does not throw. */
 export function parseBody(content: Uint8Array | string, topic: string | undefined): ParsedBody {
-  const text = typeof content === "string" ? wellFormed(content) : decode(content);
+  const text = typeof content === "string" ? withoutMark(content) : decode(content);
   if (text === undefined) return refuse("is not UTF-8");
   const json = parseJson(text);
   if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
@@ -26,7 +26,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
       source: "webhook",
       topic: topic ?? null,
       timestamp: parsed.timestamp.toISOString(),
-      notification: text,
+      notification: wellFormed(text),
     },
   };
 }
@@ -45,9 +45,15 @@ function decode(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Text that any store can keep: a lone surrogate has no UTF-8, so that it is escaped, as JSON allows. */
-function wellFormed(text: string): string {
-  const json = text.startsWith("\uFEFF") ? text.slice(1) : text;
+function withoutMark(text: string): string {
+  return text.startsWith("\uFEFF") ? text.slice(1) : text;
+}
+
+/**
+ * JSON that any store can keep: a lone surrogate has no UTF-8, so that it is escaped, as JSON allows. Not before it
+ * was found to be JSON: behind a stray backslash the escape would mend it.
+ */
+function wellFormed(json: string): string {
   if (json.isWellFormed()) return json;
   return json.replace(/\p{Cs}/gu, (surrogate) => `\\u${surrogate.charCodeAt(0).toString(16)}`);
 }
