@@ -9,7 +9,12 @@ export function serialise(value: unknown, maxLength: number): string | undefined
     return JSON.stringify(value);
   } catch (error) {
     // JSON.parse takes any depth, JSON.stringify some thousands.
-    return error instanceof RangeError ? serialiseDeep(value, maxLength) : undefined;
+    if (!(error instanceof RangeError)) return undefined;
+  }
+  try {
+    return serialiseDeep(value, maxLength);
+  } catch {
+    return undefined;
   }
 }
 
