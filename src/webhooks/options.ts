@@ -110,6 +110,19 @@ export function checkOptions(options: unknown): Numbers {
   return numbers;
 }
 
+/** Checks what `drain`, `process` and `close` take. @throws InvalidArgumentError naming each field that is wrong */
+export function checkCallOptions(options: unknown): void {
+  if (!isObject(options))
+    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
+  const { timeout, signal } = options;
+  const issues: Issue[] = [];
+  if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0))
+    issues.push({ path: ["timeout"], message: "must be a number of ms, from 0" });
+  if (signal !== undefined && !(isObject(signal) && typeof signal.addEventListener === "function"))
+    issues.push({ path: ["signal"], message: "must be an AbortSignal" });
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
+
 type Refuse = (field: string, message: string, ...path: string[]) => void;
 
 function checkParts(options: Record<string, unknown>, refuse: Refuse): void {

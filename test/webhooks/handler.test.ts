@@ -575,6 +575,33 @@ describe("bad options", () => {
     throw new Error("was not refused");
   });
 
+  test.each([
+    ["drain", { timeout: "5" }, "timeout"],
+    ["drain", { timeout: -1 }, "timeout"],
+    ["drain", { timeout: Number.NaN }, "timeout"],
+    ["drain", { signal: {} }, "signal"],
+    ["drain", null, ""],
+    ["process", { signal: "now" }, "signal"],
+    ["close", { timeout: Number.NaN }, "timeout"],
+    ["close", null, ""],
+  ] as const)("of %s, %j is refused by its name, and nothing is done", async (method, wrong, field) => {
+    const callback = vi.fn();
+    const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown: callback } });
+    await deliver(notificationOf());
+    const call =
+      method === "process"
+        ? webhooks.process(notificationOf(), wrong as never)
+        : webhooks[method](wrong as never);
+    const error = await call.then(
+      () => undefined,
+      (reason: unknown) => reason as InvalidArgumentError,
+    );
+    expect(error).toBeInstanceOf(InvalidArgumentError);
+    expect(error?.issues.map(({ path }) => path.join("."))).toEqual([field]);
+    expect(callback).not.toHaveBeenCalled();
+    expect((await webhooks.health()).state).toBe("idle");
+  });
+
   test("all of them are named at once, and a typo is told what there is", () => {
     expect(() =>
       createWebhookHandler({ ...good(), concurrency: 0, on: { "booking.Paid": 1 } } as never),

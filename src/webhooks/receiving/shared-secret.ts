@@ -54,7 +54,8 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   };
 }
 
-function checkSecrets({ secret }: SharedSecretOptions): readonly string[] {
+function checkSecrets(options: SharedSecretOptions): readonly string[] {
+  const { secret } = (options ?? {}) as Partial<SharedSecretOptions>;
   const secrets: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
   const usable = (one: unknown): boolean => typeof one === "string" && one.trim() !== "";
   if (secrets.length === 0 || !secrets.every(usable)) {

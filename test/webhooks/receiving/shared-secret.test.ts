@@ -131,6 +131,10 @@ describe("the secret", () => {
     },
   );
 
+  it("is missing where there are no options at all", () => {
+    expect(() => sharedSecret(undefined as never)).toThrow(InvalidArgumentError);
+  });
+
   it("is in exactly one place", () => {
     for (const places of [
       {},
