@@ -164,7 +164,9 @@ export class Tables {
     return row === undefined ? undefined : toStoredEvent(row as unknown as StoredRow);
   }
 
-  list({ state, limit, after }: Options<"list">): StoredEvent[] {
+  list({ state, limit: asked, after }: Options<"list">): StoredEvent[] {
+    // SQLite has no Infinity in LIMIT.
+    const limit = Math.min(asked, Number.MAX_SAFE_INTEGER);
     // Behind an event that is gone nothing can be said to come: the list ends.
     const before = after === undefined ? Number.MAX_SAFE_INTEGER : this.#seqOf(toId(after));
     const { list, listDone, listOpen } = this.#run;

@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+
+const PARKED = { state: "parked", reason: "callback", error: "" } as const;
+
+async function filled(events: number) {
+  const store = sqliteStore(":memory:");
+  await Promise.all(Array.from({ length: events }, (_, index) => store.add(eventOf(`booking:${index}`))));
+  const claims = await store.claim({ ...CLAIM, limit: events });
+  return { store, claims };
+}
+
+test("statuses go over all pages", async () => {
+  const { store, claims } = await filled(450);
+  await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
+  const refs: string[] = [];
+  for await (const { ref } of store.statuses()) refs.push(ref);
+  expect(refs).toEqual(claims.map(({ ref }) => ref).sort());
+  await store.close();
+});
+
+test("replayParked replays more than it does in one go", async () => {
+  const { store, claims } = await filled(450);
+  await Promise.all(claims.map((claim) => store.settle(claim, PARKED)));
+  expect(await store.replayParked()).toBe(450);
+  expect(await store.counts()).toMatchObject({ pending: 450, parked: 0 });
+  await store.close();
+});
+
+test("list may have no limit", async () => {
+  const { store } = await filled(3);
+  expect(await store.list({ limit: Number.POSITIVE_INFINITY })).toHaveLength(3);
+  await store.close();
+});
+
+test("ids that are no UUIDs are kept as they are, and do not share a lock", async () => {
+  const store = sqliteStore(":memory:");
+  const ids = ["a", "A", "0123456789abcdef", "00000000-0000-4000-8000-00000000000G", "", "ü"];
+  for (const id of ids) expect(await store.add(eventOf(null, id))).toBe("added");
+  for (const id of ids) expect(await store.add(eventOf(null, id))).toBe("duplicate");
+  expect((await store.claim(CLAIM)).map(({ eventId }) => eventId)).toEqual(ids);
+  await store.close();
+});
