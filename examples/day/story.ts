@@ -19,7 +19,7 @@ export async function* playDay(
     const { bookingCode, listingId, status } = await moving;
     moves++;
     account.line("platform", `${text} (${bookingCode ?? `listing ${listingId}`} is ${status})`);
-    await pause(50);
+    await pause(20);
   }
 
   async function book(text: string, booking: Promise<SandboxBooking>) {
