@@ -10,6 +10,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
 import { servers } from "./http.ts";
+import { collected } from "./runner.ts";
 
 type Exports = Record<string, (request: Request) => Promise<Response>>;
 interface Plan {
@@ -150,6 +151,9 @@ const plans: Record<string, Plan> = {
     shows: () => expect(said()).toContain("1 done, 0 to be tried again or parked"),
   },
   observe: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
+  "contract-vitest": { given: [], shows: () => theContractHolds() },
+  // On disk only what the one above does not have: a hundred files at once are a test of the disk.
+  "contract-node": { given: [], shows: () => theContractHolds("restart: ") },
 };
 
 const modules = generateModules((name) => plans[name]?.given ?? []);
@@ -170,7 +174,7 @@ afterEach(async () => {
 });
 
 test("every block is named, and has a plan; every plan has a block", () => {
-  const blocks = extractBlocks();
+  const blocks = extractBlocks().filter(({ file }) => file === undefined);
   for (const { document, line, name } of blocks) expect(name, `${document}:${line}`).toBeDefined();
   const names = blocks.map(({ name }) => name as string);
   expect(names.sort()).toEqual(Object.keys(plans).sort());
@@ -229,4 +233,12 @@ function count(counts: Record<string, number>) {
 
 function configured(isActive: boolean) {
   return async ({ client }: Given) => expect(await client.webhookConfig.get()).toMatchObject({ isActive });
+}
+
+async function theContractHolds(topic = "") {
+  const cases = collected.splice(0);
+  expect(cases.length).toBeGreaterThan(90);
+  const chosen = cases.filter(({ name }) => name.startsWith(topic));
+  expect(chosen).not.toEqual([]);
+  await Promise.all(chosen.map(({ run }) => run()));
 }

@@ -5,12 +5,21 @@ const root = new URL("../../", import.meta.url);
 const generated = new URL("./generated/", import.meta.url);
 
 /** The documents whose code is run. */
-export const documents = ["README.md", "docs/how-it-works.md"];
+export const documents = ["README.md", "docs/how-it-works.md", "docs/custom-store.md"];
+
+/** What blocks import that must be ours here. */
+const standIns: Readonly<Record<string, string>> = {
+  '"node:http"': '"../http.ts"',
+  '"node:test"': '"../runner.ts"',
+  '"vitest"': '"../runner.ts"',
+};
 
 export interface Block {
   readonly document: string;
   /** From the comment above it: `<!-- block: name -->`. */
   readonly name: string | undefined;
+  /** From `<!-- file: name.ts -->`: it is a part of that file, which blocks with names import. */
+  readonly file: string | undefined;
   readonly line: number;
   readonly code: string;
 }
@@ -23,12 +32,23 @@ export function extractBlocks(): Block[] {
     for (let start = 0; start < lines.length; start += 1) {
       if (!/^```(ts|js|typescript|javascript)/.test(lines[start] as string)) continue;
       const end = lines.indexOf("```", start);
-      const name = /^<!-- block: ([a-z-]+) -->$/.exec(lines[start - 1] ?? "")?.[1];
-      blocks.push({ document, name, line: start + 1, code: lines.slice(start + 1, end).join("\n") });
+      const above = lines[start - 1] ?? "";
+      const name = /^<!-- block: ([a-z-]+) -->$/.exec(above)?.[1];
+      const file = /^<!-- file: ([a-z-]+\.ts) -->$/.exec(above)?.[1];
+      blocks.push({ document, name, file, line: start + 1, code: lines.slice(start + 1, end).join("\n") });
       start = end;
     }
     return blocks;
   });
+}
+
+/** The files that blocks are parts of, joined in their order. */
+export function extractFiles(): Map<string, string> {
+  const files = new Map<string, string>();
+  for (const { file, code } of extractBlocks()) {
+    if (file !== undefined) files.set(file, `${files.get(file) ?? ""}${code}\n\n`);
+  }
+  return files;
 }
 
 /**
@@ -40,6 +60,7 @@ export function generateModules(given: (name: string) => readonly string[]): Map
   rmSync(generated, { recursive: true, force: true });
   mkdirSync(generated, { recursive: true });
   const files = new Map<string, string>();
+  for (const [file, code] of extractFiles()) writeFileSync(new URL(file, generated), code);
   for (const { name, code } of extractBlocks()) {
     if (name === undefined) continue;
     const file = fileURLToPath(new URL(`${name}.ts`, generated));
@@ -55,7 +76,11 @@ function moduleOf(code: string, given: readonly string[]): string {
   const body = code
     .split("\n")
     .filter(
-      (line) => !(line.startsWith("import ") && imports.push(line.replace('"node:http"', '"../http.ts"'))),
+      (line) =>
+        !(
+          line.startsWith("import ") &&
+          imports.push(line.replace(/"[^"]+"/, (from) => standIns[from] ?? from))
+        ),
     )
     .map((line) =>
       line.replace(/^export (async function (\w+))/, (_, declaration: string, name: string) => {
