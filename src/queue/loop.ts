@@ -22,6 +22,8 @@ export class Loop<Tx> {
   #started = false;
   #pumping = false;
   #woken = false;
+  /** It found none free, though one may only be kept for somebody else's claim. */
+  #wantsSlot = false;
   #claims = 0;
   #storeFailures = 0;
   #endings: (() => void)[] = [];
@@ -39,7 +41,10 @@ export class Loop<Tx> {
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    this.#endings = [this.#workers.listen({ ended: () => this.wake() })];
+    const freed = (): void => {
+      if (this.#wantsSlot) this.wake();
+    };
+    this.#endings = [this.#workers.listen({ ended: () => this.wake(), freed })];
     const unsubscribe = this.#options.store.subscribe?.(() => this.wake());
     if (unsubscribe) this.#endings.push(unsubscribe);
     this.wake();
@@ -78,8 +83,9 @@ export class Loop<Tx> {
   async #takeAllDue(): Promise<void> {
     while (this.#started) {
       const free = this.#workers.free;
-      if (free <= 0) {
-        // The end of an attempt wakes; the end of a pause has to be waited for.
+      // A slot that becomes free wakes; the end of a pause has to be waited for.
+      this.#wantsSlot = free <= 0;
+      if (this.#wantsSlot) {
         if (this.#gate.wait > 0) this.#alarm.set(this.#gate.wait);
         return;
       }

@@ -86,7 +86,7 @@ export class Queue<Tx> {
       if (claim) return atMost(deadline - performance.now(), [this.#workers.start(claim)]);
       if (this.#gate.paused && !running) return;
       if (!running && !(await this.#waitsForItsTurn(eventId))) return;
-      await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextEnd()]);
+      await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextFree()]);
     }
   }
 

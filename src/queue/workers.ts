@@ -11,6 +11,8 @@ import { atMost } from "./timer.ts";
 export interface WorkersListener {
   started?(eventId: string): void;
   ended?(eventId: string, end: AttemptEnd): void;
+  /** A slot has become free. */
+  freed?(): void;
 }
 
 /** A claim with the time at which its lease ends here. */
@@ -72,11 +74,16 @@ export class Workers<Tx> {
     this.#reserved += limit;
     const claiming = this.#claim({ ...options, limit });
     this.#claiming.add(claiming);
+    // What was claimed keeps its slot until it is started or held.
+    let kept = 0;
     try {
-      return await claiming;
+      const claims = await claiming;
+      kept = claims.length;
+      return claims;
     } finally {
       this.#claiming.delete(claiming);
-      this.#reserved -= limit;
+      this.#reserved -= limit - kept;
+      if (kept < limit) this.#freed();
     }
   }
 
@@ -94,6 +101,7 @@ export class Workers<Tx> {
     const record = event.ref ?? event.eventId;
     const evidence = outOfTurn ? this.#gate.beginOutOfTurn(record) : this.#gate.begin(record);
     const attempt = new Attempt(event, leaseEndsAt, this.#options, evidence);
+    this.#reserved -= 1;
     this.#running.add(attempt);
     this.#renewal.add(attempt.lease);
     for (const listener of this.#listeners) listener.started?.(event.eventId);
@@ -101,6 +109,7 @@ export class Workers<Tx> {
       this.#running.delete(attempt);
       this.#renewal.delete(attempt.lease);
       for (const listener of [...this.#listeners]) listener.ended?.(event.eventId, end);
+      this.#freed();
       return end;
     });
   }
@@ -108,23 +117,29 @@ export class Workers<Tx> {
   /** Keeps a claim without working on it; the returned function gives it back, not counted. */
   hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
     const lease = new Lease(event, leaseEndsAt, () => {});
+    this.#reserved -= 1;
     this.#renewal.add(lease);
+    this.#freed();
     return async () => {
       this.#renewal.delete(lease);
       await this.#giveBack(lease.claim);
     };
   }
 
-  /** Resolves when an attempt has ended. */
-  nextEnd(): Promise<void> {
+  /** Resolves when a slot has become free: an attempt has ended, or somebody's claim found less than it had room for. */
+  nextFree(): Promise<void> {
     return new Promise((resolve) => {
       const stop = this.listen({
-        ended: () => {
+        freed: () => {
           stop();
           resolve();
         },
       });
     });
+  }
+
+  #freed(): void {
+    for (const listener of [...this.#listeners]) listener.freed?.();
   }
 
   /** Begins nothing more, lets what runs finish for `timeout` ms, then cuts it off and gives the leases back. */
@@ -136,7 +151,7 @@ export class Workers<Tx> {
   }
 
   async #idle(): Promise<void> {
-    while (this.#running.size > 0) await this.nextEnd();
+    while (this.#running.size > 0) await this.nextFree();
   }
 
   /** Cuts off what runs (all, or what `which` picks), and gives the leases back. */

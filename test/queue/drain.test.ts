@@ -219,6 +219,42 @@ describe("drain", () => {
     expect(ran).toEqual(["a", "b"]);
   });
 
+  test("ends, though others drain at the same time, and each event is handled once", async () => {
+    const { queue, add, ran } = queueOf({ concurrency: 2 });
+    const nothing = Promise.all([queue.drain({}), queue.drain({}), queue.push()]);
+    await advance(MINUTE);
+    expect(await nothing).toEqual(Array(3).fill({ done: 0, failed: 0 }));
+    await add("a", "b", "c", "d", "e");
+    const drains = Promise.all([queue.drain({}), queue.drain({}), queue.drain({})]);
+    await advance(MINUTE);
+    await drains;
+    expect([...ran].sort()).toEqual(["a", "b", "c", "d", "e"]);
+  });
+
+  test("that asks a slow store does not keep the loop from what comes meanwhile", async () => {
+    let slow = 0;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => async (options) => {
+        const claims = await own(options);
+        await new Promise((resolve) => setTimeout(resolve, slow));
+        return claims;
+      },
+    });
+    const { queue, add, ran } = queueOf({ store, concurrency: 2 });
+    queue.start();
+    await advance(SECOND);
+    slow = 500;
+    const draining = queue.drain({});
+    await advance(100);
+    slow = 0;
+    await add("a");
+    await advance(100);
+    expect(ran).toEqual([]);
+    await advance(310);
+    expect(ran).toEqual(["a"]);
+    await draining;
+  });
+
   test("ends when the queue is closed, with what had begun", async () => {
     const held = gate();
     const { queue, add, store } = queueOf({ concurrency: 1, work: () => held.opened.then(() => done) });
