@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import { StayhookError } from "../../src/errors.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
@@ -21,6 +21,23 @@ describe("the timeout", () => {
     const stuck = await platform([stall]);
     const error = await rejection(clientOf(stuck, { maxRetries: 0 }).bookings.get("A", { timeout: 80 }));
     expect(error).toMatchObject({ name: "ConnectionTimeoutError" });
+  });
+
+  it("is 10 s where nothing else is said", async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const client = new StayhookClient({
+      baseUrl: "https://h.example",
+      accessToken,
+      fetch: never,
+      maxRetries: 0,
+    });
+    const ended = vi.fn();
+    client.bookings.get("A").catch(ended);
+    await vi.advanceTimersByTimeAsync(9_999);
+    expect(ended).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(ended).toHaveBeenCalledWith(expect.objectContaining({ name: "ConnectionTimeoutError" }));
   });
 
   it("covers the token", async () => {

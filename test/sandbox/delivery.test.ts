@@ -34,11 +34,26 @@ describe("duplicates", () => {
     const [one, other] = endpoint.notifications();
     expect(endpoint.received).toHaveLength(2);
     expect(other).toEqual(one);
+    expect(sandbox.deliveries.map(({ eventId }) => eventId)).toEqual([one?.eventId, one?.eventId]);
   });
 
   it("are none by default", async () => {
     expect((await deliver(3, {})).numbers).toEqual([0, 1, 2]);
   });
+});
+
+it("a seed's event ids do not hang on when the endpoint was configured", async () => {
+  const lastId = async (early: boolean) => {
+    const endpoint = await startEndpoint();
+    const sandbox = await startSandbox({ seed: 5 });
+    if (early) await configure(sandbox, endpoint.url);
+    const { bookingCode } = await sandbox.bookings.request();
+    if (!early) await configure(sandbox, endpoint.url);
+    await sandbox.bookings.approve(bookingCode);
+    await sandbox.settled();
+    return sandbox.deliveries.at(-1)?.eventId;
+  };
+  expect(await lastId(false)).toBe(await lastId(true));
 });
 
 describe("shuffle", () => {

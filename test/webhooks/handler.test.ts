@@ -558,6 +558,7 @@ describe("bad options", () => {
     [{ maxAttempts: Number.NaN }, "maxAttempts"],
     [{ maxBodyBytes: "64kb" }, "maxBodyBytes"],
     [{ attemptTimeout: -1 }, "attemptTimeout"],
+    [{ giveUpAfter: Number.NaN }, "giveUpAfter"],
     [{ attemptTimeout: 2 ** 31 }, "attemptTimeout"],
     [{ leaseDuration: 0 }, "leaseDuration"],
     [{ retention: -1 }, "retention"],

@@ -54,6 +54,47 @@ describe("the callback for a status", () => {
     expect(callback.mock.calls[0]?.[0]).not.toHaveProperty("booking");
   });
 
+  test("tells when it was recorded, and which attempt it is, whatever outages came before", async () => {
+    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { deliver, platform } = handlerOf({ on: { fallback: callback } });
+    const recordedAt = new Date();
+    platform.answer("A1", { status: 503 });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    platform.booking("A1", "Confirmed");
+    await advance(30_000);
+    const events = callback.mock.calls.map(([event]) => event as WebhookEvent);
+    expect(events.map(({ attempt }) => attempt)).toEqual([1, 2]);
+    expect(events.map(({ receivedAt }) => receivedAt)).toEqual([recordedAt, recordedAt]);
+  });
+
+  test("has no topic where the endpoint was told none", async () => {
+    const callback = vi.fn();
+    const { deliver } = handlerOf({ on: { unknown: callback } });
+    await deliver(notificationOf());
+    await advance();
+    expect(callback.mock.calls[0]?.[0]).not.toHaveProperty("topic");
+  });
+
+  test("of a reconcile event says so, and that no notification came", async () => {
+    const callback = vi.fn();
+    const { webhooks, platform, store } = handlerOf({ on: { fallback: callback } });
+    platform.booking("A1", "Confirmed");
+    const { eventId, timestamp } = notificationOf();
+    await store.add({
+      eventId,
+      timestamp,
+      ref: "booking:A1",
+      source: "reconcile",
+      topic: null,
+      notification: null,
+    });
+    await webhooks.drain();
+    const event = callback.mock.calls[0]?.[0];
+    expect(event).toMatchObject({ type: "booking.Confirmed", source: "reconcile" });
+    expect(event.notification).toBeUndefined();
+  });
+
   test("decideBy is 24 h after the timestamp, on booking.Request alone", async () => {
     const events: WebhookEvent[] = [];
     const { deliver, platform } = handlerOf({ on: { fallback: (event) => events.push(event) } });
