@@ -112,6 +112,19 @@ describe("a lease", () => {
     expect(observed).toEqual([]);
   });
 
+  test("lost while what was cut off cleans up: there is no lock left to keep, and its slot is free", async () => {
+    const store = brokenStore(memoryStore(), { renew: () => new Error("cut off from the store") });
+    const { work } = longWork();
+    const { queue, add } = queueOf({ store, work, attemptTimeout: 29 * SECOND });
+    await add("a");
+    const end = vi.fn();
+    void queue.runNow("a", HOUR).then(end);
+    await advance(30 * SECOND - 1);
+    expect(end).not.toHaveBeenCalled();
+    await advance(1);
+    expect(end).toHaveBeenCalled();
+  });
+
   test("taken by another is lost at the next renewal", async () => {
     const memory = memoryStore();
     const { work, aborted, end } = longWork();
