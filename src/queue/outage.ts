@@ -3,8 +3,8 @@ import type { Outage } from "./work.ts";
 
 /** The longest wait between two rounds of probes, ms. */
 const LONGEST_WAIT = 60_000;
-/** The longest wait that the other side can ask for, ms. */
-const LONGEST_RETRY_AFTER = 15 * 60_000;
+/** The longest wait that the other side can ask for, for all records or for one, ms. */
+export const LONGEST_RETRY_AFTER = 15 * 60_000;
 
 export interface OutageGateOptions {
   readonly concurrency: number;

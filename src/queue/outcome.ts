@@ -1,4 +1,5 @@
 import type { ClaimedEvent, Outcome } from "../stores/store.ts";
+import { LONGEST_RETRY_AFTER } from "./outage.ts";
 import type { Policy } from "./policy.ts";
 import type { WorkFailure } from "./work.ts";
 
@@ -12,7 +13,8 @@ export function outcomeOf(failure: WorkFailure, claim: ClaimedEvent, policy: Pol
   if (failure.outage) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };
-    const wait = Math.max(policy.backoff(claim.outages + 1), failure.outage.retryAfter ?? 0);
+    const asked = Math.min(failure.outage.retryAfter ?? 0, LONGEST_RETRY_AFTER);
+    const wait = Math.max(policy.backoff(claim.outages + 1), asked);
     return { state: "retrying", in: Math.min(wait, left), counted: false, ...what };
   }
   const limit = Math.min(failure.maxAttempts ?? policy.maxAttempts, policy.maxAttempts);

@@ -130,6 +130,14 @@ describe("the platform out of reach", () => {
     expect((await store.get("a"))?.dueAt?.getTime()).toBe(now + 10 * MINUTE);
   });
 
+  test("for a day, as it says: the record is tried again after 15 minutes all the same", async () => {
+    const { queue, add, store } = queueOf({ work: () => outOfReach(DAY), backoff: () => SECOND });
+    await add("a");
+    const now = Date.now();
+    await queue.drain({});
+    expect((await store.get("a"))?.dueAt?.getTime()).toBe(now + 15 * MINUTE);
+  });
+
   test("holds up the record, not the others, and a new notification of the record ends the wait", async () => {
     let down = true;
     const { queue, store, ran, add } = queueOf({
