@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { InvalidArgumentError } from "../errors.ts";
 import { refused } from "../webhooks/receiving/answer.ts";
 import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
 
@@ -28,6 +29,18 @@ export interface FrameworkRequest {
 
 /** How long a client that still sends may take to notice that it was answered, in ms. */
 const LINGER = 1_000;
+
+/** Begins the processing where the handler is to begin by itself. @throws InvalidArgumentError where it is no handler */
+export function startOf(webhooks: Webhooks): void {
+  const { receive, start } = Object(webhooks) as Partial<Webhooks>;
+  if (typeof receive !== "function" || typeof start !== "function") {
+    throw new InvalidArgumentError({
+      path: ["webhooks"],
+      message: "must be what createWebhookHandler has made",
+    });
+  }
+  if (webhooks.autoStart) webhooks.start();
+}
 
 /** Hands a request of Node's to the handler, and its answer to the response. Does not reject. */
 export async function exchange(

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -46,7 +46,7 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * ```
  */
 export function toFastifyPlugin(webhooks: Webhooks, { topic }: AdapterOptions = {}): FastifyPlugin {
-  if (webhooks.autoStart) webhooks.start();
+  startOf(webhooks);
   return (app, _options, done) => {
     // In this plugin's own context: the parsers of the app around it stay as they are.
     app.removeAllContentTypeParsers();

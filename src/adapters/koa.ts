@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -26,7 +26,7 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * ```
  */
 export function toKoaMiddleware(webhooks: Webhooks, { topic }: AdapterOptions = {}): KoaMiddleware {
-  if (webhooks.autoStart) webhooks.start();
+  startOf(webhooks);
   return async (context) => {
     // What is answered, and when a connection ends whose body nobody reads, is the handler's.
     context.respond = false;

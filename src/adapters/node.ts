@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -25,7 +25,7 @@ interface Extensions {
  * ```
  */
 export function toNodeHandler(webhooks: Webhooks, { topic }: AdapterOptions = {}): NodeHandler {
-  if (webhooks.autoStart) webhooks.start();
+  startOf(webhooks);
   return (request, response) => {
     const { originalUrl: url, body, rawBody } = request as Extensions;
     void exchange(webhooks, request, response, { url, body, rawBody, topic });

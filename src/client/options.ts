@@ -89,6 +89,9 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
   for (const level of ["debug", "info", "warn", "error"] as const)
     if (logger !== undefined && typeof logger?.[level] !== "function")
       issues.push({ path: ["logger", level], message: "must be a function" });
+  for (const name of Object.keys(models ?? {}))
+    if (name !== "booking" && name !== "listing")
+      issues.push({ path: ["models", name], message: "is no model; there are booking and listing" });
   for (const name of ["booking", "listing"] as const)
     if (models?.[name] !== undefined && !isSchema(models[name]))
       issues.push({ path: ["models", name], message: "must be a Standard Schema, such as zod's" });

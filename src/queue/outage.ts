@@ -1,7 +1,7 @@
 import type { Backoff } from "./backoff.ts";
 import type { Outage } from "./work.ts";
 
-/** The longest wait between two rounds of probes, ms. */
+/** The longest wait between two rounds of probes, ms. Up to a quarter less, or each might meet a platform that comes and goes at the same moment of its round. */
 const LONGEST_WAIT = 60_000;
 /** The longest wait that the other side can ask for, for all records or for one, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
@@ -134,7 +134,7 @@ export class OutageGate {
     const asked = outage?.retryAfter !== undefined;
     const wait = asked
       ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)
-      : Math.min(this.#options.backoff(this.#pauses), LONGEST_WAIT);
+      : Math.round(Math.min(this.#options.backoff(this.#pauses), LONGEST_WAIT * (1 - Math.random() / 4)));
     const firm = asked || outage?.everything === true;
     this.#pause = { cause, firm, asked, until: performance.now() + wait };
     this.#options.onPause({ wait, cause, error });

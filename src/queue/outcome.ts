@@ -15,11 +15,11 @@ export function outcomeOf(failure: WorkFailure, claim: ClaimedEvent, policy: Pol
     if (left <= 0) return { state: "parked", ...what };
     const asked = Math.min(failure.outage.retryAfter ?? 0, LONGEST_RETRY_AFTER);
     const wait = Math.max(policy.backoff(claim.outages + 1), asked);
-    return { state: "retrying", in: Math.min(wait, left), counted: false, ...what };
+    return { state: "retrying", in: Math.round(Math.min(wait, left)), counted: false, ...what };
   }
   const limit = Math.min(failure.maxAttempts ?? policy.maxAttempts, policy.maxAttempts);
   if (claim.attempts >= limit) return { state: "parked", ...what };
-  return { state: "retrying", in: policy.backoff(claim.attempts), counted: true, ...what };
+  return { state: "retrying", in: Math.round(policy.backoff(claim.attempts)), counted: true, ...what };
 }
 
 /** A line about whatever was thrown: an `Error`, a string, `undefined`, or an object whose getters throw in turn. */

@@ -36,6 +36,6 @@ function warnOnce(): void {
   if (warned) return;
   warned = true;
   console.warn(
-    "stayhook: memoryStore() forgets every event when the process ends. Outside tests, use a store that keeps them, such as sqliteStore.",
+    "stayhook: memoryStore() forgets every event when the process ends. Outside tests, use a store that keeps them, such as sqliteStore from stayhook/sqlite.",
   );
 }

@@ -7,8 +7,15 @@ import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
 import { Queue } from "../queue/queue.ts";
 import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
-import { checkCallOptions, checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
+import {
+  checkCallOptions,
+  checkOptions,
+  type Observation,
+  unknownOptions,
+  type WebhookHandlerOptions,
+} from "./options.ts";
 import { createDispatcher } from "./processing/dispatch.ts";
+import { logTrouble } from "./processing/log.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
 import { createReceiver, type ReceiveRequest, type ReceiveResult } from "./receiving/receive.ts";
 
@@ -103,6 +110,8 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
   const { client, store, on, dispatch = "every", processing = "background" } = options;
   const logger = safeLogger(options.logger ?? consoleLogger);
   const observe = safeObserve(options.observe, logger);
+  for (const name of unknownOptions(options))
+    logger.warn(`stayhook: createWebhookHandler has no option ${name}`);
   const background = processing === "background";
   const autoStart = (options.autoStart ?? true) && background;
   let closed = false;
@@ -118,7 +127,10 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
       store: events,
       work: workWith(events.transactional === true),
       policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
-      observe,
+      observe: (event) => {
+        logTrouble(event, logger);
+        observe(event);
+      },
       logger,
     });
   const receiver = createReceiver({

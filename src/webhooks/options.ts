@@ -97,6 +97,27 @@ const EVENT_TYPES: readonly string[] = [
   "fallback",
 ];
 
+const NAMES: readonly string[] = [
+  ...Object.keys(NUMBERS),
+  ...[
+    "client",
+    "store",
+    "on",
+    "verify",
+    "dispatch",
+    "processing",
+    "autoStart",
+    "backoff",
+    "observe",
+    "logger",
+  ],
+];
+
+/** Names that are none of the options: misspelt, in JavaScript. */
+export function unknownOptions(options: object): string[] {
+  return Object.keys(options).filter((name) => !NAMES.includes(name));
+}
+
 /** Checks all options at once, and fills in the numbers' defaults. */
 export function checkOptions(options: unknown): Numbers {
   const issues: Issue[] = [];

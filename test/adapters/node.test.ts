@@ -330,3 +330,14 @@ describe("a body that something in front has read", () => {
     ]);
   });
 });
+
+describe("what is no webhook handler", () => {
+  it.each([undefined, null, "handler", {}, { fetch() {} }])(
+    "is refused when the adapter is made: %j",
+    (wrong) => {
+      expect(() => toNodeHandler(wrong as never)).toThrow(
+        /webhooks: must be what createWebhookHandler has made/,
+      );
+    },
+  );
+});

@@ -358,6 +358,7 @@ describe("the constructor", () => {
     ["logger.debug", { logger: { info() {}, warn() {}, error() {} } }],
     ["models.booking", { models: { booking: {} } }],
     ["models.listing", { models: { listing: 5 } }],
+    ["models.bookings", { models: { bookings: {} } }],
     ["headers.x", { headers: { x: "s3cr3t\u0000" } }],
   ])("refuses a bad %s", (path, options) => {
     expect(issuesOf(options)).toEqual([path]);

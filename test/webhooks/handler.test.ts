@@ -610,3 +610,8 @@ describe("bad options", () => {
     expect(() => createWebhookHandler(undefined as never)).toThrow(InvalidArgumentError);
   });
 });
+
+test("an option that there is none of is warned of, as a misspelt one would be lost", () => {
+  const { logger } = handlerOf({ maxAttemps: 3 } as never);
+  expect(logger.lines).toEqual(["stayhook: createWebhookHandler has no option maxAttemps"]);
+});

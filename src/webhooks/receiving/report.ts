@@ -34,7 +34,7 @@ export type Observe = (event: ReceiveObservation) => void;
 const lines: Readonly<Record<Refusal, readonly [level: keyof Logger, line: string]>> = {
   closing: ["debug", "the handler is closing"],
   method: ["debug", "it is not a POST"],
-  verify: ["debug", "verify said no"],
+  verify: ["warn", "verify said no"],
   "verify-timeout": ["warn", "verify did not decide within replyWithin"],
   "too-large": ["warn", "its body is larger than maxBodyBytes"],
   "body-timeout": ["warn", "its body stalled for longer than bodyTimeout, or took longer than replyWithin"],
@@ -45,10 +45,15 @@ const lines: Readonly<Record<Refusal, readonly [level: keyof Logger, line: strin
   internal: ["error", "unexpected error"],
 };
 
+/** How often it is said that requests were not let in, ms: whoever sends them must not fill the log. */
+const SAY_AGAIN = 60_000;
+
 /** Says what became of requests, to `observe` and to the log. */
 export class Reporter {
   readonly #observe: Observe;
   readonly #logger: Logger;
+  #unsaid = 0;
+  #sayAgainAt = Number.NEGATIVE_INFINITY;
 
   constructor(observe: Observe, logger: Logger) {
     this.#observe = observe;
@@ -82,10 +87,20 @@ export class Reporter {
       this.#logger.warn(
         `stayhook: refused a request (${status}): verify threw ${kindOf(error)}; observe gets it`,
       );
-    } else if (error === undefined) this.#logger[level](message);
+    } else if (reason === "verify") this.#notLetIn(message);
+    else if (error === undefined) this.#logger[level](message);
     else this.#logger[level](message, error);
     const base = { kind: "refused", topic: topic ?? null, status, reason } as const;
     this.#observe(error === undefined ? base : { ...base, error });
+  }
+
+  #notLetIn(message: string): void {
+    this.#unsaid += 1;
+    if (performance.now() < this.#sayAgainAt) return;
+    const more = this.#unsaid > 1 ? ` (${this.#unsaid} of them since it was last said)` : "";
+    this.#logger.warn(`${message}${more}`);
+    this.#unsaid = 0;
+    this.#sayAgainAt = performance.now() + SAY_AGAIN;
   }
 }
 
