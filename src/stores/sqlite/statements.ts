@@ -70,7 +70,7 @@ const sql = {
 
   replayEnded: `
     UPDATE stayhook_events SET state = 'pending', ready_at = :now, due_at = :now, attempts = 0, outages = 0,
-      first_outage_at = NULL, reason = NULL, replayed = 1, ended_at = NULL
+      first_outage_at = NULL, reason = NULL, replayed = 1
     WHERE seq = :seq`,
   replayRetrying:
     "UPDATE stayhook_events SET ready_at = min(ready_at, :now), due_at = min(due_at, :now) WHERE seq = :seq",

@@ -42,3 +42,14 @@ test("ids that are no UUIDs are kept as they are, and do not share a lock", asyn
   expect((await store.claim(CLAIM)).map(({ eventId }) => eventId)).toEqual(ids);
   await store.close();
 });
+
+test("an event is recorded as it was when it was handed in", async () => {
+  const store = sqliteStore(":memory:");
+  const event = { ...eventOf() };
+  const added = store.add(event);
+  const { notification } = event;
+  event.notification = "changed";
+  await added;
+  expect(await store.get(event.eventId)).toMatchObject({ notification });
+  await store.close();
+});
