@@ -19,6 +19,9 @@ export interface Model<T> {
   readonly surprises: (record: T) => readonly string[];
 }
 
+/** Issues after which a list is read no further: of millions of rows that are none, all would take gigabytes. */
+const ENOUGH = 1_000;
+
 /** Readers that share a logger, and warn once of each surprise. */
 export class Readers {
   readonly #logger: Logger;
@@ -62,6 +65,7 @@ export class Readers {
         const result = await validate(model.schema, { value, path: [...list.path, index] }, answer);
         if ("issues" in result) issues.push(...result.issues);
         else rows.push(this.#checked(result.value, model));
+        if (issues.length >= ENOUGH) break;
       }
       if (issues.length > 0) throw answer.invalid(issues);
       const hint = pagingHint(answer.body.value, answer.response.headers, rows.length);
