@@ -53,28 +53,35 @@ function patternOf(secret: string): RegExp {
 
 // With a stack of its own: JSON can be nested deeper than calls can.
 function redactJson(root: unknown, text: (input: string) => string): unknown {
-  if (typeof root === "string") return text(root);
-  const stack: unknown[] = [root];
-  while (stack.length > 0) {
-    const container = stack.pop();
-    if (typeof container !== "object" || container === null) continue;
-    const entries = container as Record<string, unknown>;
-    for (const key of Object.keys(entries)) {
-      const value = entries[key];
-      const safe = typeof value === "string" ? text(value) : value;
-      const name = Array.isArray(container) ? key : text(key);
-      if (name !== key) delete entries[key];
-      if (name !== key || safe !== value)
-        Object.defineProperty(entries, name, {
-          value: safe,
-          writable: true,
-          enumerable: true,
-          configurable: true,
-        });
-      stack.push(safe);
-    }
+  const stack: object[] = [];
+  const visit = (value: unknown): unknown => {
+    if (typeof value === "string") return text(value);
+    if (typeof value === "object" && value !== null) stack.push(value);
+    return value;
+  };
+  const safe = visit(root);
+  for (let container = stack.pop(); container !== undefined; container = stack.pop()) {
+    // By index: of millions of items, keys alone would take hundreds of megabytes.
+    if (Array.isArray(container))
+      for (let index = 0; index < container.length; index++) container[index] = visit(container[index]);
+    else redactProperties(container as Record<string, unknown>, visit, text);
   }
-  return root;
+  return safe;
+}
+
+function redactProperties(
+  object: Record<string, unknown>,
+  visit: (value: unknown) => unknown,
+  text: (input: string) => string,
+): void {
+  for (const key of Object.keys(object)) {
+    const value = object[key];
+    const [name, safe] = [text(key), visit(value)];
+    if (name !== key) delete object[key];
+    if (name === key && safe === value) continue;
+    const descriptor = { value: safe, writable: true, enumerable: true, configurable: true };
+    Object.defineProperty(object, name, descriptor);
+  }
 }
 
 const maxParts = 1000;
