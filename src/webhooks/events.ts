@@ -41,7 +41,7 @@ type Atomically<Tx> = [Tx] extends [never]
        * the other. It runs after the callback has returned, and again if the commit fails; if it throws, the
        * attempt has failed. With several calls, the writes run in their order.
        */
-      readonly atomically: (write: (tx: Tx) => void | Promise<void>) => void;
+      readonly atomically: (write: (tx: Tx) => unknown) => void;
     };
 
 /** A listed status is its own literal; that of an `unknown` event is whatever the platform said. */

@@ -17,7 +17,7 @@ import * as z from "zod";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();
-declare const database: EventStore<{ run(sql: string): void }>;
+declare const database: EventStore<{ run(sql: string): number }>;
 
 describe("on", () => {
   test("takes the events that there are, and no other", () => {
@@ -145,7 +145,7 @@ describe("atomically", () => {
           expectTypeOf(event.atomically)
             .parameter(0)
             .parameter(0)
-            .toEqualTypeOf<{ run(sql: string): void }>();
+            .toEqualTypeOf<{ run(sql: string): number }>();
         },
       },
     });

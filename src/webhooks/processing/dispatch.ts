@@ -131,14 +131,14 @@ class Writes<Tx> {
   readonly list: Write<Tx>[] = [];
   #open = true;
 
-  readonly add = (write: Write<Tx>): void => {
+  readonly add = (write: (tx: Tx) => unknown): void => {
     if (!this.#open) {
       throw new StayhookError(
         "event.atomically() was called after the callback had returned: its event may be recorded as done already. Await what the callback starts.",
       );
     }
     if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
-    this.list.push(write);
+    this.list.push(write as Write<Tx>);
   };
 
   close(): void {
