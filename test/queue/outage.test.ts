@@ -119,12 +119,19 @@ describe("what is taken for an outage", () => {
 
 describe("the wait", () => {
   test("lets nothing begin, then probes, as many as run at once, and grows to a minute", () => {
-    const { gate, fail, pauses } = gateOf({ backoff: (n) => n * 25 * SECOND });
+    const { gate, fail, pauses } = gateOf({ backoff: (n) => n * 20 * SECOND });
     fail("a");
     fail("b");
-    for (const wait of [25, 50, 60, 60]) {
-      expect(gate.wait).toBe(wait * SECOND);
-      vi.advanceTimersByTime(wait * SECOND - 1);
+    for (const [least, most] of [
+      [20, 20],
+      [40, 40],
+      [45, 60],
+      [45, 60],
+    ] as const) {
+      const { wait } = gate;
+      expect(wait).toBeGreaterThanOrEqual(least * SECOND);
+      expect(wait).toBeLessThanOrEqual(most * SECOND);
+      vi.advanceTimersByTime(wait - 1);
       expect(gate.allowance(0)).toBe(0);
       vi.advanceTimersByTime(1);
       expect(gate.allowance(0)).toBe(10);
@@ -132,6 +139,17 @@ describe("the wait", () => {
       fail("probe", { first: false });
     }
     expect(pauses.length).toBe(5);
+  });
+
+  test("differs from one to the next where it is the longest", () => {
+    const { fail, pauses } = gateOf({ backoff: () => 3600 * SECOND });
+    fail("a");
+    fail("b");
+    for (let n = 0; n < 20; n += 1) {
+      vi.advanceTimersByTime(60 * SECOND);
+      fail("probe", { first: false });
+    }
+    expect(new Set(pauses.map(({ wait }) => Math.round(wait / SECOND))).size).toBeGreaterThan(5);
   });
 
   test("is what the platform asked for, 15 minutes at the most", () => {

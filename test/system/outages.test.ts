@@ -1,0 +1,220 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { memoryStore } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { randomOf, seedOf } from "./random.ts";
+import {
+  confirmed,
+  DAY,
+  HOUR,
+  MINUTE,
+  mostInAMinute,
+  type Read,
+  SECOND,
+  simulate,
+} from "./simulated-platform.ts";
+
+const seed = seedOf("outages");
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: Date.UTC(2026, 4, 1) });
+  const random = randomOf(seed);
+  vi.spyOn(Math, "random").mockImplementation(() => random.below(2 ** 30) / 2 ** 30);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** For a loaded machine; each takes a few seconds at the most on one that is not. */
+const timeout = 120_000;
+const CONCURRENCY = 10;
+const idle = { pending: 0, processing: 0, retrying: 0, parked: 0 };
+const within = (from: number, to: number) => (at: number) => at >= from && at < to;
+const isForged = (code: string) => code.startsWith("forged");
+
+type Simulation = ReturnType<typeof simulate>;
+
+/** One booking every `every` ms, until `end`. */
+async function arrivals(simulation: Simulation, every: number, end: number): Promise<void> {
+  for (let n = 0; simulation.now() < end; n += 1) {
+    await simulation.arrive(`B${n}`);
+    await simulation.until(simulation.now() + every);
+  }
+}
+
+function readsByCode(reads: readonly Read[]): Map<string, number[]> {
+  const byCode = new Map<string, number[]>();
+  for (const { code, at } of reads) byCode.set(code, [...(byCode.get(code) ?? []), at]);
+  return byCode;
+}
+
+const stores = [
+  ["memory", memoryStore, 2],
+  // Its commits go by the real event loop.
+  ["SQLite", () => sqliteStore(":memory:"), 10],
+] as const;
+
+describe.each(stores)("on %s", (_, createStore, turns) => {
+  test("an hour of 503s parks nothing, and hammers nobody", { timeout }, async () => {
+    const [from, to] = [10 * MINUTE, 70 * MINUTE];
+    const isDown = within(from, to);
+    const simulation = simulate((code, at) => (isDown(at) ? { status: 503 } : confirmed(code)), {
+      store: createStore(),
+      turns,
+    });
+    await arrivals(simulation, 20 * SECOND, 90 * MINUTE);
+    const inVain = simulation.reads.filter(({ at }) => isDown(at));
+    // A round of probes each 45 to 60 s, and three more while the waits are shorter.
+    expect(mostInAMinute(inVain)).toBeLessThanOrEqual(3 * CONCURRENCY);
+    expect(inVain.length).toBeLessThanOrEqual((HOUR / (45 * SECOND) + 3) * CONCURRENCY);
+
+    await simulation.until(to + 2 * HOUR);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 270 });
+    const after = [...simulation.endings.values()].filter(({ at }) => at > to).map(({ at }) => at - to);
+    // What was probed often waits by its record's own backoff: in an outage of an hour, that grows to an hour.
+    expect(Math.max(...after)).toBeLessThanOrEqual(HOUR);
+  });
+
+  test("a platform that goes up and down every 10 s loses nothing", { timeout }, async () => {
+    const simulation = simulate(
+      (code, at) => (Math.floor(at / (10 * SECOND)) % 2 === 1 ? { status: 502 } : confirmed(code)),
+      { store: createStore(), turns },
+    );
+    await arrivals(simulation, 3 * SECOND, 30 * MINUTE);
+    await simulation.until(2 * HOUR);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 600 });
+    // Half of them came while it was down.
+    const latencies = simulation.latencies().sort((a, b) => a - b);
+    expect(latencies[Math.floor(0.9 * latencies.length)]).toBeLessThanOrEqual(MINUTE);
+    expect(latencies.at(-1)).toBeLessThanOrEqual(HOUR);
+  });
+
+  test("429 with Retry-After is honoured to the second, by all", { timeout }, async () => {
+    const until = 5 * MINUTE + 130 * SECOND;
+    const isLimited = within(5 * MINUTE, until);
+    const simulation = simulate(
+      (code, at) =>
+        isLimited(at)
+          ? { status: 429, headers: { "retry-after": String(Math.ceil((until - at) / SECOND)) } }
+          : confirmed(code),
+      { store: createStore(), turns },
+    );
+    await arrivals(simulation, 5 * SECOND, 10 * MINUTE);
+    expect(simulation.reads.filter(({ at }) => isLimited(at)).length).toBe(1);
+    const next = simulation.reads.find(({ at }) => at >= until);
+    expect(next?.at).toBeGreaterThanOrEqual(until);
+    expect(next?.at).toBeLessThanOrEqual(until + SECOND);
+    expect(Math.max(...simulation.latencies())).toBeLessThanOrEqual(131 * SECOND);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 120 });
+  });
+
+  test("a firewall that refuses everything for an hour: what it parks is replayed", { timeout }, async () => {
+    const simulation = simulate((code, at) => (at < HOUR ? { status: 403 } : confirmed(code)), {
+      store: createStore(),
+      turns,
+    });
+    await arrivals(simulation, MINUTE, 2 * HOUR);
+    await simulation.until(4 * HOUR);
+    const parked = [...simulation.endings.values()].filter(({ state }) => state === "parked");
+    for (const { reason, at, after } of parked) {
+      expect(reason).toBe("denied");
+      expect(at).toBeLessThan(HOUR);
+      // Five attempts, spread out.
+      expect(after).toBeGreaterThan(9 * MINUTE);
+    }
+    for (const times of readsByCode(simulation.reads).values()) expect(times.length).toBeLessThanOrEqual(5);
+    // One attempt for each that arrives, and the probes.
+    expect(mostInAMinute(simulation.reads.filter(({ at }) => at < HOUR))).toBeLessThanOrEqual(
+      3 * CONCURRENCY,
+    );
+    const counts = await simulation.store.counts();
+    expect(counts).toEqual({ ...idle, parked: parked.length, done: 120 - parked.length });
+    expect(parked.length).toBeGreaterThan(0);
+
+    const replaying = simulation.store.replayParked({ reason: "denied" });
+    for (let n = 0; n < turns; n += 1) await turn();
+    expect(await replaying).toBe(parked.length);
+    await simulation.until(4 * HOUR + SECOND);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 120 });
+  });
+});
+
+test("a token that expires over a weekend parks nothing", { timeout }, async () => {
+  const [from, to] = [HOUR, 61 * HOUR];
+  const isExpired = within(from, to);
+  const simulation = simulate((code, at) => (isExpired(at) ? { status: 401 } : confirmed(code)));
+  await arrivals(simulation, 15 * MINUTE, 62 * HOUR);
+  const inVain = simulation.reads.filter(({ at }) => isExpired(at));
+  expect(mostInAMinute(inVain)).toBeLessThanOrEqual(CONCURRENCY);
+  // The loop's longest wait is a minute, the record's own six hours.
+  expect(inVain.length).toBeLessThan(60 * 60);
+  await simulation.until(to + 6 * HOUR + MINUTE);
+  expect(await simulation.store.counts()).toEqual({ ...idle, done: 248 });
+});
+
+test("one booking that can never be read holds nobody up, and is given up in the end", {
+  timeout,
+}, async () => {
+  const simulation = simulate((code) => (code === "bad" ? { status: 500 } : confirmed(code)));
+  await simulation.arrive("bad");
+  await arrivals(simulation, 7 * MINUTE, 3 * DAY + HOUR);
+  expect(Math.max(...simulation.latencies((code) => code !== "bad"))).toBeLessThan(SECOND);
+  expect(simulation.pauses()).toBe(0);
+  expect(simulation.endings.get("bad")).toMatchObject({ state: "parked", reason: "unavailable" });
+  expect(simulation.endings.get("bad")?.after).toBe(3 * DAY);
+  // 5 s, 30 s, 2 min, ... 5 h, then each 6 h, each up to a quarter less; not one for each minute of three days.
+  expect(simulation.readsOf("bad").length).toBeLessThanOrEqual(24);
+});
+
+describe("forged notifications", () => {
+  const answer = (code: string) => (isForged(code) ? { status: 404 } : confirmed(code));
+
+  function expectSpreadOut(simulation: Simulation): void {
+    for (const [code, times] of readsByCode(simulation.reads)) {
+      if (!isForged(code)) continue;
+      expect(times.length).toBeLessThanOrEqual(5);
+      // By the default backoff, less its jitter.
+      const least = [3.75 * SECOND, 22.5 * SECOND, 1.5 * MINUTE, 7.5 * MINUTE];
+      for (let n = 1; n < times.length; n += 1) {
+        expect(times[n]! - times[n - 1]!).toBeGreaterThanOrEqual(least[n - 1]!);
+      }
+    }
+  }
+
+  test("ten thousand at ten a second delay no real one, cost five reads each, and go", {
+    timeout,
+  }, async () => {
+    const simulation = simulate(answer);
+    for (let n = 0; n < 10_000; n += 1) {
+      await simulation.arrive(`forged${n}`);
+      if (n % 200 === 100) await simulation.arrive(`real${n}`);
+      await simulation.until(simulation.now() + 100);
+    }
+    for (let n = 0; simulation.now() < 5 * DAY; n += 1) {
+      await simulation.arrive(`later${n}`);
+      await simulation.until(simulation.now() + 100 * MINUTE + 777);
+    }
+    const real = simulation.latencies((code) => !isForged(code));
+    expect(real.length).toBe([...simulation.delivered.keys()].filter((code) => !isForged(code)).length);
+    expect(Math.max(...real)).toBeLessThanOrEqual(2 * SECOND);
+    expectSpreadOut(simulation);
+    expect((await simulation.store.counts()).parked).toBe(10_000);
+
+    const last = Math.max(...[...simulation.endings.values()].map(({ at }) => at));
+    await simulation.until(last + 7 * DAY + HOUR + MINUTE);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 0 });
+  });
+
+  test("a trickle of them for two weeks delays no real one", { timeout }, async () => {
+    const simulation = simulate(answer);
+    for (let n = 0; simulation.now() < 14 * DAY; n += 1) {
+      await simulation.arrive(n % 40 === 39 ? `real${n}` : `forged${n}`);
+      await simulation.until(simulation.now() + 20 * MINUTE);
+    }
+    expect(Math.max(...simulation.latencies((code) => !isForged(code)))).toBeLessThanOrEqual(SECOND);
+    expectSpreadOut(simulation);
+    await simulation.until(21 * DAY + 2 * HOUR);
+    expect(await simulation.store.counts()).toEqual({ ...idle, done: 0 });
+  });
+});

@@ -1,0 +1,113 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { vi } from "vitest";
+import type { EventStore, WebhookHandlerOptions } from "../../src/index.ts";
+import { type Answer, clientOf, handlerOf, notificationOf } from "../webhooks/support.ts";
+
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
+export interface Read {
+  readonly code: string;
+  /** ms since the start. */
+  readonly at: number;
+}
+
+interface Ending {
+  readonly state: "done" | "parked";
+  readonly reason?: string;
+  /** ms since the start. */
+  readonly at: number;
+  /** ms since it was delivered. */
+  readonly after: number;
+}
+
+export const confirmed = (bookingCode: string): Answer => ({
+  status: 200,
+  body: { bookingCode, status: "Confirmed" },
+});
+
+/**
+ * A handler, by fake timers, in front of a platform whose answer depends on the booking and the time; and what
+ * became of each booking's notification. `turns`: of the real event loop, that all takes which happens at one
+ * moment of the simulated time.
+ */
+export function simulate(
+  answer: (code: string, at: number) => Answer,
+  { turns = 2, ...options }: Partial<WebhookHandlerOptions> & { store?: EventStore; turns?: number } = {},
+) {
+  const start = Date.now();
+  const now = () => Date.now() - start;
+  const reads: Read[] = [];
+  const delivered = new Map<string, number>();
+  const endings = new Map<string, Ending>();
+  let pauses = 0;
+  const client = clientOf({
+    async fetch(url) {
+      const code = new URL(url).pathname.split("/").at(-1)!;
+      reads.push({ code, at: now() });
+      const given = answer(code, now());
+      if (given instanceof Error) throw given;
+      return Response.json(given.body ?? {}, { status: given.status, headers: given.headers ?? {} });
+    },
+  });
+  const made = handlerOf({
+    client,
+    ...options,
+    observe(event) {
+      if (event.kind === "paused") pauses += 1;
+      if ((event.kind !== "done" && event.kind !== "parked") || event.ref === null) return;
+      const code = event.ref.slice("booking:".length);
+      const reason = event.kind === "parked" ? { reason: event.reason } : {};
+      endings.set(code, { state: event.kind, ...reason, at: now(), after: now() - delivered.get(code)! });
+    },
+  });
+  made.webhooks.start();
+
+  /** All that can happen at this moment happens. */
+  async function settle(): Promise<void> {
+    for (let n = 0; n < turns; n += 1) await turn();
+  }
+
+  return {
+    ...made,
+    now,
+    reads,
+    delivered,
+    endings,
+    pauses: () => pauses,
+    readsOf: (code: string) => reads.filter((read) => read.code === code),
+    /** Answered 200, or it throws. */
+    async arrive(bookingCode: string): Promise<void> {
+      delivered.set(bookingCode, now());
+      const answered = made.deliver(notificationOf({ bookingCode }));
+      await settle();
+      const { status } = await answered;
+      if (status !== 200) throw new Error(`${bookingCode} was answered ${status}`);
+    },
+    /** Time passes until `ms` after the start. */
+    async until(ms: number): Promise<void> {
+      let reached = false;
+      setTimeout(() => {
+        reached = true;
+      }, ms - now());
+      while (!reached) {
+        vi.advanceTimersToNextTimer();
+        await settle();
+      }
+    },
+    latencies: (which: (code: string) => boolean = () => true) =>
+      [...endings].filter(([code]) => which(code)).map(([, { after }]) => after),
+  };
+}
+
+/** The most reads in any window of a minute. */
+export function mostInAMinute(reads: readonly Read[]): number {
+  let most = 0;
+  for (let first = 0, last = 0; last < reads.length; last += 1) {
+    while (reads[last]!.at - reads[first]!.at >= MINUTE) first += 1;
+    most = Math.max(most, last - first + 1);
+  }
+  return most;
+}
