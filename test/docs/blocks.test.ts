@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { statSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
@@ -101,16 +102,36 @@ const plans: Record<string, Plan> = {
   atomically: {
     given: ["createWebhookHandler", "client", "sqliteStore", "stay"],
     shows: async ({ made, database }) => {
-      const webhooks = made[0] as WebhookHandler;
-      // Two events of one status.
-      for (const done of [1, 2]) {
-        const body = notification({ bookingCode: "HX3K9" });
-        await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
-        await vi.waitFor(async () => expect((await webhooks.health()).counts).toMatchObject({ done }));
-      }
+      await seesConfirmedTwice(made[0] as WebhookHandler);
       const db = new DatabaseSync(database);
       expect(db.prepare("SELECT * FROM sold").all()).toEqual([{ bookingCode: "HX3K9", nights: 3 }]);
       db.close();
+    },
+  },
+  sqlite: {
+    given: ["createWebhookHandler", "client"],
+    shows: ({ database }) => expect(statSync(database).mode & 0o777).toBe(0o600),
+  },
+  "sqlite-tables": {
+    given: ["createWebhookHandler", "client"],
+    shows: async ({ made, database }) => {
+      await seesConfirmedTwice(made[0] as WebhookHandler);
+      const db = new DatabaseSync(database);
+      expect(db.prepare("SELECT * FROM blocked").all()).toEqual([{ bookingCode: "HX3K9" }]);
+      db.close();
+    },
+  },
+  "sqlite-backup": {
+    given: [],
+    before: async ({ database }) => {
+      const store = sqliteStore(database);
+      await store.add({ ...event(), eventId: "kept" });
+      await store.close();
+    },
+    shows: async ({ backup }) => {
+      const store = sqliteStore(backup);
+      expect((await store.get("kept"))?.state).toBe("pending");
+      await store.close();
     },
   },
   switch: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
@@ -241,4 +262,13 @@ async function theContractHolds(topic = "") {
   const chosen = cases.filter(({ name }) => name.startsWith(topic));
   expect(chosen).not.toEqual([]);
   await Promise.all(chosen.map(({ run }) => run()));
+}
+
+/** Two events of one status, one after the other. */
+async function seesConfirmedTwice(webhooks: WebhookHandler) {
+  for (const done of [1, 2]) {
+    const body = notification({ bookingCode: "HX3K9" });
+    await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+    await vi.waitFor(async () => expect((await webhooks.health()).counts).toMatchObject({ done }));
+  }
 }

@@ -5,7 +5,7 @@ const root = new URL("../../", import.meta.url);
 const generated = new URL("./generated/", import.meta.url);
 
 /** The documents whose code is run. */
-export const documents = ["README.md", "docs/how-it-works.md", "docs/custom-store.md"];
+export const documents = ["README.md", "docs/how-it-works.md", "docs/custom-store.md", "docs/stores.md"];
 
 /** What blocks import that must be ours here. */
 const standIns: Readonly<Record<string, string>> = {
@@ -90,7 +90,8 @@ function moduleOf(code: string, given: readonly string[]): string {
     )
     .join("\n")
     .replaceAll('"https://api.example.com"', "given.platformUrl")
-    .replaceAll('"events.db"', "given.database");
+    .replaceAll('"events.db"', "given.database")
+    .replaceAll('"backup.db"', "given.backup");
   return `${imports.join("\n")}
 import type { Given } from "../given.ts";
 

@@ -57,6 +57,7 @@ export async function makeGiven() {
     stay,
     /** A file that is not there yet. */
     database: join(directory, "events.db"),
+    backup: join(directory, "backup.db"),
     server,
     subscriberUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
     readTokenFromVault: () => sandbox.accessToken,
