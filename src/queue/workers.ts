@@ -8,6 +8,9 @@ import { Renewal } from "./renewal.ts";
 import { GRACE } from "./supervised.ts";
 import { atMost } from "./timer.ts";
 
+/** How long the store may take to take leases back, ms. */
+const GIVE_BACK = 5000;
+
 export interface WorkersListener {
   started?(eventId: string): void;
   ended?(eventId: string, end: AttemptEnd): void;
@@ -158,7 +161,8 @@ export class Workers<Tx> {
   async release(which: (eventId: string) => boolean = () => true): Promise<void> {
     const picked = [...this.#running].filter((attempt) => which(attempt.claim.eventId));
     for (const attempt of picked) attempt.release();
-    await Promise.all(picked.map((attempt) => attempt.ended));
+    // A store that hangs must not hold up the end of the process: the leases end by themselves.
+    await atMost(GRACE + GIVE_BACK, [Promise.all(picked.map((attempt) => attempt.ended))]);
   }
 
   async #giveBack(claim: ClaimedEvent): Promise<void> {

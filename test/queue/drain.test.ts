@@ -400,6 +400,22 @@ describe("close", () => {
     expect(logged).toEqual([]);
   });
 
+  test("does not wait for ever for a store that hangs", async () => {
+    const store = alteredStore(memoryStore(), { settle: () => () => new Promise(() => {}) });
+    const { queue, add } = queueOf({ store });
+    await add("a");
+    queue.start();
+    await advance(0);
+    let closed = false;
+    queue.close(SECOND).then(() => {
+      closed = true;
+    });
+    await advance(8 * SECOND);
+    expect(closed).toBe(false);
+    await advance(SECOND);
+    expect(closed).toBe(true);
+  });
+
   test("twice is one", async () => {
     const { queue } = queueOf();
     expect(queue.close(0)).toBe(queue.close(5));
