@@ -26,6 +26,9 @@ const MiB = 1024 * 1024;
 const clientOf = (url: string, timeout = 10_000): StayhookClient =>
   new StayhookClient({ baseUrl: url, accessToken: "tok_9f8e7d6c5b4a", maxRetries: 0, timeout });
 
+/** A timeout that is reached where that is what is looked for, and on no busy machine elsewhere. */
+const patience = (error: string, ms: number): number => (error === "ConnectionTimeoutError" ? ms : 10_000);
+
 /** By how much this process grows at most while a promise is under way, in bytes. */
 async function growth(work: Promise<unknown>): Promise<number> {
   const before = process.memoryUsage.rss();
@@ -40,7 +43,7 @@ async function growth(work: Promise<unknown>): Promise<number> {
 describe("the client, answered", () => {
   it.each(hostileAnswers)("%s: has an error of its own for it", async (_, answer, name) => {
     const { url } = await rawPlatform(answer);
-    const error = await rejection<StayhookError>(clientOf(url, 400).bookings.get("HX-1"));
+    const error = await rejection<StayhookError>(clientOf(url, patience(name, 400)).bookings.get("HX-1"));
     expect(error.name).toBe(name);
     expect(error.message.length).toBeLessThan(700);
   });
@@ -240,11 +243,11 @@ describe("the handler, whose platform answers", () => {
     ResponseValidationError: "invalid-record",
   };
 
-  async function handlerAt(url: string, backoff: (attempt: number) => number) {
+  async function handlerAt(url: string, backoff: (attempt: number) => number, timeout = 10_000) {
     const store = memoryStore();
     const handled: string[] = [];
     const webhooks = createWebhookHandler({
-      client: clientOf(url, 300),
+      client: clientOf(url, timeout),
       store,
       on: { fallback: (event) => void handled.push(event.type) },
       autoStart: false,
@@ -266,7 +269,7 @@ describe("the handler, whose platform answers", () => {
     "%s: keeps the event, and handles it when the record can be had",
     async (_, answer, name) => {
       const platform = await rawPlatform(answer);
-      const { webhooks, handled, event } = await handlerAt(platform.url, () => 1);
+      const { webhooks, handled, event } = await handlerAt(platform.url, () => 1, patience(name, 1_000));
       expect(await webhooks.drain()).toEqual({ done: 0, failed: 1 });
       expect(await event()).toMatchObject({ state: "retrying", reason: reasons[name] });
       expect(handled).toEqual([]);
@@ -300,17 +303,13 @@ describe("the handler, whose platform answers", () => {
     expect(wait).toBeLessThanOrEqual(15 * 60_000);
   });
 
-  it("without end, or with a bomb: keeps the event", async () => {
+  it("with a bomb: keeps the event", async () => {
     const packed = bomb(100 * MiB);
     const { url } = await httpPlatform((_request, response) => {
       response.writeHead(200, { "content-encoding": "gzip" }).end(packed);
     });
     const { webhooks, event } = await handlerAt(url, () => 1);
-    // Over in the time that an attempt has, or cut off by it: either way it is there.
     expect(await webhooks.drain()).toEqual({ done: 0, failed: 1 });
-    expect(await event()).toMatchObject({
-      state: "retrying",
-      reason: expect.stringMatching(/^(unavailable|invalid-record)$/),
-    });
+    expect(await event()).toMatchObject({ state: "retrying", reason: "invalid-record" });
   });
 });

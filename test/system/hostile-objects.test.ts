@@ -27,7 +27,7 @@ function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
     logger,
     autoStart: false,
     bodyTimeout: 100,
-    replyWithin: 1_000,
+    replyWithin: 20_000,
     ...options,
     store,
   });

@@ -299,6 +299,17 @@ const connectionsOver: Record<string, Make> = {
     ];
     return { steps: head, expect: "reset" in leave ? 0 : 1, patience: 600 };
   },
+  "one that leaves with more announced than its whole JSON": (random) => {
+    const bytes = random.oneIn(2)
+      ? request(plain(random), { length: 500 })
+      : Buffer.concat([chunkedHead(), chunked(Buffer.from(plain(random)), random).subarray(0, -5)]);
+    const leave: Step = random.oneIn(2) ? { reset: true } : { end: true };
+    return {
+      steps: [{ write: bytes }, { wait: 20 }, leave],
+      expect: "reset" in leave ? 0 : 1,
+      patience: 600,
+    };
+  },
   "one that leaves when it has sent all": (random) => ({
     steps: [{ write: ok(random) }, { reset: true }],
     expect: 0,

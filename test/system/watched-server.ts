@@ -18,7 +18,7 @@ export interface Seen {
   readonly declared: number;
   /** The body, as far as it has come. */
   readonly chunks: Buffer[];
-  /** Whether all of it was there when it was answered. */
+  /** Whether all of it was there when it was answered, or when nobody waited any more. */
   complete: boolean;
   answered: number | undefined;
   readonly added: { readonly event: NewEvent; readonly result: string }[];
@@ -85,6 +85,7 @@ export async function watch(options: Partial<WebhookHandlerOptions> = {}): Promi
       }) as typeof writeHead;
       response.on("close", () => {
         one.closed = true;
+        if (one.answered === undefined) one.complete = request.complete;
       });
       current.run(one, () => handler(request, response));
     },
