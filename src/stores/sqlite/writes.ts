@@ -100,7 +100,7 @@ export class GroupCommit {
       // Once more would be once too often: it has ended the transaction of others.
       this.#queue.splice(this.#queue.indexOf(error.job), 1);
       error.job.reject(error.cause);
-      this.#alone = Math.max(this.#alone, jobs.length) - 1;
+      this.#alone = Math.max(0, this.#alone - 1);
     } else if (jobs.length === 1) {
       this.#take(1);
       jobs[0]!.reject(error);

@@ -96,6 +96,27 @@ describe("what waits is committed together", () => {
     await store.close();
   });
 
+  test("a transaction that takes long is cut off after the one that made it so", async () => {
+    const { store, commits } = watched();
+    await Promise.all([1, 2, 3].map(() => store.add(eventOf(null))));
+    const claims = await store.claim(CLAIM);
+    const before = commits();
+    const spin = () => {
+      const end = performance.now() + 15;
+      while (performance.now() < end);
+    };
+    await Promise.all(claims.map((claim) => store.settle(claim, { ...DONE, writes: [spin] })));
+    expect(commits() - before).toBe(3);
+    await store.close();
+  });
+
+  test("a claim finds what is added in the same moment", async () => {
+    const { store } = watched();
+    const [, claims] = await Promise.all([store.add(eventOf()), store.claim(CLAIM)]);
+    expect(claims).toHaveLength(1);
+    await store.close();
+  });
+
   test("what has nothing to claim begins no transaction", async () => {
     const { store, said } = watched();
     await store.claim(CLAIM);
@@ -188,6 +209,49 @@ describe("while the file is busy", () => {
     expect(await added).toBe("added");
     other.close();
     await store.close();
+  });
+
+  test.each([
+    [5, "SQLITE_BUSY"],
+    [6, "SQLITE_LOCKED"],
+    [261, "SQLITE_BUSY_RECOVERY"],
+  ])("code %i, %s, is tried again", async (errcode) => {
+    const { store, beforeExec } = watched();
+    let failures = 3;
+    beforeExec((sql) => {
+      if (sql === "BEGIN IMMEDIATE" && failures-- > 0) throw sqliteError(errcode, "busy");
+    });
+    expect(await store.add(eventOf())).toBe("added");
+    expect(failures).toBe(-1);
+    await store.close();
+  });
+
+  test.each([
+    ["is tried again", 3, { status: "fulfilled", value: expect.objectContaining({ pending: 0 }) }],
+    [
+      "rejects after busyTimeout",
+      Number.POSITIVE_INFINITY,
+      { status: "rejected", reason: expect.any(StayhookError) },
+    ],
+  ])("what is read %s", async (_, failures, answer) => {
+    const db = new DatabaseSync(files.path());
+    const prepare = db.prepare.bind(db);
+    let left = failures;
+    db.prepare = (sql) => {
+      const statement = prepare(sql);
+      const all = statement.all.bind(statement);
+      if (!sql.includes("stayhook_counts")) return statement;
+      return Object.assign(statement, {
+        all: () => {
+          if (left-- > 0) throw sqliteError(5, "database is locked");
+          return all();
+        },
+      });
+    };
+    const store = sqliteStore(db, { busyTimeout: 200 });
+    expect(await Promise.allSettled([store.counts()])).toEqual([answer]);
+    await store.close();
+    db.close();
   });
 
   test("they reject after busyTimeout, and the next ones are tried anew", async () => {

@@ -134,6 +134,7 @@ describe("what SQLite is told", () => {
     ["process-crash", 1],
   ] as const)("durability %s is synchronous = %i", async (durability, synchronous) => {
     const db = new DatabaseSync(files.path());
+    db.exec("PRAGMA busy_timeout = 1234");
     const store = sqliteStore(db, { durability });
     expect(pragma(db, "synchronous")).toBe(synchronous);
     expect(pragma(db, "journal_mode")).toBe("wal");
@@ -150,6 +151,7 @@ describe("a DatabaseSync of the user's own", () => {
     const store = sqliteStore(db);
     await store.add(eventOf());
     await store.close();
+    expect(statSync(`${db.prepare("PRAGMA database_list").get()?.file}-wal`).size).toBe(0);
     expect(db.prepare("SELECT day FROM nights").get()).toEqual({ day: "2026-03-01" });
     const again = sqliteStore(db);
     expect(await again.counts()).toMatchObject({ pending: 1 });
@@ -190,6 +192,16 @@ describe("the schema's version", () => {
     );
     expect(pragma(db, "user_version")).toBe(999);
     db.close();
+  });
+
+  test("what is refused is not held open", async () => {
+    const path = files.path();
+    await sqliteStore(path).close();
+    const db = new DatabaseSync(path);
+    db.exec("PRAGMA user_version = 999");
+    db.close();
+    expect(() => sqliteStore(path)).toThrow(StayhookError);
+    expect(existsSync(`${path}-shm`)).toBe(false);
   });
 
   test("one that is somebody else's is refused, and nothing is changed", () => {

@@ -46,7 +46,8 @@ describe("another connection's events", () => {
 
   test("do not wake who no longer subscribes, or has closed", async () => {
     const path = files.path();
-    const [store, left, closed] = [sqliteStore(path), sqliteStore(path), sqliteStore(path)];
+    const db = new DatabaseSync(path);
+    const [store, left, closed] = [sqliteStore(path), sqliteStore(path), sqliteStore(db)];
     const woken = vi.fn();
     left.subscribe?.(woken)();
     closed.subscribe?.(woken);
@@ -56,6 +57,7 @@ describe("another connection's events", () => {
     expect(woken).not.toHaveBeenCalled();
     await store.close();
     await left.close();
+    db.close();
   });
 });
 
