@@ -4,11 +4,12 @@ import { promisify } from "node:util";
 import { sharedSecret } from "stayhook";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { LIMIT, plain } from "./hostile-bodies.ts";
-import { type Attack, attacks, mutate, request } from "./hostile-requests.ts";
+import { type Attack, attacks } from "./hostile-requests.ts";
 import { judge } from "./notification-oracle.ts";
 import { randomOf, seedOf } from "./random.ts";
 import { type Answer, attack, type Heard } from "./raw-socket.ts";
 import { connections, type Seen, watch } from "./watched-server.ts";
+import { mutate, request } from "./wire.ts";
 
 const seed = seedOf("receiver");
 const thrown: unknown[] = [];
