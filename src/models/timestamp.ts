@@ -23,7 +23,7 @@ export function parseTimestamp(text: string): Date | undefined {
   date.setUTCFullYear(year, month - 1, day);
   date.setUTCHours(hour, minute - sign * (offsetHours * 60 + offsetMinutes), second, ms);
   // A 60th second is there at the end of a day in UTC only; it becomes the next day's first.
-  if (second === 60 && date.getTime() % 86_400_000 >= 1000) return undefined;
+  if (second === 60 && (date.getUTCHours() > 0 || date.getUTCMinutes() > 0)) return undefined;
   return date;
 }
 

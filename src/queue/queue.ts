@@ -99,8 +99,7 @@ export class Queue<Tx> {
   async #close(timeout: number): Promise<void> {
     this.#loop.stop();
     this.#scout.stop();
-    this.#sweep.stop();
-    await this.#workers.close(timeout);
+    await Promise.all([this.#workers.close(timeout), atMost(timeout, [this.#sweep.close()])]);
   }
 
   async #waitsForItsTurn(eventId: string): Promise<boolean> {

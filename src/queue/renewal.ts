@@ -67,7 +67,9 @@ export class Renewal<Tx> {
         else if (this.#leases.has(lease)) this.#lose(lease);
       }
     } catch (error) {
-      this.#logger.warn(`stayhook: leases could not be renewed, will try again (${describeThrown(error)})`);
+      // With nothing left to keep, the store may have been closed.
+      if (this.#leases.size > 0)
+        this.#logger.warn(`stayhook: leases could not be renewed, will try again (${describeThrown(error)})`);
     } finally {
       this.#renewing = false;
     }

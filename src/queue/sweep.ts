@@ -13,7 +13,9 @@ export class Sweep<Tx> {
   readonly #every: number;
   readonly #alarm = new Alarm(() => void this.#tick());
   #last = Number.NEGATIVE_INFINITY;
-  #stopped = true;
+  #started = false;
+  #closed = false;
+  #running: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
     const { retention, parkedRetention, recordRetention } = options.policy;
@@ -22,19 +24,26 @@ export class Sweep<Tx> {
   }
 
   start(): void {
-    this.#stopped = false;
+    this.#started = true;
     void this.#tick();
   }
 
-  stop(): void {
-    this.#stopped = true;
+  /** Begins no further batch; resolves when the store is left alone. */
+  async close(): Promise<void> {
+    this.#closed = true;
     this.#alarm.clear();
+    await this.#running;
   }
 
   /** Where no loop lives on, whoever drains sweeps too; not more often than the loop would. */
   async runIfDue(): Promise<void> {
-    if (performance.now() - this.#last < this.#every) return;
+    if (this.#closed || performance.now() - this.#last < this.#every) return;
     this.#last = performance.now();
+    this.#running = this.#sweep();
+    await this.#running;
+  }
+
+  async #sweep(): Promise<void> {
     try {
       await this.#run();
     } catch (error) {
@@ -44,24 +53,24 @@ export class Sweep<Tx> {
 
   async #tick(): Promise<void> {
     await this.runIfDue();
-    if (!this.#stopped) this.#alarm.set(this.#every);
+    if (this.#started && !this.#closed) this.#alarm.set(this.#every);
   }
 
   async #run(): Promise<void> {
     const { store, policy } = this.#options;
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
-      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
+      this.#inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
     await prune("done", policy.retention);
     // Most of these never existed: they need not be kept for somebody to look at.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
     const age = policy.recordRetention;
-    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
+    await this.#inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
   }
-}
 
-async function inBatches(age: number, prune: () => Promise<number>): Promise<void> {
-  // Infinity keeps for ever; no database has to understand it.
-  if (!Number.isFinite(age)) return;
-  while ((await prune()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+  async #inBatches(age: number, prune: () => Promise<number>): Promise<void> {
+    // Infinity keeps for ever; no database has to understand it.
+    if (!Number.isFinite(age)) return;
+    while (!this.#closed && (await prune()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+  }
 }

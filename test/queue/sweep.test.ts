@@ -1,6 +1,16 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
-import { brokenStore, callbackFailed, DAY, done, eventOf, HOUR, queueOf, type TestWork } from "./support.ts";
+import {
+  alteredStore,
+  brokenStore,
+  callbackFailed,
+  DAY,
+  done,
+  eventOf,
+  HOUR,
+  queueOf,
+  type TestWork,
+} from "./support.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -109,4 +119,31 @@ test("Infinity keeps for ever, and the store is not asked", async () => {
   queue.start();
   await advance(DAY);
   expect(calls).toEqual([]);
+});
+
+test("a close waits for the batch that is being deleted, and no other is begun: the store may be closed then", async () => {
+  let batches = 0;
+  const slow = alteredStore(memoryStore(), {
+    prune: () => async () => {
+      batches += 1;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      return 200;
+    },
+  });
+  const { queue, logged } = queueOf({ store: slow });
+  queue.start();
+  await advance(1500);
+  expect(batches).toBe(2);
+  let closed = false;
+  queue.close(10_000).then(async () => {
+    await slow.close();
+    closed = true;
+  });
+  await advance(400);
+  expect(closed).toBe(false);
+  await advance(200);
+  expect(closed).toBe(true);
+  await advance(DAY);
+  expect(batches).toBe(2);
+  expect(logged).toEqual([]);
 });

@@ -195,30 +195,3 @@ test("a subscriber may use the store while it is woken", async () => {
   await store.add(event("2", "booking:A"));
   await vi.waitFor(() => expect(claimed).toEqual(["1", "2"]));
 });
-
-test("one handled event costs the same however many wait for its record or are kept when done", async () => {
-  const few = await costOfOne(500);
-  const many = await costOfOne(100_000);
-  // Going through them would make it 200 times as much.
-  expect(many).toBeLessThan(Math.max(few, 0.005) * 20);
-});
-
-/** ms for add, claim, nextDue, counts and settle of one event, with `count` done and `count` waiting. */
-async function costOfOne(count: number): Promise<number> {
-  const store = memoryStore({ max: count });
-  const handleOne = async (id: string) => {
-    await store.add(event(id, "booking:A"));
-    await store.nextDue();
-    await store.counts();
-    await handle(store);
-  };
-  for (let index = 0; index < count; index++) await handleOne(`done ${index}`);
-  for (let index = 0; index < count; index++) await store.add(event(`waiting ${index}`, "booking:A"));
-  let best = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < 20; round++) {
-    const start = performance.now();
-    for (let index = 0; index < 20; index++) await handleOne(`timed ${round} ${index}`);
-    best = Math.min(best, (performance.now() - start) / 20);
-  }
-  return best;
-}
