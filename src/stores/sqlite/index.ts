@@ -29,7 +29,7 @@ export interface SqliteStoreOptions {
  *
  * @param database - the file's path; `":memory:"` keeps nothing; or a `DatabaseSync` of your own, which `close()`
  *   leaves open. Set on it: `journal_mode = WAL`, `synchronous` by `durability`, `busy_timeout = 0` (what
- *   you run on it yourself fails at once while another process writes), `journal_size_limit`.
+ *   you run on it yourself fails at once while another process writes), `wal_autocheckpoint`, `journal_size_limit`.
  * @throws {@link InvalidArgumentError} where an argument cannot be used
  * @throws {@link StayhookError} where the database cannot be: no such directory, read-only, corrupt, not a
  *   database, written by a newer version of this package

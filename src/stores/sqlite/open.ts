@@ -65,6 +65,8 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   db.exec("PRAGMA busy_timeout = 0");
   patiently(until, () => db.exec("PRAGMA journal_mode = WAL"));
   db.exec(`PRAGMA synchronous = ${durability === "power-loss" ? "FULL" : "NORMAL"}`);
+  // 16 MB: the more is taken over at once, the fewer pages are written twice. More than that makes stalls longer.
+  db.exec("PRAGMA wal_autocheckpoint = 4000");
   // What a burst made of the write-ahead log is given back to the disk.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
   patiently(until, () => migrate(db));

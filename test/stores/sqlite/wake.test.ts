@@ -1,10 +1,15 @@
-import { statSync, utimesSync } from "node:fs";
+import { statSync, utimesSync, watch } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createFiles } from "./support.ts";
+
+vi.mock("node:fs", async (original) => {
+  const fs = await original<typeof import("node:fs")>();
+  return { ...fs, watch: vi.fn(fs.watch) };
+});
 
 const files = createFiles();
 const LONG_AGO = new Date("2020-01-01");
@@ -59,6 +64,27 @@ describe("another connection's events", () => {
     await left.close();
     db.close();
   });
+});
+
+test("the file is watched while somebody subscribes, and no longer", async () => {
+  vi.mocked(watch).mockClear();
+  const store = sqliteStore(files.path());
+  const first = store.subscribe?.(() => {});
+  const second = store.subscribe?.(() => {});
+  expect(watch).toHaveBeenCalledTimes(1);
+  const watcher = vi.mocked(watch).mock.results[0]?.value;
+  const closed = vi.spyOn(watcher, "close");
+  first?.();
+  expect(closed).not.toHaveBeenCalled();
+  second?.();
+  expect(closed).toHaveBeenCalledTimes(1);
+  const woken = vi.fn();
+  store.subscribe?.(woken);
+  expect(watch).toHaveBeenCalledTimes(2);
+  const added = store.add(eventOf());
+  await store.close();
+  expect(await added).toBe("added");
+  expect(woken).not.toHaveBeenCalled();
 });
 
 test("a touch of the file after which nothing is new wakes nobody", async () => {
