@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { EventStore, Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { vi } from "vitest";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
 
@@ -91,4 +92,14 @@ export function notificationOf(fields: Fields = {}) {
     listingId: null as number | null,
     ...fields,
   };
+}
+
+/** A callback that the test lets go. */
+export function heldCallback() {
+  let release!: () => void;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const callback = vi.fn(() => released);
+  return { callback, release };
 }

@@ -1,0 +1,79 @@
+import { createWebhookHandler, InvalidArgumentError, memoryStore } from "stayhook";
+import { describe, expect, test, vi } from "vitest";
+import { clientOf, handlerOf, notificationOf, platformOf } from "./support.ts";
+
+describe("bad options", () => {
+  const good = () => ({ client: clientOf(platformOf()), store: memoryStore(), on: {} });
+
+  test.each([
+    [{ client: undefined }, "client"],
+    [{ store: undefined }, "store"],
+    [{ on: undefined }, "on"],
+    [{ on: { "booking.Confirmd": () => {} } }, "on.booking.Confirmd"],
+    [{ on: { "booking.Confirmed": "callback" } }, "on.booking.Confirmed"],
+    [{ verify: true }, "verify"],
+    [{ dispatch: "some" }, "dispatch"],
+    [{ processing: "foreground" }, "processing"],
+    [{ autoStart: "no" }, "autoStart"],
+    [{ concurrency: 0 }, "concurrency"],
+    [{ concurrency: 1.5 }, "concurrency"],
+    [{ maxAttempts: Number.NaN }, "maxAttempts"],
+    [{ maxBodyBytes: "64kb" }, "maxBodyBytes"],
+    [{ attemptTimeout: -1 }, "attemptTimeout"],
+    [{ giveUpAfter: Number.NaN }, "giveUpAfter"],
+    [{ attemptTimeout: 2 ** 31 }, "attemptTimeout"],
+    [{ leaseDuration: 0 }, "leaseDuration"],
+    [{ retention: -1 }, "retention"],
+    [{ backoff: 5000 }, "backoff"],
+    [{ observe: {} }, "observe"],
+    [{ logger: { warn: () => {} } }, "logger"],
+  ])("%j is refused by its name", (wrong, field) => {
+    try {
+      createWebhookHandler({ ...good(), ...wrong } as never);
+    } catch (error) {
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect((error as InvalidArgumentError).issues.map(({ path }) => path.join("."))).toEqual([field]);
+      return;
+    }
+    throw new Error("was not refused");
+  });
+
+  test.each([
+    ["drain", { timeout: "5" }, "timeout"],
+    ["drain", { timeout: -1 }, "timeout"],
+    ["drain", { timeout: Number.NaN }, "timeout"],
+    ["drain", { signal: {} }, "signal"],
+    ["drain", null, ""],
+    ["process", { signal: "now" }, "signal"],
+    ["close", { timeout: Number.NaN }, "timeout"],
+    ["close", null, ""],
+  ] as const)("of %s, %j is refused by its name, and nothing is done", async (method, wrong, field) => {
+    const callback = vi.fn();
+    const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown: callback } });
+    await deliver(notificationOf());
+    const call =
+      method === "process"
+        ? webhooks.process(notificationOf(), wrong as never)
+        : webhooks[method](wrong as never);
+    const error = await call.then(
+      () => undefined,
+      (reason: unknown) => reason as InvalidArgumentError,
+    );
+    expect(error).toBeInstanceOf(InvalidArgumentError);
+    expect(error?.issues.map(({ path }) => path.join("."))).toEqual([field]);
+    expect(callback).not.toHaveBeenCalled();
+    expect((await webhooks.health()).state).toBe("idle");
+  });
+
+  test("all of them are named at once, and a typo is told what there is", () => {
+    expect(() =>
+      createWebhookHandler({ ...good(), concurrency: 0, on: { "booking.Paid": 1 } } as never),
+    ).toThrow(/on\.booking\.Paid: .*booking\.Confirmed.*concurrency/);
+    expect(() => createWebhookHandler(undefined as never)).toThrow(InvalidArgumentError);
+  });
+});
+
+test("an option that there is none of is warned of, as a misspelt one would be lost", () => {
+  const { logger } = handlerOf({ maxAttemps: 3 } as never);
+  expect(logger.lines).toEqual(["stayhook: createWebhookHandler has no option maxAttemps"]);
+});
