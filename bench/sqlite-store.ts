@@ -3,7 +3,7 @@
  * many done events are kept (default 10000 1000000; 5000000 takes 2 GB of disk and some minutes to fill).
  */
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -75,6 +75,10 @@ async function fill(path: string, kept: number): Promise<void> {
     PRAGMA journal_mode = WAL;
     PRAGMA wal_checkpoint(TRUNCATE);`);
   db.close();
+  // Or the disk would still be busy with it while we measure.
+  const file = openSync(path, "r+");
+  fsyncSync(file);
+  closeSync(file);
 }
 
 async function withStore(
