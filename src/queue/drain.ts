@@ -40,7 +40,7 @@ export async function drain<Tx>(
       // The end of an attempt while the claim was under way may have made another event of its record due.
       if (claims.length > 0 || book.endings !== endings) continue;
       if (book.open === 0 && (free > 0 || gate.paused)) break;
-      await Promise.race([workers.nextFree(), stop.requested]);
+      await Promise.race([workers.nextChange({ noSlot: free <= 0 }), stop.requested]);
     }
     if (stop.asked) await workers.release((eventId) => book.isOpen(eventId));
     return book.result;

@@ -82,11 +82,12 @@ export class Queue<Tx> {
       if (left <= 0) return;
       const running = this.#workers.running.includes(eventId);
       const outOfTurn = this.#gate.refusing;
+      const noSlot = this.#workers.slots <= 0;
       const [claim] = running ? [] : await this.#workers.claim({ limit: 1, eventId, outOfTurn });
       if (claim) return atMost(deadline - performance.now(), [this.#workers.start(claim)]);
       if (this.#gate.paused && !running) return;
       if (!running && !(await this.#waitsForItsTurn(eventId))) return;
-      await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextFree()]);
+      await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextChange({ noSlot })]);
     }
   }
 

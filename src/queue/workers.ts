@@ -129,15 +129,17 @@ export class Workers<Tx> {
     };
   }
 
-  /** Resolves when a slot has become free: an attempt has ended, or somebody's claim found less than it had room for. */
-  nextFree(): Promise<void> {
+  /**
+   * Resolves when an attempt has ended; for who found no slot, also when one has become free because somebody's
+   * claim found less than it had room for. (Told of that, two who found nothing due would wake each other for ever.)
+   */
+  nextChange({ noSlot }: { readonly noSlot: boolean }): Promise<void> {
     return new Promise((resolve) => {
-      const stop = this.listen({
-        freed: () => {
-          stop();
-          resolve();
-        },
-      });
+      const changed = (): void => {
+        stop();
+        resolve();
+      };
+      const stop = this.listen(noSlot ? { freed: changed } : { ended: changed });
     });
   }
 
@@ -154,7 +156,7 @@ export class Workers<Tx> {
   }
 
   async #idle(): Promise<void> {
-    while (this.#running.size > 0) await this.nextFree();
+    while (this.#running.size > 0) await this.nextChange({ noSlot: false });
   }
 
   /** Cuts off what runs (all, or what `which` picks), and gives the leases back. */

@@ -231,6 +231,26 @@ describe("drain", () => {
     expect([...ran].sort()).toEqual(["a", "b", "c", "d", "e"]);
   });
 
+  test("asks the store no more while it waits for a callback, though others wait beside it", async () => {
+    const held = gate();
+    let claims = 0;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => (options) => {
+        claims += 1;
+        if (claims > 1000) throw new Error("the drains wake each other");
+        return own(options);
+      },
+    });
+    const { queue, add } = queueOf({ store, work: () => held.opened.then(() => done) });
+    await add("a");
+    const drains = Promise.all([queue.drain({}), queue.drain({}), queue.drain({})]);
+    await advance(MINUTE);
+    expect(claims).toBeLessThan(20);
+    held.open();
+    await advance(0);
+    expect(await drains).toEqual(Array(3).fill({ done: 1, failed: 0 }));
+  });
+
   test("that asks a slow store does not keep the loop from what comes meanwhile", async () => {
     let slow = 0;
     const store = alteredStore(memoryStore(), {

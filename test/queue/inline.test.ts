@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { callbackFailed, done, eventOf, gate, outOfReach, queueOf, SECOND } from "./support.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
+import { alteredStore, callbackFailed, done, eventOf, gate, outOfReach, queueOf, SECOND } from "./support.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -66,6 +67,29 @@ describe("an event that is run now", () => {
     await advance(300);
     expect(first.settled && second.settled).toBe(true);
     expect(ran).toEqual(["first", "second"]);
+  });
+
+  test("asks the store now and then while it waits, however many wait behind one record", async () => {
+    const held = gate();
+    let claims = 0;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => (options) => {
+        claims += 1;
+        if (claims > 1000) throw new Error("those that wait wake each other");
+        return own(options);
+      },
+    });
+    const { queue, ran } = queueOf({ store, work: () => held.opened.then(() => done) });
+    const ids = ["first", "second", "third", "fourth"];
+    for (const id of ids) await store.add(eventOf(id, "booking:x"));
+    const runs = Promise.all(ids.map((id) => queue.runNow(id, soon())));
+    await advance(5 * SECOND);
+    // Each of the three looks again four times a second.
+    expect(claims).toBeLessThan(100);
+    held.open();
+    await advance(2 * SECOND);
+    await runs;
+    expect(ran).toEqual(ids);
   });
 
   test("waits for a slot, and never are more at work than `concurrency`", async () => {
