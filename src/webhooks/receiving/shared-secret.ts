@@ -107,7 +107,9 @@ function inHeader(name: string): Find {
 
 function inQuery(name: string): Find {
   return ({ url }) => {
-    const query = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
+    const search = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
+    // Of `??key=`, the parameter is called `?key`: URLSearchParams would drop a question mark that it begins with.
+    const query = search.startsWith("?") ? `&${search}` : search;
     const values = new URLSearchParams(query).getAll(name);
     // Two could be one that was added to a URL that leaked, or hide what another server in front has checked.
     if (values.length !== 1) return [];

@@ -183,3 +183,17 @@ describe("the secret", () => {
     );
   });
 });
+
+it("takes a parameter by its whole name, a question mark before it too", async () => {
+  const verify = sharedSecret({ query: "key", secret: "geheim" });
+  const ask = (url: string) =>
+    verify({
+      method: "POST",
+      url,
+      headers: new Headers(),
+      topic: undefined,
+      rawBody: async () => new Uint8Array(),
+    });
+  expect(await ask("/hooks?key=geheim")).toBe(true);
+  expect(await ask("/hooks??key=geheim")).toBe(false);
+});
