@@ -5,6 +5,10 @@ export const subpaths = {
   koa: "src/adapters/koa.ts",
   lambda: "src/adapters/lambda.ts",
   node: "src/adapters/node.ts",
+  postgres: "src/stores/postgres/index.ts",
+  reconcile: "src/reconcile/index.ts",
+  redis: "src/stores/redis/index.ts",
   sqlite: "src/stores/sqlite/index.ts",
   testing: "src/testing/index.ts",
+  "testing/msw": "src/testing/msw.ts",
 };

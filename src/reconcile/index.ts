@@ -1,0 +1,4 @@
+/** What a pass reports. */
+export interface ReconcileReport {
+  readonly checked: number;
+}

@@ -1,0 +1,4 @@
+/** Options of {@link postgresStore}. */
+export interface PostgresStoreOptions {
+  readonly schema?: string | undefined;
+}

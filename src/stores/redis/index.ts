@@ -1,0 +1,4 @@
+/** Options of {@link redisStore}. */
+export interface RedisStoreOptions {
+  readonly prefix?: string | undefined;
+}

@@ -1,0 +1,2 @@
+/** The platform as msw handlers. */
+export type SandboxHandlers = readonly unknown[];
