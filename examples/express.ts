@@ -1,0 +1,34 @@
+// A subscriber in Express 5 (Express 4 and Connect: the same lines).
+//   npm install stayhook express
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node express.ts
+import express from "express";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});
+
+const app = express();
+app.use(express.json()); // in front of all routes, or of none
+app.post("/hooks", toNodeHandler(webhooks));
+app.post("/echo", (request, response) => void response.json(request.body)); // the rest of your app
+
+const server = app.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+  await store.close();
+});

@@ -1,0 +1,38 @@
+// A subscriber on node:http.
+//   npm install stayhook
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node node-http.ts
+// The platform has to know its URL: https://you.example/hooks?key=<the secret>, by client.webhookConfig.ensure.
+import { createServer } from "node:http";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Request": ({ booking, decideBy }) =>
+      console.log("decide on", booking.bookingCode, "by", decideBy.toISOString()),
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+    fallback: (event) => console.log("nothing to do for", event.type),
+  },
+});
+
+const takeNotification = toNodeHandler(webhooks);
+const server = createServer((request, response) => {
+  if (request.url?.startsWith("/hooks")) return takeNotification(request, response);
+  response.end("Hello\n"); // the rest of your app
+});
+server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+  await store.close();
+});

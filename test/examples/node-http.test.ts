@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { installed } from "../package/support/consumer.ts";
+import { expectLines, platform, subscribe } from "./support/drive.ts";
+import { PATIENCE, startExample } from "./support/example.ts";
+
+const project = await installed();
+const from = "node-http.ts";
+
+test("decides, and has nothing to do for what it has no callback for", {
+  timeout: 2 * PATIENCE,
+}, async () => {
+  const sandbox = await platform();
+  const example = await startExample({ project, sandbox, from });
+  await subscribe(sandbox, example);
+  const { bookingCode } = await sandbox.bookings.request();
+  await example.said(new RegExp(`^decide on ${bookingCode} by \\d{4}-\\d\\d-\\d\\dT`, "m"));
+  await sandbox.bookings.decline(bookingCode);
+  await example.said("nothing to do for booking.Declined");
+});
+
+test("knows after a kill -9 what it has handled", { timeout: 2 * PATIENCE }, async () => {
+  const sandbox = await platform();
+  const first = await startExample({ project, sandbox, from });
+  await subscribe(sandbox, first);
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  await first.said(`block ${bookingCode}`);
+  await sandbox.bookings.cancel(bookingCode);
+  // The confirmation's end is on disk then: never two at once for one booking.
+  await first.said(`release ${bookingCode}`);
+  await sandbox.settled();
+  await first.kill();
+
+  const second = await startExample({ project, sandbox, from, directory: first.directory });
+  await subscribe(sandbox, second);
+  const [confirmation] = sandbox.deliveries;
+  expect(await sandbox.send(confirmation?.notification)).toMatchObject({ status: 200 });
+  const other = await sandbox.bookings.instantBook();
+  await second.said(`block ${other.bookingCode}`);
+  expect(second.output).not.toContain(`block ${bookingCode}`);
+  expectLines(second, [["block", other.bookingCode]]);
+});
+
+test("says which setting is missing", { timeout: 2 * PATIENCE }, async () => {
+  const sandbox = await platform();
+  const env = { WEBHOOK_SECRET: undefined };
+  await expect(startExample({ project, sandbox, from, env })).rejects.toThrow("secret: must not be missing");
+});

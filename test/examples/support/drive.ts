@@ -1,0 +1,80 @@
+import { randomUUID } from "node:crypto";
+import { expect, onTestFinished } from "vitest";
+import { StayhookClient } from "../../../src/index.ts";
+import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
+import type { Example } from "./example.ts";
+
+/** A platform that listens, and delivers everything twice. Closed after the test. */
+export async function platform(): Promise<Sandbox> {
+  const sandbox = createSandbox({ delivery: { duplicates: 1 } });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  return sandbox;
+}
+
+/** Tells the platform where the example is. */
+export async function subscribe(sandbox: Sandbox, { hooks }: Pick<Example, "hooks">): Promise<void> {
+  const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
+  await client.webhookConfig.ensure({ endpoints: { bookings: hooks, listings: hooks } });
+}
+
+/**
+ * Books, cancels, publishes a listing and books again, and sees that the example was told of each, once: it
+ * prints a line with `block`, `release` or `live` and then the code or id.
+ */
+export async function driveBookingAndListing(sandbox: Sandbox, example: Example): Promise<void> {
+  await subscribe(sandbox, example);
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  await example.said(line("block", bookingCode));
+  await sandbox.bookings.cancel(bookingCode);
+  await example.said(line("release", bookingCode));
+  const { listingId } = await sandbox.listings.submit();
+  await sandbox.listings.publish(listingId);
+  await example.said(line("live", listingId));
+  await sandbox.settled();
+  // What was sent before this one and had to be handled, would have been before it.
+  const last = await sandbox.bookings.instantBook();
+  await example.said(line("block", last.bookingCode));
+  await sandbox.settled();
+  expect(sandbox.deliveries.map(({ status }) => status)).toEqual(Array(8).fill(200));
+  expectLines(example, [
+    ["block", bookingCode],
+    ["release", bookingCode],
+    ["live", listingId],
+    ["block", last.bookingCode],
+  ]);
+}
+
+/** That each of these was printed once. */
+export function expectLines(
+  { output }: Pick<Example, "output">,
+  lines: readonly (readonly [word: string, id: string | number])[],
+): void {
+  for (const [word, id] of lines) {
+    expect(output.match(new RegExp(line(word, id), "gm")), `${word} ${id} in\n${output}`).toHaveLength(1);
+  }
+}
+
+function line(word: string, id: string | number): RegExp {
+  return new RegExp(`^${word} ${id}\\b.*$`, "m");
+}
+
+/** That it refuses what it has to refuse, and says which part of a notification is wrong. */
+export async function expectRefusals({ url, hooks }: Pick<Example, "url" | "hooks">): Promise<void> {
+  const { pathname } = new URL(hooks);
+  const good = JSON.stringify({
+    eventId: randomUUID(),
+    timestamp: "2026-05-01T12:00:00Z",
+    bookingCode: "A1",
+  });
+  expect((await post(`${url}${pathname}?key=guess`, good)).status).toBe(401);
+  expect((await post(`${url}${pathname}`, good)).status).toBe(401);
+  const malformed = await post(hooks, '{"eventId":"12","timestamp":"2026-05-01T12:00:00Z"}');
+  expect(malformed.status).toBe(400);
+  expect(await malformed.text()).toContain("eventId");
+}
+
+/** POSTs JSON. */
+export function post(url: string, body: string): Promise<Response> {
+  return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+}

@@ -1,0 +1,164 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdtempSync, statSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { onTestFinished } from "vitest";
+import { choosePort } from "../../../examples/day/port.ts";
+import type { Sandbox } from "../../../src/testing/index.ts";
+import type { Consumer } from "../../package/support/consumer.ts";
+import { root } from "../../package/support/pack.ts";
+
+/** How long anything may take here, in ms: other tests run beside it. */
+export const PATIENCE = 40_000;
+
+export interface ExampleOptions {
+  /** The project to copy it into: what `installed([...])` has made, with the packages that it needs. */
+  readonly project: Consumer;
+  /** The platform. It listens. */
+  readonly sandbox: Sandbox;
+  /** A file or a folder of `examples/`. */
+  readonly from: string;
+  /** Run to their ends before it, where the copy is: compilers and the like. */
+  readonly before?: readonly (readonly string[])[];
+  /** What starts it, run where the copy is. Default: Node, with the file. */
+  readonly command?: readonly string[];
+  /** Beside those that every example has. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Its own path for notifications. Default: `/hooks`. */
+  readonly path?: string;
+  /** Where one ran before: it is started there again, with what that has left. Nothing is copied then. */
+  readonly directory?: string;
+}
+
+/** An example that listens, as a process of its own. */
+export interface Example {
+  /** `http://127.0.0.1:<port>`. */
+  readonly url: string;
+  /** Where it takes notifications, with the secret. */
+  readonly hooks: string;
+  /** Where its copy is, and runs. */
+  readonly directory: string;
+  /** All that it has printed. */
+  readonly output: string;
+  /** Resolves when it has printed that. */
+  said(what: string | RegExp): Promise<void>;
+  /** SIGTERM, and how it ended: `[0, null]` where it shut down by itself. */
+  stop(): Promise<readonly [code: number | null, signal: string | null]>;
+  /** kill -9, to the end. */
+  kill(): Promise<void>;
+}
+
+/** The secret that examples are started with. It is encoded in URLs. */
+export const SECRET = "s3cret & more";
+
+/** Copies an example into a project, starts it there beside the sandbox, and waits until it listens. Killed after the test. */
+export async function startExample(options: ExampleOptions): Promise<Example> {
+  const { sandbox, from, path = "/hooks" } = options;
+  const directory = options.directory ?? copy(options);
+  for (const step of options.before ?? []) await run(step, directory);
+  const port = await choosePort();
+  const [file = "", ...args] = options.command ?? [process.execPath, basename(from)];
+  const child = spawn(file, args, {
+    cwd: directory,
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...process.env,
+      NODE_ENV: undefined,
+      NODE_OPTIONS: "",
+      STAYHOOK_BASE_URL: sandbox.url,
+      STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+      WEBHOOK_SECRET: SECRET,
+      PORT: String(port),
+      ...options.env,
+    },
+  });
+  onTestFinished(() => killAll(child));
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk: string) => {
+      output += chunk;
+    });
+  }
+  const ended = once(child, "close");
+  const isOver = (): boolean => child.exitCode !== null || child.signalCode !== null;
+
+  const until = async (what: string, done: () => boolean | Promise<boolean>): Promise<void> => {
+    const end = performance.now() + PATIENCE;
+    while (!(await done())) {
+      if (isOver()) await ended;
+      if (isOver() && !(await done())) throw new Error(`${from} ended before ${what}. It said:\n${output}`);
+      if (performance.now() > end)
+        throw new Error(`${from}: waited in vain for ${what}. It said:\n${output}`);
+      await sleep(20);
+    }
+  };
+
+  await until("it listened", () => listens(port));
+  return {
+    url: `http://127.0.0.1:${port}`,
+    hooks: `http://127.0.0.1:${port}${path}?key=${encodeURIComponent(SECRET)}`,
+    directory,
+    get output() {
+      return output;
+    },
+    said: (what) =>
+      until(`it said ${what}`, () => (typeof what === "string" ? output.includes(what) : what.test(output))),
+    async stop() {
+      child.kill("SIGTERM");
+      await until("it ended", isOver);
+      await ended;
+      return [child.exitCode, child.signalCode];
+    },
+    async kill() {
+      killAll(child);
+      await ended;
+    },
+  };
+}
+
+function copy({ project, from }: ExampleOptions): string {
+  const source = join(root, "examples", from);
+  const directory = mkdtempSync(join(project.directory, "app-"));
+  writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
+  if (statSync(source).isDirectory()) {
+    const left = /[\\/](node_modules|dist|\.next|events\.db[^\\/]*)$/;
+    cpSync(source, directory, { recursive: true, filter: (path) => !left.test(path) });
+  } else {
+    cpSync(source, join(directory, basename(from)));
+  }
+  return directory;
+}
+
+async function run([file = "", ...args]: readonly string[], cwd: string): Promise<void> {
+  try {
+    await promisify(execFile)(file, args, { cwd, timeout: 120_000 });
+  } catch (error) {
+    const { stdout, stderr } = error as { readonly stdout?: string; readonly stderr?: string };
+    throw new Error(`${[file, ...args].join(" ")} failed:\n${stdout}\n${stderr}`, { cause: error });
+  }
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    const answer = (is: boolean) => () => {
+      socket.destroy();
+      resolve(is);
+    };
+    socket.once("connect", answer(true)).once("error", answer(false));
+  });
+}
+
+/** With what it has started itself. */
+function killAll({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
+}
