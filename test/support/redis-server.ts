@@ -1,0 +1,159 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+
+/** ms that a server may take to answer for the first time, and to end. */
+const PATIENCE = 30_000;
+
+/** A Redis server of a test's own, with a directory of its own: what it keeps on disk is there after a restart. */
+export interface OwnRedis {
+  readonly url: string;
+  readonly pid: number;
+  /** Ends it in good order. */
+  stop(): Promise<void>;
+  /** kill -9 */
+  kill(): Promise<void>;
+  /** On the same port and directory; resolves when it answers. */
+  start(): Promise<void>;
+  /** Ends it, and deletes its directory. To be called in the end. */
+  close(): Promise<void>;
+}
+
+/**
+ * A server for tests: the one at REDIS_URL, or on this machine, or else one of their own, which ends with the
+ * process. `undefined`, said aloud, where there is none: such tests are skipped, which CI takes for a failure.
+ */
+export function redisUrl(): Promise<string | undefined> {
+  shared ??= findServer();
+  return shared;
+}
+
+let shared: Promise<string | undefined> | undefined;
+
+async function findServer(): Promise<string | undefined> {
+  const url = process.env.REDIS_URL ?? "redis://127.0.0.1:6379";
+  if (await answers(url)) return url;
+  const own = await startOwnRedis({ args: ["--appendonly", "no"] });
+  if (own === undefined) return undefined;
+  process.once("exit", () => {
+    process.kill(own.pid, "SIGKILL");
+  });
+  return own.url;
+}
+
+/**
+ * Starts a server on a free port of 127.0.0.1, with an append-only file in a directory of its own; `args` are
+ * added to its command line, the last one counting. `undefined`, said aloud, where `redis-server` is not installed.
+ */
+export async function startOwnRedis({
+  args = [],
+}: {
+  readonly args?: readonly string[];
+} = {}): Promise<OwnRedis | undefined> {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-redis-"));
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  let child: ChildProcess | undefined;
+
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const ending = child;
+    child = undefined;
+    if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return;
+    const ended = once(ending, "exit");
+    ending.kill(signal);
+    // One that is stopped hears nothing else.
+    ending.kill("SIGCONT");
+    await ended;
+  };
+
+  const start = async (): Promise<void> => {
+    const settings = ["--port", String(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""];
+    child = spawn("redis-server", [...settings, "--appendonly", "yes", "--appendfsync", "always", ...args], {
+      stdio: "ignore",
+    });
+    await new Promise((resolve, reject) => {
+      child?.once("spawn", resolve);
+      child?.once("error", reject);
+    });
+    await untilAnswers(url, child, args);
+  };
+
+  const own: OwnRedis = {
+    url,
+    get pid() {
+      return child?.pid ?? 0;
+    },
+    stop: () => end("SIGTERM"),
+    kill: () => end("SIGKILL"),
+    start,
+    async close() {
+      await end("SIGKILL");
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+  try {
+    await start();
+    return own;
+  } catch (error) {
+    await own.close();
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    console.warn("redis-server is not installed, and no Redis answers: tests that need one are SKIPPED.");
+    return undefined;
+  }
+}
+
+/** Deletes every key that begins with `start`, without holding the server up. */
+export async function deleteKeys(url: string, start: string): Promise<void> {
+  const client = new Redis(url);
+  try {
+    const match = `${start.replace(/[\\*?[\]]/g, "\\$&")}*`;
+    for await (const keys of client.scanStream({ match, count: 1000 }) as AsyncIterable<string[]>) {
+      if (keys.length > 0) await client.unlink(...keys);
+    }
+  } finally {
+    client.disconnect();
+  }
+}
+
+async function untilAnswers(url: string, child: ChildProcess, args: readonly string[]): Promise<void> {
+  const until = performance.now() + PATIENCE;
+  while (!(await answers(url, args))) {
+    if (child.exitCode !== null) throw new Error(`redis-server ended at once (code ${child.exitCode})`);
+    if (performance.now() > until) throw new Error(`redis-server does not answer at ${url}`);
+    await sleep(20);
+  }
+}
+
+/** A refusal for want of a password is an answer, too. */
+async function answers(url: string, args: readonly string[] = []): Promise<boolean> {
+  const client = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: null as unknown as undefined,
+    enableReadyCheck: false,
+    connectTimeout: 2000,
+    commandTimeout: 5000,
+  });
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return (await client.ping()) === "PONG";
+  } catch (error) {
+    return args.includes("--requirepass") && /NOAUTH/.test(String(error));
+  } finally {
+    client.disconnect();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
