@@ -22,7 +22,7 @@ const webhooks = createWebhookHandler({
 
 const app = express();
 app.use(express.json()); // in front of all routes, or of none
-app.post("/hooks", toNodeHandler(webhooks));
+app.all("/hooks", toNodeHandler(webhooks));
 app.post("/echo", (request, response) => void response.json(request.body)); // the rest of your app
 
 const server = app.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));

@@ -21,6 +21,8 @@ export interface ExampleOptions {
   readonly sandbox: Sandbox;
   /** A file or a folder of `examples/`. */
   readonly from: string;
+  /** Written beside the copy, by name: settings that only the test needs. */
+  readonly files?: Readonly<Record<string, string>>;
   /** Run to their ends before it, where the copy is: compilers and the like. */
   readonly before?: readonly (readonly string[])[];
   /** What starts it, run where the copy is. Default: Node, with the file. */
@@ -120,7 +122,7 @@ export async function startExample(options: ExampleOptions): Promise<Example> {
   };
 }
 
-function copy({ project, from }: ExampleOptions): string {
+function copy({ project, from, files = {} }: ExampleOptions): string {
   const source = join(root, "examples", from);
   const directory = mkdtempSync(join(project.directory, "app-"));
   writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
@@ -130,6 +132,7 @@ function copy({ project, from }: ExampleOptions): string {
   } else {
     cpSync(source, join(directory, basename(from)));
   }
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(directory, name), content);
   return directory;
 }
 

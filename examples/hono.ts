@@ -1,0 +1,37 @@
+// A subscriber in Hono, on Node.
+//   npm install stayhook hono @hono/node-server
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node hono.ts
+import { serve } from "@hono/node-server";
+import { Hono } from "hono";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});
+
+webhooks.start(); // takes up what a crash has left behind
+
+const app = new Hono();
+app.all("/hooks", (c) => webhooks.fetch(c.req.raw));
+app.post("/echo", async (c) => c.json(await c.req.json())); // the rest of your app
+
+const server = serve({ fetch: app.fetch, port: Number(PORT) }, () =>
+  console.log(`listening on port ${PORT}`),
+);
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+  await store.close();
+});

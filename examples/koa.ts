@@ -1,0 +1,38 @@
+// A subscriber in Koa.
+//   npm install stayhook koa @koa/bodyparser
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node koa.ts
+import { bodyParser } from "@koa/bodyparser";
+import Koa from "koa";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toKoaMiddleware } from "stayhook/koa";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});
+
+const app = new Koa();
+app.use(bodyParser()); // in front of all routes, or of none
+const takeNotification = toKoaMiddleware(webhooks);
+app.use((context, next) => (context.path === "/hooks" ? takeNotification(context) : next())); // or a router's post
+app.use((context) => {
+  context.body = context.request.body; // the rest of your app
+});
+
+const server = app.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+  await store.close();
+});

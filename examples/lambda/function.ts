@@ -1,0 +1,27 @@
+// A subscriber in two AWS Lambda functions.
+//   npm install stayhook
+//   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
+//   `drain`: by a schedule of EventBridge, each minute: what has to be tried again
+// Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node local.ts
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toLambdaHandler } from "stayhook/lambda";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVENTS_DB } = process.env;
+
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  // SQLite is for your machine: a function's own disk does not outlive it.
+  store: sqliteStore(EVENTS_DB ?? "events.db"),
+  processing: "inline", // before the answer, as nothing lives on after it
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});
+
+export const handler = toLambdaHandler(webhooks);
+
+export const drain = () => webhooks.drain({ timeout: 50_000 });

@@ -1,0 +1,24 @@
+// A subscriber in NestJS. To copy into an app that is there: webhooks.controller.ts.
+//   npm install
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
+import "reflect-metadata";
+import { Body, Controller, Module, Post } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import { Calendar } from "./calendar.js";
+import { WebhooksController } from "./webhooks.controller.js";
+
+/** The rest of your app. */
+@Controller("echo")
+class EchoController {
+  @Post()
+  echo(@Body() body: unknown): unknown {
+    return body;
+  }
+}
+
+@Module({ controllers: [WebhooksController, EchoController], providers: [Calendar] })
+class AppModule {}
+
+const app = await NestFactory.create(AppModule);
+app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
+await app.listen(process.env.PORT ?? 3000);

@@ -1,0 +1,40 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { All, Controller, type OnApplicationShutdown, Req, Res } from "@nestjs/common";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
+import { type NodeHandler, toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import { Calendar } from "./calendar.js";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVENTS_DB } = process.env;
+
+/** Takes the notifications. Its callbacks use what else the app has. */
+@Controller("hooks")
+export class WebhooksController implements OnApplicationShutdown {
+  readonly #store = sqliteStore(EVENTS_DB ?? "events.db");
+  readonly #webhooks;
+  readonly #take: NodeHandler;
+
+  constructor(calendar: Calendar) {
+    this.#webhooks = createWebhookHandler({
+      client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+      store: this.#store,
+      verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+      on: {
+        "booking.Confirmed": ({ booking }) => calendar.block(booking),
+        "booking.Cancelled": ({ booking }) => calendar.release(booking),
+        "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+      },
+    });
+    this.#take = toNodeHandler(this.#webhooks);
+  }
+
+  @All()
+  take(@Req() request: IncomingMessage, @Res() response: ServerResponse): void {
+    this.#take(request, response);
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.#webhooks.close(); // lets the callbacks that run come to their end
+    await this.#store.close();
+  }
+}

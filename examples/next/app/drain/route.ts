@@ -1,0 +1,8 @@
+import { webhooks } from "../../webhooks";
+
+/** For a cron job, each minute: what has to be tried again. */
+export async function GET(request: Request): Promise<Response> {
+  const authorized = request.headers.get("authorization") === `Bearer ${process.env.CRON_SECRET}`;
+  if (!process.env.CRON_SECRET || !authorized) return new Response(null, { status: 401 });
+  return Response.json(await webhooks.drain({ timeout: 50_000 }));
+}
