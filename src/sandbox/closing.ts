@@ -26,17 +26,3 @@ export function createClosing(): Closing {
     },
   };
 }
-
-/** Resolves after so many ms, or at once when the sandbox closes. */
-export function wait(ms: number, closing: Closing): Promise<void> {
-  if (ms === 0 || closing.closed) return Promise.resolve();
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      forget();
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    const forget = closing.onClose(end);
-  });
-}

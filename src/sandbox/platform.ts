@@ -25,6 +25,8 @@ export interface Platform {
 export function createPlatform(options: {
   readonly seed: number;
   readonly accessToken: string;
+  /** ms since 1970 */
+  readonly now: () => number;
   /** Takes each notification that the platform sends, at the moment of its event. */
   readonly deliver: (topic: string, url: string, notification: SandboxNotification) => void;
 }): Platform {
@@ -37,7 +39,8 @@ export function createPlatform(options: {
 
   const notify = (topic: string, bookingCode: string | null, listingId: number | null): void => {
     // Drawn whether somebody is told or not, so that a seed's ids do not hang on the configuration.
-    const notification = { eventId: ids.uuid(), timestamp: new Date().toISOString(), bookingCode, listingId };
+    const timestamp = new Date(options.now()).toISOString();
+    const notification = { eventId: ids.uuid(), timestamp, bookingCode, listingId };
     const url = endpointOf(topic);
     if (url !== undefined) options.deliver(topic, url, notification);
   };

@@ -13,10 +13,12 @@ export interface PlatformRequest {
   readonly body: string;
 }
 
+/** An answer in the platform's own terms; what it looks like is for the profile to say. */
 export interface PlatformResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Sent as JSON; `undefined` for no body at all. */
+  readonly shape: "write" | "config" | "no-config" | "booking" | "listing" | "listings" | "error";
+  /** What is shown; `undefined` where there is nothing to show. */
   readonly body?: unknown;
 }
 
@@ -44,12 +46,13 @@ const routes: readonly Routes[] = [
     {
       POST: (call) => (call.state.webhookConfig ? alreadyThere() : writeConfig(call, 201)),
       PUT: (call) => (call.state.webhookConfig ? writeConfig(call, 200) : noConfig()),
-      GET: ({ state }) => (state.webhookConfig ? ok(state.webhookConfig) : noConfig()),
+      GET: ({ state }) =>
+        state.webhookConfig ? ok("config", state.webhookConfig) : { ...noConfig(), shape: "no-config" },
       DELETE: deleteConfig,
     },
   ],
   [/^\/v2\/webhooks\/config\/toggle$/, { PATCH: toggleConfig }],
-  [/^\/v2\/listings$/, { GET: ({ state }) => ok(state.listings.list()) }],
+  [/^\/v2\/listings$/, { GET: ({ state }) => ok("listings", state.listings.list()) }],
   [/^\/v2\/listings\/([^/]+)$/, { GET: getListing }],
   [/^\/v2\/bookings\/([^/]+)$/, { GET: getBooking }],
 ];
@@ -75,17 +78,21 @@ export function answer(state: PlatformState, request: PlatformRequest): Platform
   return failure(404, "not_found", "There is no such path.");
 }
 
-/** An error's body: `{ error: { code, message, issues? } }`. */
+/** An error's body is `{ code, message, issues? }`, before it is put in a form. */
 export function failure(
   status: number,
   code: string,
   message: string,
   issues?: readonly Issue[],
 ): PlatformResponse {
-  return { status, body: { error: { code, message, ...(issues && { issues }) } } };
+  return { status, shape: "error", body: { code, message, ...(issues && { issues }) } };
 }
 
-const ok = (body: unknown): PlatformResponse => ({ status: 200, body });
+const ok = (shape: PlatformResponse["shape"], body: unknown): PlatformResponse => ({
+  status: 200,
+  shape,
+  body,
+});
 
 const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
 
@@ -110,7 +117,7 @@ function writeConfig({ state, body }: Call, status: number): PlatformResponse {
   if (!success)
     return failure(400, "bad_request", "The body is not a webhook configuration.", toIssues(error.issues));
   state.webhookConfig = data;
-  return { status, body: data };
+  return { status, shape: "write", body: data };
 }
 
 function toggleConfig({ state, query }: Call): PlatformResponse {
@@ -121,23 +128,23 @@ function toggleConfig({ state, query }: Call): PlatformResponse {
     ]);
   if (!state.webhookConfig) return noConfig();
   state.webhookConfig = { ...state.webhookConfig, isActive: value === "true" };
-  return ok(state.webhookConfig);
+  return { status: 200, shape: "write", body: state.webhookConfig };
 }
 
 function deleteConfig({ state }: Call): PlatformResponse {
   if (!state.webhookConfig) return noConfig();
   state.webhookConfig = undefined;
-  return { status: 204 };
+  return { status: 200, shape: "write" };
 }
 
 function getListing({ state, parameter }: Call): PlatformResponse {
   const listing = /^\d+$/.test(parameter) ? state.listings.get(Number(parameter)) : undefined;
-  return listing ? ok(listing) : failure(404, "not_found", "There is no such listing.");
+  return listing ? ok("listing", listing) : failure(404, "not_found", "There is no such listing.");
 }
 
 function getBooking({ state, parameter }: Call): PlatformResponse {
   const booking = state.bookings.get(parameter);
-  return booking ? ok(booking) : failure(404, "not_found", "There is no such booking.");
+  return booking ? ok("booking", booking) : failure(404, "not_found", "There is no such booking.");
 }
 
 function parseJson(text: string): { readonly value: unknown } | undefined {

@@ -1,25 +1,22 @@
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/webhook-config.ts";
+import { type Api, createApi, type SandboxRequest } from "./api.ts";
+import type { SandboxReceiver } from "./attempt.ts";
 import type { SandboxBookings } from "./bookings.ts";
+import { type Clock, createClock } from "./clock.ts";
+import { createClosing } from "./closing.ts";
 import { createDeliveryQueue, type DeliveryQueue, type SandboxDelivery } from "./delivery.ts";
+import { deliverySchema, type SandboxDeliveryOptions, toDeliverySettings } from "./delivery-options.ts";
+import { createFaults, type SandboxFaults } from "./faults.ts";
+import { answerFetch } from "./fetch.ts";
 import { copy, refuse } from "./fields.ts";
 import type { SandboxListings } from "./listings.ts";
+import { check } from "./option-kinds.ts";
 import { readOptions, type SandboxOptions, type SandboxSettings } from "./options.ts";
 import { createPlatform, type Platform } from "./platform.ts";
-import { createRecent } from "./recent.ts";
-import type { PlatformRequest, PlatformResponse } from "./routes.ts";
+import { createProfile, type SandboxProfileControl } from "./profiles.ts";
 import { serve } from "./server.ts";
 import { describeEndpoint, type SandboxWebhookConfig } from "./webhook-config.ts";
-
-/** A request that the sandbox's API got. */
-export interface SandboxRequest {
-  readonly method: string;
-  /** With its query. */
-  readonly path: string;
-  readonly receivedAt: Date;
-  /** That it was answered with. */
-  readonly status: number;
-}
 
 /**
  * The platform in memory: its API as a real HTTP server, bookings and listings that you move, and the
@@ -40,10 +37,19 @@ export interface Sandbox {
   readonly listings: SandboxListings;
   /** A copy of the configuration as it is now; `undefined` where there is none. It is set through the API. */
   readonly webhookConfig: SandboxWebhookConfig | undefined;
-  /** Each attempt to deliver a notification, in the order in which they began: the last 100,000. A snapshot. */
+  /**
+   * Each attempt to deliver a notification, in the order in which they began, with those that were dropped: the
+   * last 100,000. A snapshot.
+   */
   readonly deliveries: readonly SandboxDelivery[];
   /** Each request to the API, in the order in which they were answered: the last 100,000. A snapshot. */
   readonly requests: readonly SandboxRequest[];
+  /** What goes wrong with requests to the API. */
+  readonly faults: SandboxFaults;
+  /** How the API answers, in what the platform's interface leaves open. */
+  readonly profile: SandboxProfileControl;
+  /** How notifications are delivered. */
+  readonly delivery: SandboxDeliveryControl;
 
   /**
    * Starts the server. The process lives on until {@link close}.
@@ -77,11 +83,70 @@ export interface Sandbox {
     },
   ): Promise<SandboxDelivery>;
 
-  /** Resolves when nothing is left to deliver, retries included. */
+  /**
+   * Delivers a notification once more, now: at once, once, and whatever `delivery` says; retries aside. For a
+   * duplicate that comes late, or one that was dropped.
+   *
+   * @returns the last attempt at it
+   * @throws InvalidArgumentError (rejects) where no delivery had this `eventId`
+   */
+  redeliver(eventId: string): Promise<SandboxDelivery>;
+
+  /**
+   * Lets deliveries go to a function instead of over the network: to the `fetch` of a webhook handler, so that no
+   * server is needed. The URL is the configured one. `undefined` lets them go over the network again.
+   *
+   * @example
+   * ```ts
+   * sandbox.deliverTo(webhooks.fetch);
+   * ```
+   */
+  deliverTo(receiver: SandboxReceiver | undefined): void;
+
+  /**
+   * The API without a server: answers what is below any base URL, as `fetch` does. Needs no `this`.
+   *
+   * @example
+   * ```ts
+   * const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken: "sandbox", fetch: sandbox.fetch });
+   * ```
+   */
+  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
+
+  /**
+   * Moves the sandbox's clock ahead: delays, duplicates, retries and slow answers that are due by then come now,
+   * one after the other as they would have come. Later events are later by as much. `advance(0)` waits for what
+   * is due already.
+   *
+   * @param ms - any number from 0
+   * @returns when what was due has been delivered, and answered
+   */
+  advance(ms: number): Promise<void>;
+
+  /**
+   * Resolves when nothing is left to deliver, retries and late duplicates included. For those that are hours
+   * away see {@link advance}.
+   */
   settled(): Promise<void>;
 
   /** Stops the deliveries and the server, and drops what was not delivered yet. Twice is safe. */
   close(): Promise<void>;
+}
+
+/** How notifications are delivered, to be switched while the sandbox runs. */
+export interface SandboxDeliveryControl {
+  /**
+   * Delivers in another way what comes from now on; options that are left out stay as they are.
+   *
+   * @throws InvalidArgumentError naming each option that cannot be used
+   * @example
+   * ```ts
+   * sandbox.delivery.set({ drop: 1 }); // the line is dead
+   * ```
+   */
+  set(options: SandboxDeliveryOptions): void;
+  /** A copy of the options as they are now. */
+  readonly current: SandboxDeliveryOptions;
 }
 
 /**
@@ -110,23 +175,44 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
 type Listening = Awaited<ReturnType<typeof serve>>;
 
 class InMemorySandbox implements Sandbox {
+  readonly faults: SandboxFaults;
+  readonly profile: SandboxProfileControl;
+  readonly delivery: SandboxDeliveryControl;
   readonly #settings: SandboxSettings;
+  readonly #closing = createClosing();
+  readonly #clock: Clock = createClock(this.#closing);
   readonly #platform: Platform;
   readonly #queue: DeliveryQueue;
-  readonly #requests = createRecent<SandboxRequest>(100_000);
+  readonly #api: Api;
   #starting: Promise<Listening> | undefined;
   #server: Listening | undefined;
   #closed: Promise<void> | undefined;
 
   constructor(settings: SandboxSettings) {
-    const { seed, accessToken, delivery, logger } = settings;
-    this.#settings = settings;
-    this.#queue = createDeliveryQueue(seed, delivery, logger);
-    this.#platform = createPlatform({
+    const { seed, accessToken, logger } = settings;
+    const clock = this.#clock;
+    const queue = createDeliveryQueue({
+      seed,
+      settings: toDeliverySettings(settings.delivery),
+      clock,
+      closing: this.#closing,
+      logger,
+    });
+    const platform = createPlatform({
       seed,
       accessToken,
-      deliver: (topic, url, notification) => void this.#queue.add({ topic, url, notification }),
+      now: clock.now,
+      deliver: (topic, url, notification) => void queue.add({ topic, url, notification }),
     });
+    const faults = createFaults(seed, settings.faults);
+    const profile = createProfile(seed, settings.profile);
+    this.#settings = settings;
+    this.#queue = queue;
+    this.#platform = platform;
+    this.#api = createApi({ platform, faults, profile, clock, logger });
+    this.faults = faults;
+    this.profile = profile;
+    this.delivery = deliveryControl(settings.delivery, queue);
   }
 
   get seed(): number {
@@ -160,7 +246,7 @@ class InMemorySandbox implements Sandbox {
   }
 
   get requests(): readonly SandboxRequest[] {
-    return this.#requests.list();
+    return this.#api.requests();
   }
 
   async listen({ port = 0, host = "127.0.0.1" }: Parameters<Sandbox["listen"]>[0] = {}): Promise<{
@@ -171,7 +257,7 @@ class InMemorySandbox implements Sandbox {
     if (typeof host !== "string" || host === "") refuse("must be a host name or address", "host");
     if (this.#closed) throw new StayhookError("the sandbox was closed: make another one");
     if (this.#starting) throw new StayhookError("the sandbox listens already");
-    this.#starting = serve((request) => this.#answer(request), { port, host });
+    this.#starting = serve((request) => this.#api.answer(request), { port, host });
     try {
       this.#server = await this.#starting;
     } catch (error) {
@@ -194,6 +280,36 @@ class InMemorySandbox implements Sandbox {
     return this.#queue.add({ topic, url: target, notification: content });
   }
 
+  async redeliver(eventId: string): Promise<SandboxDelivery> {
+    const earlier = this.#queue.list().findLast((delivery) => delivery.eventId === eventId);
+    if (!earlier) refuse(`nothing with the id ${String(eventId)} was delivered or dropped so far`, "eventId");
+    const { topic, url, notification } = earlier;
+    return this.#queue.again({ topic, url, notification });
+  }
+
+  deliverTo(receiver: SandboxReceiver | undefined): void {
+    if (receiver !== undefined && typeof receiver !== "function") refuse("must be a function", "receiver");
+    this.#queue.receiver = receiver;
+  }
+
+  readonly fetch = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+    if (this.#closed)
+      throw new TypeError("fetch failed", { cause: new StayhookError("the sandbox was closed") });
+    return answerFetch((request) => this.#api.answer(request), new Request(input, init));
+  };
+
+  async advance(ms: number): Promise<void> {
+    if (!(Number.isFinite(ms) && ms >= 0)) refuse("must be a number of ms, from 0", "ms");
+    const target = this.#clock.now() + ms;
+    for (;;) {
+      await this.#queue.idle();
+      const next = this.#clock.next();
+      if (next === undefined || next > target) break;
+      this.#clock.moveTo(next);
+    }
+    this.#clock.moveTo(target);
+  }
+
   settled(): Promise<void> {
     return this.#queue.settled();
   }
@@ -204,18 +320,25 @@ class InMemorySandbox implements Sandbox {
   }
 
   async #stop(): Promise<void> {
-    this.#queue.close();
+    this.#closing.close();
     const server = await this.#starting?.catch(() => undefined);
     await Promise.all([server?.close(), this.#queue.settled()]);
   }
+}
 
-  #answer(request: PlatformRequest): PlatformResponse {
-    const response = this.#platform.answer(request);
-    const { method, target: path } = request;
-    this.#requests.add({ method, path, receivedAt: new Date(), status: response.status });
-    this.#settings.logger.debug(`${method} ${path}: ${response.status}`);
-    return response;
-  }
+function deliveryControl(initial: SandboxDeliveryOptions, queue: DeliveryQueue): SandboxDeliveryControl {
+  let options = copy(initial);
+  return {
+    set(changes) {
+      check(deliverySchema, changes, ["delivery"]);
+      const given = Object.entries(changes).filter(([, value]) => value !== undefined);
+      options = copy({ ...options, ...Object.fromEntries(given) });
+      queue.settings = toDeliverySettings(options);
+    },
+    get current() {
+      return copy(options);
+    },
+  };
 }
 
 function topicOf(notification: unknown): string {

@@ -1,19 +1,15 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { failure, type PlatformRequest, type PlatformResponse } from "./routes.ts";
-
-const maxBodyBytes = 1_048_576;
+import { type ApiRequest, type ApiResponse, maxBodyBytes } from "./api.ts";
 
 /** Serves the platform's API over HTTP. Resolves once it listens; rejects where it cannot. */
 export async function serve(
-  answer: (request: PlatformRequest) => PlatformResponse,
+  answer: (request: ApiRequest) => Promise<ApiResponse>,
   { port, host }: { readonly port: number; readonly host: string },
 ): Promise<{ readonly url: string; close(): Promise<void> }> {
-  let count = 0;
   const server = createServer((request, response) => {
-    const id = `req_${++count}`;
     readBody(request)
-      .then((body) => send(response, id, body === undefined ? tooLarge() : answer(toRequest(request, body))))
+      .then(async (body) => send(response, await answer(toRequest(request, body))))
       // The caller is gone, or the answer could not be made.
       .catch(() => response.destroy());
   });
@@ -27,16 +23,11 @@ export async function serve(
   return { url: urlOf(server), close: () => close(server) };
 }
 
-const toRequest = (request: IncomingMessage, body: string): PlatformRequest => ({
+const toRequest = (request: IncomingMessage, body: string | undefined): ApiRequest => ({
   method: request.method ?? "",
   target: request.url ?? "/",
   authorization: request.headers.authorization,
   body,
-});
-
-const tooLarge = (): PlatformResponse => ({
-  ...failure(413, "too_large", `A body has at most ${maxBodyBytes} bytes.`),
-  headers: { connection: "close" },
 });
 
 /** `undefined` where it is larger than any that this API takes. */
@@ -51,17 +42,13 @@ async function readBody(request: IncomingMessage): Promise<string | undefined> {
   return size > maxBodyBytes ? undefined : Buffer.concat(chunks).toString("utf8");
 }
 
-function send(response: ServerResponse, id: string, { status, headers, body }: PlatformResponse): void {
-  const json = body === undefined ? undefined : JSON.stringify(body);
-  response.writeHead(status, {
-    "x-request-id": id,
-    ...(json !== undefined && {
-      "content-type": "application/json",
-      "content-length": Buffer.byteLength(json),
-    }),
-    ...headers,
-  });
-  response.end(json);
+function send(response: ServerResponse, { status, headers, text = "", cutOff }: ApiResponse): void {
+  if (cutOff && text === "") return void response.destroy();
+  const body = Buffer.from(text);
+  const length = status === 204 || status === 304 ? {} : { "content-length": body.byteLength };
+  response.writeHead(status, { ...headers, ...length });
+  if (!cutOff) return void response.end(body);
+  response.write(body.subarray(0, Math.ceil(body.byteLength / 2)), () => response.destroy());
 }
 
 /** The address at which it can be reached, which that of all interfaces is not everywhere. */

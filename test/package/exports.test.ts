@@ -43,7 +43,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/lambda": ["toLambdaHandler", "toSqsHandler"],
   "stayhook/node": ["toNodeHandler"],
   "stayhook/sqlite": ["sqliteStore"],
-  "stayhook/testing": ["createSandbox", "storeContract"],
+  "stayhook/testing": ["createSandbox", "sandboxProfiles", "storeContract"],
 };
 
 /** What each subpath loads from outside the package, at once or later. */
