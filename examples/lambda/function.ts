@@ -2,7 +2,7 @@
 //   npm install stayhook
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
 //   `drain`: by a schedule of EventBridge, each minute: what has to be tried again
-// Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node local.ts
+// Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
 import { sqliteStore } from "stayhook/sqlite";

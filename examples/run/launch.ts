@@ -1,0 +1,82 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { delimiter, join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Sandbox } from "stayhook/testing";
+import { choosePort } from "../day/port.ts";
+import { commandOf } from "./commands.ts";
+
+const SECRET = "s3cret";
+const programs = join(import.meta.dirname, "../../node_modules/.bin");
+
+export interface Launched {
+  /** Where it takes notifications. */
+  readonly hooks: string;
+  stop(): Promise<void>;
+}
+
+/** Starts an example with all that it needs to know, shows what it prints, and waits until it listens. */
+export async function launch(name: string, sandbox: Sandbox, temporary: string): Promise<Launched> {
+  const port = await choosePort();
+  const { command, cwd = temporary } = commandOf(name);
+  const [file = "", ...args] = command;
+  const child = spawn(file, args, {
+    cwd,
+    detached: true, // so that what it starts ends with it
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...process.env,
+      PATH: `${programs}${delimiter}${process.env.PATH}`,
+      NEXT_TELEMETRY_DISABLED: "1",
+      STAYHOOK_BASE_URL: sandbox.url,
+      STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+      WEBHOOK_SECRET: SECRET,
+      EVENTS_DB: join(temporary, "events.db"),
+      PORT: String(port),
+    },
+  });
+  process.once("exit", () => signal(child, "SIGKILL"));
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on("line", (line) => console.log(`  ${name} | ${line}`));
+  }
+  let over: string | undefined;
+  child.once("error", (error) => {
+    over = error.message;
+  });
+  child.once("close", (code) => {
+    over ??= `it has ended with ${code}`;
+  });
+  while (!(await listens(port))) {
+    if (over !== undefined) throw new Error(`${name} does not run: ${over}`);
+    await sleep(50);
+  }
+  return {
+    hooks: `http://127.0.0.1:${port}/hooks?key=${SECRET}`,
+    async stop() {
+      const closed = over === undefined ? once(child, "close") : undefined;
+      signal(child, "SIGTERM");
+      await closed;
+    },
+  };
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    const answer = (is: boolean) => () => {
+      socket.destroy();
+      resolve(is);
+    };
+    socket.once("connect", answer(true)).once("error", answer(false));
+  });
+}
+
+function signal({ pid }: ChildProcess, name: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, name);
+  } catch {
+    // It has ended.
+  }
+}

@@ -1,0 +1,25 @@
+// npm run example <name>: starts that example beside a sandbox, plays a listing and two bookings there, and shows
+// what the example makes of them. No account is needed.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createSandbox } from "stayhook/testing";
+import { names } from "./commands.ts";
+import { launch } from "./launch.ts";
+import { play } from "./play.ts";
+
+const name = process.argv[2] ?? "";
+if (!names().includes(name)) {
+  console.error(`npm run example <name>: ${names().join(", ")}`);
+  process.exit(1);
+}
+const temporary = mkdtempSync(join(tmpdir(), "stayhook-example-"));
+process.once("exit", () => rmSync(temporary, { recursive: true, force: true }));
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
+
+const sandbox = createSandbox({ delivery: { duplicates: 1 } });
+await sandbox.listen();
+const example = await launch(name, sandbox, temporary);
+await play(sandbox, example.hooks);
+await example.stop();
+await sandbox.close();

@@ -1,0 +1,52 @@
+import { execFile } from "node:child_process";
+import { expect, test } from "vitest";
+import { names } from "../../examples/run/commands.ts";
+import { built, root } from "./built.ts";
+
+interface Ran {
+  readonly code: number | string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** As `npm run example <name>` does, when it has built. */
+function run(...args: readonly string[]): Promise<Ran> {
+  built();
+  return new Promise((resolve) => {
+    const options = {
+      cwd: root,
+      env: { ...process.env, NODE_ENV: undefined, NODE_OPTIONS: "" },
+      timeout: 60_000,
+    };
+    execFile(process.execPath, ["examples/run/main.ts", ...args], options, (error, stdout, stderr) =>
+      resolve({ code: error ? (error.code ?? null) : 0, stdout, stderr }),
+    );
+  });
+}
+
+// A file, and a folder with a package.json of its own.
+test.concurrent.for(["express", "lambda"])("shows %s at work", { timeout: 90_000 }, async (name) => {
+  const { code, stdout, stderr } = await run(name);
+  expect([code, stderr]).toEqual([0, ""]);
+  const [, listing] = /^listing (\d+) passes its review$/m.exec(stdout) ?? [];
+  const [, first] = /^the host approves (\w+)$/m.exec(stdout) ?? [];
+  const [, second] = /^(\w+) is cancelled$/m.exec(stdout) ?? [];
+  const said = stdout.split("\n").filter((line) => line.startsWith(`  ${name} | `));
+  expect(said.map((line) => line.split(" ").slice(4, 6).join(" ")).slice(1)).toEqual([
+    `live ${listing}`,
+    `block ${first}`,
+    `block ${second}`,
+    `release ${second}`,
+  ]);
+  expect(stdout.match(/^ {2}delivered, and answered 200, 200$/gm)).toHaveLength(5);
+});
+
+test.concurrent("says what there is", { timeout: 90_000 }, async () => {
+  for (const args of [[], ["day"], ["../bench"]]) {
+    const { code, stderr } = await run(...args);
+    expect(code).toBe(1);
+    expect(stderr).toBe(`npm run example <name>: ${names().join(", ")}\n`);
+  }
+  const mine = ["express", "fastify", "hono", "koa", "lambda", "nestjs", "next", "node-http"];
+  expect(names()).toEqual(expect.arrayContaining(mine));
+});
