@@ -1,0 +1,89 @@
+/** What every runtime makes of `probe.ts`. */
+
+const error = (name: string, ...also: readonly string[]) => ({
+  name,
+  of: [name, ...also, "StayhookError"].sort(),
+});
+const invalid = (...issues: readonly string[]) => ({ ...error("InvalidArgumentError"), issues });
+/** Of statuses whose class the probe does not ask about. */
+const apiError = (name: string, status: number) => ({ name, of: ["APIError", "StayhookError"], status });
+const onceCalled = ["booking.Confirmed 1"];
+
+export const expected = {
+  client: {
+    listings: [[101, "Published"]],
+    listing: "Loft",
+    booking: ["HX3K9", "Confirmed", 200, true],
+    missing: { ...error("NotFoundError", "APIError"), status: 404 },
+    ensured: ["created", "unchanged"],
+    toggled: false,
+    deleted: ["undefined", "undefined"],
+    seen: [
+      "GET /v2/listings",
+      "200 true",
+      "GET /v2/bookings/{bookingCode}",
+      "200 true",
+      "GET /v2/listings/{listingId}",
+      "200 true",
+    ],
+  },
+  failures: {
+    once503: "Confirmed",
+    once429: "Confirmed",
+    cut: error("ConnectionError"),
+    always500: apiError("InternalServerError", 500),
+    redirected: "Confirmed",
+    refreshed: ["Confirmed", 2],
+    writeRedirected: apiError("APIError", 307),
+    silent: error("ConnectionTimeoutError", "ConnectionError"),
+    aborted: error("AbortError"),
+    timeoutSignal: error("AbortError"),
+    noRecord: error("ResponseValidationError"),
+    noJson: error("ResponseValidationError"),
+    refusedPort: error("ConnectionError"),
+    noToken: error("AccessTokenError"),
+    echo: { text: "Zoë 🏡" },
+    badOptions: invalid("baseUrl"),
+  },
+  stays: [3, invalid("checkIn")],
+  answers: {
+    first: 200,
+    again: 200,
+    streamed: 200,
+    object: 200,
+    otherSecret: 200,
+    wrongSecret: 401,
+    noSecret: 401,
+    header: 200,
+    wrongHeader: 401,
+    rawBody: 200,
+    get: 405,
+    noJson: 400,
+    fields: [400, "application/problem+json", true],
+    tooLarge: 413,
+    stalled: 408,
+    counts: { pending: 2, processing: 0, retrying: 0, done: 0, parked: 0 },
+    badSecret: invalid("secret"),
+  },
+  once: {
+    before: "idle",
+    answers: [200, 200, 200, 200],
+    calls: ["booking.Confirmed 1", "listing.Published 1"],
+    state: "running",
+    counts: { pending: 0, processing: 0, retrying: 0, done: 2, parked: 0 },
+    received: true,
+    kept: ["done", "booking.Confirmed", 1],
+    status: "Confirmed",
+  },
+  retried: ["HX3K9 1 false", "HX3K9 2 false", "HX3K9 3 false"],
+  drained: {
+    before: 0,
+    drained: { done: 2, failed: 1 },
+    again: { done: 0, failed: 0 },
+    calls: ["booking.Confirmed 1", "listing.Published 1"],
+  },
+  waitedUntil: { status: 200, state: "idle", promises: 1, calls: onceCalled },
+  inline: { status: 200, calls: onceCalled },
+  closed: { heard: ["AbortError"], late: [503, true], state: "stopped", given: ["pending", 0] },
+  process: { type: "booking.Confirmed", calls: ["booking.Confirmed 3"], missing: error("ProcessingError") },
+};

@@ -1,0 +1,379 @@
+// Runs on every runtime, in both module formats: nothing in it is of Node, of a test framework, or of a server.
+import {
+  AbortError,
+  AccessTokenError,
+  APIError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  createWebhookHandler,
+  type EventStore,
+  InvalidArgumentError,
+  memoryStore,
+  NotFoundError,
+  ProcessingError,
+  ResponseValidationError,
+  StayhookClient,
+  StayhookError,
+  sharedSecret,
+  stay,
+  type WebhookHandler,
+  type WebhookHandlerOptions,
+} from "stayhook";
+
+export interface ProbeOptions {
+  readonly baseUrl: string;
+  readonly accessToken: string;
+  /** A platform with whims: see `whimsical-platform.ts`. */
+  readonly whims: string;
+}
+
+/** What the runtime made of it all, to be compared with what any should. */
+export async function probe(options: ProbeOptions) {
+  return {
+    client: await probeClient(options),
+    failures: await probeFailures(options),
+    stays: [stay({ checkIn: "2026-05-01", checkOut: "2026-05-04" }).nights, problemOf(() => stay({}))],
+    answers: await probeAnswers(options),
+    once: await probeOnce(options),
+    retried: await probeRetries(options),
+    drained: await probeDrain(options),
+    waitedUntil: await probeWaitUntil(options),
+    inline: await probeInline(options),
+    closed: await probeClose(options),
+    process: await probeProcess(options),
+  };
+}
+
+async function probeClient({ baseUrl, accessToken }: ProbeOptions) {
+  const seen: string[] = [];
+  const client = new StayhookClient({
+    baseUrl,
+    accessToken: async () => accessToken,
+    onRequest: ({ method, route }) => seen.push(`${method} ${route}`),
+    onResponse: ({ status, duration }) => seen.push(`${status} ${duration >= 0}`),
+  });
+  const endpoints = { listings: "http://127.0.0.1:9/hooks" };
+  const listings = await client.listings.list();
+  const { data, response } = await client.bookings.get("HX3K9").withResponse();
+  return {
+    listings: listings.map(({ listingId, status }) => [listingId, status]),
+    listing: (await client.listings.get(listings[0]!.listingId)).listingName,
+    booking: [data.bookingCode, data.status, response.status, response.headers.has("x-request-id")],
+    missing: await errorOf(client.bookings.get("NO/../NE")),
+    ensured: [
+      (await client.webhookConfig.ensure({ endpoints })).action,
+      (await client.webhookConfig.ensure({ endpoints })).action,
+    ],
+    toggled: (await client.webhookConfig.toggle(false))?.isActive,
+    deleted: [await client.webhookConfig.delete(), await client.webhookConfig.get()].map(String),
+    seen: seen.slice(0, 6),
+  };
+}
+
+async function probeFailures({ whims, accessToken }: ProbeOptions) {
+  let tokens = 0;
+  const settings = { baseUrl: whims, maxRetries: 1, timeout: 20_000 };
+  const client = new StayhookClient({ ...settings, accessToken });
+  const refreshing = new StayhookClient({
+    ...settings,
+    accessToken: ({ reason }) => `${accessToken}-${reason}-${++tokens}`,
+  });
+  const abort = new AbortController();
+  const aborted = errorOf(client.bookings.get("SILENT", { signal: abort.signal }));
+  setTimeout(() => abort.abort(new Error("enough")), 50);
+  return {
+    once503: (await client.bookings.get("ONCE503")).status,
+    once429: (await client.bookings.get("ONCE429")).status,
+    cut: await errorOf(client.bookings.get("CUT")),
+    always500: await errorOf(client.bookings.get("ALWAYS500")),
+    redirected: (await client.bookings.get("MOVED")).status,
+    refreshed: [(await refreshing.bookings.get("REFRESH")).status, tokens],
+    writeRedirected: await errorOf(client.request("PUT", "/v2/elsewhere", { body: { a: 1 } })),
+    silent: await errorOf(client.bookings.get("SILENT", { timeout: 100, maxRetries: 0 })),
+    aborted: await aborted,
+    timeoutSignal: await errorOf(client.bookings.get("SILENT", { signal: AbortSignal.timeout(50) })),
+    noRecord: await errorOf(client.bookings.get("NORECORD")),
+    noJson: await errorOf(client.listings.list()),
+    refusedPort: await errorOf(
+      new StayhookClient({ baseUrl: "http://127.0.0.1:1", accessToken, maxRetries: 0 }).listings.list(),
+    ),
+    noToken: await errorOf(
+      new StayhookClient({
+        ...settings,
+        accessToken: () => {
+          throw new Error("vault");
+        },
+      }).listings.list(),
+    ),
+    echo: await client.request("POST", "/v2/echo", { body: { text: "Zoë 🏡" }, query: { a: ["1", "2"] } }),
+    badOptions: problemOf(() => new StayhookClient({ baseUrl: "http://api.example.com", accessToken })),
+  };
+}
+
+const classes = {
+  AbortError,
+  AccessTokenError,
+  APIError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  InvalidArgumentError,
+  NotFoundError,
+  ProcessingError,
+  ResponseValidationError,
+  StayhookError,
+};
+
+/** The error's own name, the classes that it is of, and what else matters. */
+function described(error: unknown) {
+  if (!(error instanceof Error)) return { thrown: String(error) };
+  const of = Object.entries(classes).flatMap(([name, one]) => (error instanceof one ? [name] : []));
+  const shown = `${error.message} ${error.stack} ${JSON.stringify(error)}`;
+  return {
+    name: error.name,
+    of,
+    ...(error instanceof APIError && { status: error.status }),
+    ...(error instanceof InvalidArgumentError && { issues: error.issues.map(({ path }) => path.join(".")) }),
+    ...(/s3cret-token/.test(shown) && { leaked: true }),
+  };
+}
+
+const errorOf = (promise: PromiseLike<unknown>) =>
+  Promise.resolve(promise).then((value) => ({ resolved: value }), described);
+
+function problemOf(run: () => unknown) {
+  try {
+    return { returned: run() };
+  } catch (error) {
+    return described(error);
+  }
+}
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A handler whose callbacks note what they are called for. */
+function handlerOf(
+  { baseUrl, accessToken }: ProbeOptions,
+  options: Partial<WebhookHandlerOptions> & { readonly store?: EventStore } = {},
+) {
+  const calls: string[] = [];
+  const changes = new Set<() => void>();
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({ baseUrl, accessToken }),
+    store: memoryStore(),
+    logger: quiet,
+    on: { fallback: ({ type, attempt }) => void calls.push(`${type} ${attempt}`) },
+    observe: () => {
+      for (const change of [...changes]) change();
+    },
+    ...options,
+  });
+  /** Resolves when that many callbacks have run and nothing more is to be done. */
+  async function ran(count: number, allDone = true): Promise<void> {
+    for (;;) {
+      const changed = new Promise<void>((resolve) => changes.add(resolve));
+      const { counts } = await webhooks.health();
+      const waiting = counts.pending + counts.processing + counts.retrying;
+      if (calls.length >= count && !(allDone && waiting > 0)) return;
+      await changed;
+    }
+  }
+  return { webhooks, calls, ran };
+}
+
+const CONFIRMED = "0d4fd8a6-35a5-4f0c-9b0e-4a6c1d2e3f40";
+const PUBLISHED = "1d4fd8a6-35a5-4f0c-9b0e-4a6c1d2e3f41";
+const timestamp = "2026-05-01T12:00:00Z";
+const confirmed = { eventId: CONFIRMED, timestamp, bookingCode: "HX3K9", listingId: null };
+const published = { eventId: PUBLISHED, timestamp, bookingCode: null, listingId: 101 };
+
+const post = (body: BodyInit, url = "https://you.example/hooks", headers: HeadersInit = {}) =>
+  new Request(url, { method: "POST", body, headers, duplex: "half" } as RequestInit);
+
+function streamOf(...chunks: readonly string[]): ReadableStream<Uint8Array> {
+  const left = chunks.map((chunk) => new TextEncoder().encode(chunk));
+  return new ReadableStream({
+    pull(controller) {
+      const next = left.shift();
+      if (next === undefined) controller.close();
+      else controller.enqueue(next);
+    },
+  });
+}
+
+/** Where a body stalls is told by a timer, so that the timers of the runtime matter. */
+const stalling = (): ReadableStream<Uint8Array> =>
+  new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
+
+async function probeAnswers(options: ProbeOptions) {
+  const secrets = ["old", "new"];
+  const { webhooks } = handlerOf(options, {
+    autoStart: false,
+    bodyTimeout: 200,
+    verify: sharedSecret({ query: "key", secret: secrets }),
+  });
+  const url = "https://you.example/hooks?key=new";
+  const text = JSON.stringify(confirmed);
+  const status = async (request: Request) => (await webhooks.fetch(request)).status;
+  const refused = await webhooks.fetch(post('{"eventId":"no"}', url));
+  const byHeader = handlerOf(options, {
+    autoStart: false,
+    verify: sharedSecret({ header: "x-key", secret: "s" }),
+  });
+  const byPath = handlerOf(options, {
+    autoStart: false,
+    verify: async ({ rawBody, url: where }) => where.endsWith("/s") && (await rawBody()).length > 0,
+  });
+  return {
+    first: await status(post(text, url)),
+    again: await status(
+      post(
+        text
+          .toUpperCase()
+          .replace("NULL", "null")
+          .replace(/"[A-Z]+":/g, lowerKey),
+        url,
+      ),
+    ),
+    streamed: await status(post(streamOf(text.slice(0, 20), text.slice(20)), url)),
+    object: (await webhooks.receive({ method: "POST", url, headers: {}, body: published })).status,
+    otherSecret: await status(post(text, "https://you.example/hooks?key=old")),
+    wrongSecret: await status(post(text, "https://you.example/hooks?key=nex")),
+    noSecret: await status(post(text)),
+    header: (await byHeader.webhooks.fetch(post(text, undefined, { "x-key": "s" }))).status,
+    wrongHeader: (await byHeader.webhooks.fetch(post(text, undefined, { "x-key": "t" }))).status,
+    rawBody: (await byPath.webhooks.fetch(post(text, "https://you.example/s"))).status,
+    get: await status(new Request(url)),
+    noJson: await status(post("no", url)),
+    fields: [
+      refused.status,
+      refused.headers.get("content-type"),
+      Object.keys(await refused.json()).length > 0,
+    ],
+    tooLarge: await status(post(streamOf(...Array(70).fill("x".repeat(1000))), url)),
+    stalled: await status(post(stalling(), url)),
+    counts: (await webhooks.health()).counts,
+    badSecret: problemOf(() => sharedSecret({ query: "key", secret: undefined })),
+  };
+}
+
+const lowerKey = (key: string) =>
+  key
+    .toLowerCase()
+    .replace("eventid", "eventId")
+    .replace("bookingcode", "bookingCode")
+    .replace("listingid", "listingId");
+
+/** Each event twice: one callback each; by `start()` and by itself. */
+async function probeOnce(options: ProbeOptions) {
+  const store = memoryStore();
+  const { webhooks, calls, ran } = handlerOf(options, { store });
+  const before = (await webhooks.health()).state;
+  webhooks.start();
+  const events = [confirmed, published, confirmed, published];
+  const answers = await Promise.all(events.map((event) => webhooks.fetch(post(JSON.stringify(event)))));
+  await ran(2);
+  const { state, counts, lastReceivedAt } = await webhooks.health();
+  await webhooks.close();
+  const kept = await store.get(CONFIRMED);
+  return {
+    before,
+    answers: answers.map(({ status }) => status),
+    calls: calls.sort(),
+    state,
+    counts,
+    received: lastReceivedAt instanceof Date,
+    kept: [kept?.state, kept?.type, kept?.attempts],
+    status: (await store.statusOf("booking:HX3K9"))?.status,
+  };
+}
+
+async function probeRetries(options: ProbeOptions) {
+  let failures = 2;
+  const calls: string[] = [];
+  const { webhooks, ran } = handlerOf(options, {
+    backoff: () => 20,
+    attemptTimeout: 20_000,
+    on: {
+      "booking.Confirmed": ({ attempt, booking, signal }) => {
+        calls.push(`${booking.bookingCode} ${attempt} ${signal.aborted}`);
+        if (failures-- > 0) throw new Error("not now");
+      },
+    },
+  });
+  await webhooks.fetch(post(JSON.stringify(confirmed)));
+  await ran(0);
+  await webhooks.close();
+  return calls;
+}
+
+async function probeDrain(options: ProbeOptions) {
+  const { webhooks, calls } = handlerOf(options, { autoStart: false });
+  await webhooks.fetch(post(JSON.stringify(confirmed)));
+  await webhooks.fetch(post(JSON.stringify({ ...published, eventId: crypto.randomUUID() })));
+  await webhooks.fetch(
+    post(JSON.stringify({ ...confirmed, eventId: crypto.randomUUID(), bookingCode: "NONE1" })),
+  );
+  const before = calls.length;
+  const drained = await webhooks.drain({ timeout: 20_000 });
+  return { before, drained, again: await webhooks.drain(), calls: calls.sort() };
+}
+
+async function probeWaitUntil(options: ProbeOptions) {
+  const { webhooks, calls } = handlerOf(options);
+  const promises: Promise<unknown>[] = [];
+  const { status } = await webhooks.fetch(post(JSON.stringify(confirmed)), {
+    waitUntil: (promise) => void promises.push(promise),
+  });
+  const { state } = await webhooks.health();
+  await Promise.all(promises);
+  return { status, state, promises: promises.length, calls };
+}
+
+async function probeInline(options: ProbeOptions) {
+  const { webhooks, calls } = handlerOf(options, { processing: "inline" });
+  const { status } = await webhooks.fetch(post(JSON.stringify(confirmed)));
+  return { status, calls };
+}
+
+/** A callback that is cut off hears of it, and its event is given back. */
+async function probeClose(options: ProbeOptions) {
+  const heard: string[] = [];
+  const store = memoryStore();
+  const { webhooks } = handlerOf(options, {
+    store,
+    on: {
+      fallback: ({ signal }) =>
+        new Promise<void>((resolve) => {
+          begun();
+          signal.addEventListener("abort", () => {
+            heard.push((signal.reason as Error).name);
+            resolve();
+          });
+        }),
+    },
+  });
+  let begun = () => {};
+  const running = new Promise<void>((resolve) => {
+    begun = resolve;
+  });
+  await webhooks.fetch(post(JSON.stringify(confirmed)));
+  await running;
+  await webhooks.close({ timeout: 20 });
+  const late = await webhooks.fetch(post(JSON.stringify(published)));
+  const event = await store.get(CONFIRMED);
+  return {
+    heard,
+    late: [late.status, late.headers.has("retry-after")],
+    state: (await webhooks.health()).state,
+    given: [event?.state, event?.attempts],
+  };
+}
+
+async function probeProcess(options: ProbeOptions) {
+  const { webhooks, calls } = handlerOf(options);
+  const done: Awaited<ReturnType<WebhookHandler["process"]>> = await webhooks.process(confirmed, {
+    attempt: 3,
+  });
+  const missing = await errorOf(webhooks.process({ ...confirmed, bookingCode: "NONE1" }));
+  return { type: done.type, calls, missing };
+}

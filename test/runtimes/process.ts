@@ -1,0 +1,86 @@
+// The probe in a process of its own: Node, Bun and Deno.
+import { createServer } from "node:http";
+import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import { type StoreContractCase, storeContract } from "stayhook/testing";
+import { type ProbeOptions, probe } from "./probe.ts";
+
+export interface ProcessOptions extends ProbeOptions {
+  /** An empty one, for databases; without it, no store is put to its contract. */
+  readonly directory?: string | undefined;
+}
+
+/** Over node:http, by what the sandbox delivers once the configuration is there: three events, each twice. */
+async function serve({ baseUrl, accessToken }: ProbeOptions) {
+  const client = new StayhookClient({ baseUrl, accessToken });
+  const calls: string[] = [];
+  let duplicates = 0;
+  let enough = () => {};
+  const all = new Promise<void>((resolve) => {
+    enough = resolve;
+  });
+  const webhooks = createWebhookHandler({
+    client,
+    store: memoryStore(),
+    verify: sharedSecret({ query: "key", secret: "door" }),
+    on: { fallback: ({ type }) => void calls.push(type) },
+    observe: ({ kind }) => {
+      if (kind === "duplicate") duplicates += 1;
+      if (calls.length === 3 && duplicates === 3) enough();
+    },
+  });
+  const server = createServer(toNodeHandler(webhooks));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(server.address() as { port: number }).port}/hooks?key=door`;
+  await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });
+  console.log("serving");
+  await all;
+  const refused = await fetch(url.replace("door", "wall"), { method: "POST", body: "{}" });
+  await webhooks.close();
+  await new Promise((resolve) => server.close(resolve));
+  return { calls: calls.sort(), duplicates, refused: refused.status };
+}
+
+async function contractOf(cases: readonly StoreContractCase[]) {
+  const broken: string[] = [];
+  await Promise.all(
+    cases.map(({ name, run }) => run().catch((error) => broken.push(`${name}: ${error.message}`))),
+  );
+  return { cases: cases.length, broken };
+}
+
+function sqliteContract(directory: string) {
+  const paths = new Map<unknown, string>();
+  const open = (path: string) => {
+    const store = sqliteStore(path, { durability: "process-crash" });
+    paths.set(store, path);
+    return store;
+  };
+  return storeContract(() => open(`${directory}/${paths.size}.db`), {
+    unit: 100,
+    async reopen(store) {
+      await store.close();
+      return open(paths.get(store)!);
+    },
+    another: (store) => open(paths.get(store)!),
+  });
+}
+
+async function main(options: ProcessOptions) {
+  const { directory } = options;
+  return {
+    probe: await probe(options),
+    served: await serve(options),
+    ...(directory !== undefined && {
+      memory: await contractOf(storeContract(() => memoryStore(), { unit: 100 })),
+      sqlite: await contractOf(sqliteContract(directory)),
+    }),
+  };
+}
+
+// A handler leaves its process free to end: what waits for it has to hold it open.
+const held = setInterval(() => {}, 60_000);
+main(JSON.parse(process.argv[2]!))
+  .then((results) => console.log(`\n${JSON.stringify(results)}`))
+  .finally(() => clearInterval(held));
