@@ -1,4 +1,102 @@
-/** Options of {@link redisStore}. */
+import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import { consoleLogger, type Logger, safeLogger } from "../../logger.ts";
+import type { EventStore } from "../store.ts";
+import { Connection } from "./connection.ts";
+import { ClientLink, UrlLink } from "./link.ts";
+import type { RedisClient } from "./load.ts";
+import { checkSettings } from "./settings.ts";
+import { RedisStore } from "./store.ts";
+
+/** Options of {@link redisStore}. One of `url` and `client` is required. */
 export interface RedisStoreOptions {
+  /** `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or the path of a socket. */
+  readonly url?: string | undefined;
+  /**
+   * A client of `ioredis` of your own instead: `Redis` (with Sentinel, too) or `Cluster`. `close()` leaves it
+   * open. Its `keyPrefix` is kept. A connection of its own for what other processes announce is made from it.
+   */
+  readonly client?: RedisClient | undefined;
+  /** What all keys begin with, in braces: they are in one hash slot of a cluster. Default `stayhook`. */
   readonly prefix?: string | undefined;
+  /** How long a call waits for Redis, ms; then it rejects. Default 5000. */
+  readonly commandTimeout?: number | undefined;
+  /** Told at the first use what this Redis would lose. Default: warnings to the console. */
+  readonly logger?: Logger | undefined;
+}
+
+/**
+ * Keeps events in Redis, by the package `ioredis` (5 or 6), for many machines. **Redis keeps what its settings say**:
+ * it needs `appendonly yes` and `maxmemory-policy noeviction`; docs/stores.md says which settings lose what, and
+ * the store warns of them when it is first used.
+ *
+ * Nothing is connected before the first call.
+ *
+ * @throws {@link InvalidArgumentError} where an option cannot be used. Calls reject with {@link StayhookError}
+ *   where `ioredis` is not installed, and where Redis cannot be reached or refuses
+ *
+ * @example
+ * ```ts
+ * import { redisStore } from "stayhook/redis";
+ *
+ * const webhooks = createWebhookHandler({ client, store: redisStore({ url: process.env.REDIS_URL }), on });
+ * ```
+ */
+export function redisStore(options: RedisStoreOptions): EventStore {
+  const issues = [...issuesIn(options)];
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  const { url, client, prefix = "stayhook", commandTimeout = 5000, logger = consoleLogger } = options;
+  const link = client === undefined ? new UrlLink(url!) : new ClientLink(client);
+  const connection = new Connection(link, `{${prefix}}`, commandTimeout);
+  return new RedisStore(connection, () => checkSettings(connection, safeLogger(logger)));
+}
+
+function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
+  if (typeof options !== "object" || options === null) {
+    yield { path: [], message: "redisStore takes options, with url or client" };
+    return;
+  }
+  const { url, client, prefix, commandTimeout, logger } = options;
+  if ((url === undefined) === (client === undefined)) {
+    yield { path: ["url"], message: "give either url or client" };
+  } else if (client === undefined) {
+    if (!isUrl(url)) {
+      yield { path: ["url"], message: "must be a redis:// or rediss:// URL, or the path of a socket" };
+    }
+  } else yield* clientIssues(client);
+  // Braces would make another hash tag of it.
+  if (prefix !== undefined && !(typeof prefix === "string" && /^[^{}\p{C}\s]{1,200}$/u.test(prefix))) {
+    yield {
+      path: ["prefix"],
+      message: "must be a string of 1 to 200 characters, without braces, spaces and control characters",
+    };
+  }
+  if (commandTimeout !== undefined && !isTimeout(commandTimeout)) {
+    yield { path: ["commandTimeout"], message: "must be a number of ms, more than 0" };
+  }
+  if (logger !== undefined && typeof logger?.warn !== "function") {
+    yield { path: ["logger"], message: "must have the methods debug, info, warn and error" };
+  }
+}
+
+function* clientIssues(client: RedisClient): Generator<Issue> {
+  const path = ["client"];
+  if (typeof client?.evalsha !== "function" || typeof client.duplicate !== "function") {
+    yield { path, message: "must be a Redis or a Cluster of ioredis" };
+    return;
+  }
+  const { keyPrefix } = client.options as { readonly keyPrefix?: unknown };
+  if (keyPrefix === undefined || keyPrefix === "") return;
+  if (typeof keyPrefix !== "string" || keyPrefix.includes("{")) {
+    yield { path, message: "its keyPrefix must be a string without braces" };
+  }
+}
+
+function isUrl(url: unknown): boolean {
+  if (typeof url !== "string") return false;
+  if (url.startsWith("/")) return true;
+  return URL.canParse(url) && /^rediss?:$/.test(new URL(url).protocol);
+}
+
+function isTimeout(value: unknown): boolean {
+  return typeof value === "number" && value > 0 && value <= 2_147_483_647;
 }

@@ -1,0 +1,78 @@
+import { StayhookError } from "../../errors.ts";
+
+/** What Redis's own error codes mean for a store, and what to do about them. */
+const MEANINGS: Readonly<Record<string, string>> = {
+  OOM: "its memory is full (maxmemory), so that it takes nothing more",
+  MISCONF: "it cannot write to its disk, so that it takes nothing more",
+  READONLY: "it is a replica: a store needs the primary",
+  LOADING: "it is still loading its data",
+  MASTERDOWN: "it is a replica without its primary",
+  NOREPLICAS: "it has fewer replicas than min-replicas-to-write",
+  CLUSTERDOWN: "the cluster is down",
+  BUSY: "it is busy with somebody's script",
+  NOAUTH: "it asks for a password",
+  WRONGPASS: "it refuses the user name or the password",
+  NOPERM: "its ACL does not let this user do it",
+};
+
+/** Nothing has been sent: nothing can have happened. */
+export class NotSentError extends StayhookError {}
+
+interface Named {
+  readonly name: string;
+  readonly secrets: Secrets;
+}
+
+export function notReachable({ name, secrets }: Named, within: number, cause: unknown): NotSentError {
+  const last = cause === undefined ? "" : `: ${describe(cause, secrets)}`;
+  return new NotSentError(
+    `redisStore (${name}): Redis could not be reached within ${within} ms${last}`,
+    causeOf(cause, secrets),
+  );
+}
+
+export function failed({ name, secrets }: Named, cause: unknown): StayhookError {
+  if (cause instanceof StayhookError) return cause;
+  return new StayhookError(
+    `redisStore (${name}): the call failed: ${describe(cause, secrets)}`,
+    causeOf(cause, secrets),
+  );
+}
+
+/** An error that the server answered with; others are of the connection. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+export function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && codeOf(error) === code;
+}
+
+/** What must not be in a message, if the server repeats it. */
+export type Secrets = readonly string[];
+
+function describe(cause: unknown, secrets: Secrets): string {
+  const message = redact(cause instanceof Error ? cause.message : String(cause), secrets);
+  const meaning = cause instanceof Error && MEANINGS[codeOf(cause) ?? ""];
+  return meaning ? `${meaning} (${message})` : message;
+}
+
+/** A copy: ioredis keeps the command on its errors, the password of AUTH and guests' bookings among it. */
+function causeOf(cause: unknown, secrets: Secrets): ErrorOptions {
+  if (!(cause instanceof Error)) return {};
+  const copy = new Error(redact(cause.message, secrets));
+  copy.name = cause.name;
+  const { code } = cause as NodeJS.ErrnoException;
+  if (typeof code === "string") Object.assign(copy, { code });
+  return { cause: copy };
+}
+
+/** A server that does not know AUTH repeats what it was sent. */
+function redact(message: string, secrets: Secrets): string {
+  const told = message.replace(/,? with args beginning with:[\s\S]*/, "");
+  return secrets.reduce((text, secret) => (secret === "" ? text : text.replaceAll(secret, "***")), told);
+}
+
+function codeOf({ message }: Error): string | undefined {
+  return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
+}

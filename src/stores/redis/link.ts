@@ -1,0 +1,171 @@
+// Not the globals: what Redis does goes by no fake clock.
+import { setTimeout as pause } from "node:timers/promises";
+import type { Cluster, Redis, RedisOptions } from "ioredis";
+import { StayhookError } from "../../errors.ts";
+import { isReply, notReachable, type Secrets } from "./errors.ts";
+import { loadRedis, type RedisClient } from "./load.ts";
+import { Session } from "./session.ts";
+
+/** ms until a connection that was refused is tried again, while a call waits for it. */
+const AGAIN = 100;
+/** What ioredis must not do by itself: send again what may have been done, keep for later what was given up. */
+const ONE_LIFE = {
+  lazyConnect: true,
+  retryStrategy: () => null,
+  enableOfflineQueue: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: null,
+  maxLoadingRetryTime: 200,
+  keepAlive: 10_000,
+} satisfies RedisOptions;
+
+/** Where calls get a connection that is ready. */
+export interface Link {
+  /** How messages call it; holds no password. */
+  readonly name: string;
+  readonly secrets: Secrets;
+  /**
+   * Gives a connection that is ready, within `within` ms.
+   *
+   * @throws {@link NotSentError}
+   */
+  ready(within: number): Promise<Session>;
+  /** It did not answer in time. */
+  gaveUpOn(session: Session): void;
+  /** Another connection, not connected yet, for one life of its own; the caller's to end. */
+  another(): Promise<Session>;
+  close(): void;
+}
+
+/** Connections by a URL: each client lives as long as its connection, and the next call makes another. */
+export class UrlLink implements Link {
+  readonly name: string;
+  readonly secrets: Secrets;
+  readonly #url: string;
+  #session: Promise<Session> | undefined;
+  #lastError: unknown;
+  #closed = false;
+
+  constructor(url: string) {
+    this.#url = url;
+    const parsed = url.startsWith("/") ? undefined : new URL(url);
+    this.name = parsed?.host ?? url;
+    this.secrets = parsed ? passwordsIn(parsed) : [];
+  }
+
+  async ready(within: number): Promise<Session> {
+    const until = performance.now() + within;
+    for (;;) {
+      if (this.#closed) throw new StayhookError("The store is closed.");
+      this.#session ??= this.#open(within);
+      const session = await this.#session;
+      if (await session.becomesReady(until, { holdsProcess: true })) return session;
+      const left = until - performance.now();
+      // Waiting does not help against a wrong password.
+      if (left <= 0 || isReply(this.#lastError)) {
+        this.gaveUpOn(session);
+        throw notReachable(this, within, this.#lastError);
+      }
+      await pause(Math.min(AGAIN, left));
+    }
+  }
+
+  gaveUpOn(session: Session): void {
+    this.#session = undefined;
+    session.end();
+  }
+
+  async another(): Promise<Session> {
+    const RedisClass = await loadRedis();
+    return quiet(new RedisClass(this.#url, ONE_LIFE));
+  }
+
+  close(): void {
+    this.#closed = true;
+    void this.#session?.then((session) => session.end()).catch(() => {});
+  }
+
+  async #open(within: number): Promise<Session> {
+    try {
+      const RedisClass = await loadRedis();
+      const session = quiet(new RedisClass(this.#url, { ...ONE_LIFE, connectTimeout: within }));
+      const { client } = session;
+      const opened = this.#session;
+      client.on("error", (error) => {
+        this.#lastError = error;
+      });
+      client.on("ready", () => {
+        this.#lastError = undefined;
+      });
+      client.on("end", () => {
+        if (this.#session === opened) this.#session = undefined;
+      });
+      client.connect().catch(() => {});
+      return session;
+    } catch (error) {
+      this.#session = undefined;
+      throw error;
+    }
+  }
+}
+
+/** The user's own client, which stays as it is, and open. */
+export class ClientLink implements Link {
+  readonly name = "the given client";
+  readonly secrets: Secrets;
+  readonly #session: Session;
+
+  constructor(client: RedisClient) {
+    this.#session = new Session(client);
+    const { password, redisOptions } = client.options as RedisOptions & { redisOptions?: RedisOptions };
+    this.secrets = [password, redisOptions?.password].filter((secret) => typeof secret === "string");
+  }
+
+  async ready(within: number): Promise<Session> {
+    const { client, isReady } = this.#session;
+    if (isReady) return this.#session;
+    // Who has ended it does not want it to be opened again.
+    if (client.status === "end") throw notReachable(this, within, new Error("it was closed"));
+    let lastError: unknown;
+    if (client.status === "wait") {
+      client.connect().catch((error) => {
+        lastError = error;
+      });
+    }
+    const until = performance.now() + within;
+    if (await this.#session.becomesReady(until, { holdsProcess: true })) return this.#session;
+    throw notReachable(this, within, lastError);
+  }
+
+  gaveUpOn(): void {
+    // Its owner has other uses for it.
+  }
+
+  async another(): Promise<Session> {
+    const { client } = this.#session;
+    if (!isCluster(client)) return quiet(client.duplicate(ONE_LIFE));
+    return quiet(client.duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null }));
+  }
+
+  close(): void {
+    this.#session.detach();
+  }
+}
+
+export function isCluster(client: RedisClient): client is Cluster {
+  return client.isCluster;
+}
+
+/** Its errors are told by the calls that fail of them; its socket holds no process open. (A call that waits does, by its timer.) */
+function quiet(client: Redis | Cluster): Session {
+  client.on("error", () => {});
+  client.on("connect", () => {
+    if ("stream" in client) (client.stream as { unref?(): void } | undefined)?.unref?.();
+  });
+  return new Session(client);
+}
+
+function passwordsIn({ password, searchParams }: URL): string[] {
+  return [password, decodeURIComponent(password), searchParams.get("password") ?? ""];
+}

@@ -1,0 +1,66 @@
+// Not the globals: what Redis does goes by no fake clock.
+import { clearTimeout, setTimeout } from "node:timers";
+import type { RedisClient } from "./load.ts";
+
+const SIGNALS = ["ready", "close", "end"] as const;
+type Signal = (typeof SIGNALS)[number];
+
+/** A client, and what becomes of its connection: with one listener on it, however many calls wait. */
+export class Session {
+  readonly client: RedisClient;
+  readonly #waiting = new Set<(signal: Signal) => void>();
+  readonly #detachers: (() => void)[] = [];
+
+  constructor(client: RedisClient) {
+    this.client = client;
+    for (const signal of SIGNALS) {
+      const tell = (): void => {
+        for (const each of [...this.#waiting]) each(signal);
+      };
+      client.on(signal, tell);
+      this.#detachers.push(() => client.off(signal, tell));
+    }
+  }
+
+  get isReady(): boolean {
+    return this.client.status === "ready";
+  }
+
+  /** Whether it becomes ready before `until`, of `performance.now()`; `false` at once where its life ends. */
+  becomesReady(until: number, { holdsProcess }: { readonly holdsProcess: boolean }): Promise<boolean> {
+    if (this.isReady || this.client.status === "end") return Promise.resolve(this.isReady);
+    return new Promise((resolve) => {
+      const stop = (ready: boolean): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(hear);
+        resolve(ready);
+      };
+      const hear = (signal: Signal): void => {
+        if (signal !== "close") stop(signal === "ready");
+      };
+      const timer = setTimeout(() => stop(false), Math.max(0, until - performance.now()));
+      if (!holdsProcess) timer.unref();
+      this.#waiting.add(hear);
+    });
+  }
+
+  /** Calls `lost` once the connection is; the returned function takes that back. */
+  onLost(lost: () => void): () => void {
+    const hear = (signal: Signal): void => {
+      if (signal !== "ready") lost();
+    };
+    this.#waiting.add(hear);
+    return () => this.#waiting.delete(hear);
+  }
+
+  /** Leaves the client as it was found. */
+  detach(): void {
+    for (const detach of this.#detachers.splice(0)) detach();
+  }
+
+  /** Ends the connection for good, also where the other side no longer answers. */
+  end(): void {
+    this.client.disconnect();
+    if ("stream" in this.client) (this.client.stream as { destroy?(): void } | undefined)?.destroy?.();
+  }
+}

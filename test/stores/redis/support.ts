@@ -1,0 +1,25 @@
+import { randomUUID } from "node:crypto";
+import { afterAll } from "vitest";
+import { silentLogger } from "../../../src/logger.ts";
+import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
+import { deleteKeys, redisUrl } from "../../support/redis-server.ts";
+
+export const url = await redisUrl();
+
+/** Prefixes of this file's own, whose keys are deleted after its tests. */
+export function createPrefixes(): () => string {
+  const file = `test-${randomUUID()}`;
+  let prefixes = 0;
+  afterAll(async () => {
+    if (url !== undefined) await deleteKeys(url, `{${file}`);
+  });
+  return () => {
+    prefixes += 1;
+    return `${file}-${prefixes}`;
+  };
+}
+
+/** On the shared server, and without a word of its settings, which keep nothing. */
+export function openStore(prefix: string, options: Partial<RedisStoreOptions> = {}) {
+  return redisStore({ url, prefix, logger: silentLogger, ...options });
+}
