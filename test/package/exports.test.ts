@@ -42,6 +42,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/koa": ["toKoaMiddleware"],
   "stayhook/lambda": ["toLambdaHandler", "toSqsHandler"],
   "stayhook/node": ["toNodeHandler"],
+  "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
   "stayhook/testing": ["createSandbox", "sandboxProfiles", "storeContract"],
 };
@@ -54,6 +55,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/koa": ["node:buffer"],
   "stayhook/lambda": [],
   "stayhook/node": ["node:buffer"],
+  "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
   "stayhook/testing": ["node:http", "uuid", "zod"],
 };

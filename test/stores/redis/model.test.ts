@@ -1,5 +1,4 @@
 import { test } from "vitest";
-import { silentLogger } from "../../../src/logger.ts";
 import { Connection } from "../../../src/stores/redis/connection.ts";
 import { UrlLink } from "../../../src/stores/redis/link.ts";
 import { RedisStore } from "../../../src/stores/redis/store.ts";
