@@ -35,7 +35,7 @@ const cut = (): Error =>
 const withoutBody = new Set([204, 205, 304]);
 
 function toResponse({ status, headers, text, cutOff }: ApiResponse): Response {
-  if (!cutOff) return new Response(withoutBody.has(status) ? null : (text ?? ""), { status, headers });
+  if (!cutOff) return new Response(withoutBody.has(status) ? null : (text ?? null), { status, headers });
   if (text === undefined || text === "") throw cut();
   const bytes = new TextEncoder().encode(text);
   const half = bytes.subarray(0, Math.ceil(bytes.byteLength / 2));
