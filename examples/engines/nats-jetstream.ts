@@ -1,0 +1,142 @@
+// Processing on NATS JetStream (server 2.9 or later). Notifications become messages, answered 200 when the stream has
+// them. To run it, as often as you like:
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node examples/engines/nats-jetstream.ts
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { AckPolicy, type JsMsg, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { connect, headers, nanos } from "@nats-io/transport-node";
+import {
+  createWebhookHandler,
+  forwardTo,
+  type NewEvent,
+  ProcessingError,
+  StayhookClient,
+  sharedSecret,
+  stay,
+} from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { NATS_URL = "nats://127.0.0.1:4222", STREAM = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
+
+const DAY = 24 * 60 * 60_000; // ms
+const BACKOFF = [5, 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one again and again
+// A consumer with one message in hand at a time runs one at a time on all machines together. So there are some of
+// them, and each booking and listing has its own: as many callbacks can run at once, in all.
+const LANES = 16;
+// What waits for its next attempt would hold up its lane, if it stayed there. It waits on this subject instead.
+const RETRIES = `${STREAM}.retries`;
+const DEAD_LETTERS = `${STREAM}-dead`;
+
+const connection = await connect({ servers: NATS_URL, maxReconnectAttempts: -1 });
+const manager = await jetstreamManager(connection);
+// An id is known for the duplicate_window. Messages stay for longer: after a restart the server learns the ids from
+// them. It keeps the ids in memory, so that a window of days is for thousands of events a day, not for millions.
+const kept = { max_age: nanos(30 * DAY), duplicate_window: nanos(7 * DAY) };
+await manager.streams.add({ name: STREAM, subjects: [`${STREAM}.>`], ...kept });
+await manager.streams.add({ name: DEAD_LETTERS, subjects: [DEAD_LETTERS], ...kept });
+const consumerOf = async (durable_name: string, filter_subject: string, max_ack_pending: number) => {
+  const explicit = { ack_policy: AckPolicy.Explicit, ack_wait: nanos(30_000) };
+  await manager.consumers.add(STREAM, { durable_name, filter_subject, max_ack_pending, ...explicit });
+  return stream.consumers.get(STREAM, durable_name);
+};
+const stream = jetstream(connection);
+
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store: forwardTo((event) => stream.publish(laneOf(event), JSON.stringify(event), { msgID: event.eventId })),
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  maxAttempts: Number(MAX_ATTEMPTS),
+  on: {
+    "booking.Confirmed": ({ booking, eventId }) =>
+      console.log(`${eventId}: block ${booking.bookingCode}`, stay(booking)),
+    "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
+    fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
+  },
+});
+
+/** Always the same one for the same booking or listing. */
+function laneOf({ ref, eventId }: NewEvent): string {
+  const hash = createHash("sha256").update(ref ?? eventId);
+  return `${STREAM}.lane.${hash.digest().readUInt32BE() % LANES}`;
+}
+
+const closing = new AbortController();
+
+async function work(message: JsMsg): Promise<void> {
+  // A message that comes again was with a worker that died, which is an attempt, too.
+  const attempt = Number(message.headers?.get("attempt") || 1) + message.info.deliveryCount - 1;
+  const stillThere = setInterval(() => message.working(), 10_000);
+  try {
+    if (attempt > Number(MAX_ATTEMPTS)) throw new Error("its worker died, each time");
+    await webhooks.process(message.string(), { attempt, signal: closing.signal });
+  } catch (error) {
+    console.error((error as Error).message);
+    // Sent on before it is acknowledged, so that it is never in neither place, and as often as need be: the id
+    // lets the stream take it once.
+    const [subject, sent] = whatNext(message, attempt, error);
+    await stream.publish(subject, message.data, { headers: sent, msgID: `after-${message.seq}` });
+  } finally {
+    clearInterval(stillThere);
+  }
+  await message.ackAck();
+}
+
+function whatNext(message: JsMsg, attempt: number, error: unknown) {
+  const { reason, retryable, retryAfter } = error as ProcessingError;
+  const since = message.headers?.get("since") || message.time.toISOString();
+  const tooOld = message.time.getTime() - Date.parse(since) > 3 * DAY;
+  const [lastWait] = BACKOFF.slice(-1);
+  const sent = headers();
+  sent.set("lane", message.subject);
+  sent.set("since", since);
+  sent.set("reason", reason);
+  sent.set("error", (error as Error).message.replace(/[^\x20-\x7e]/g, "?"));
+  sent.set("wait", String(retryAfter ?? BACKOFF[attempt - 1] ?? lastWait));
+  sent.set("attempt", String(reason === "unavailable" ? attempt : attempt + 1)); // an outage is no attempt
+  const failed = !(error instanceof ProcessingError) || !retryable || tooOld;
+  return [failed ? DEAD_LETTERS : RETRIES, sent] as const;
+}
+
+/** The first time a message comes it is put off, the next time it goes back to its lane. */
+async function retry(message: JsMsg): Promise<void> {
+  if (message.info.deliveryCount === 1) {
+    message.nak(Number(message.headers?.get("wait")) * 1000);
+    return;
+  }
+  const sent = headers();
+  for (const name of ["attempt", "since"]) sent.set(name, message.headers?.get(name) ?? "");
+  const lane = message.headers?.get("lane") ?? "";
+  await stream.publish(lane, message.data, { headers: sent, msgID: `again-${message.seq}` });
+  await message.ackAck();
+}
+
+async function run(name: string, subject: string, atOnce: number, handle: (message: JsMsg) => Promise<void>) {
+  const messages = await (await consumerOf(name, subject, atOnce)).consume({ max_messages: 1 });
+  const ended = (async () => {
+    // What cannot be settled comes again after ack_wait.
+    for await (const message of messages) await handle(message).catch((error) => console.error(error));
+  })();
+  return async () => {
+    await messages.close();
+    await ended;
+  };
+}
+
+const lanes = Array.from({ length: LANES }, (_, lane) =>
+  run(`lane-${lane}`, `${STREAM}.lane.${lane}`, 1, work),
+);
+const stops = await Promise.all([...lanes, run("retries", RETRIES, 100_000, retry)]);
+
+const server = createServer(toNodeHandler(webhooks));
+server.listen(Number(PORT), () => console.log(`listening on port ${(server.address() as AddressInfo).port}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close();
+  const cut = setTimeout(() => closing.abort(), 10_000);
+  await Promise.all(stops.map((stop) => stop())); // waits for what runs
+  clearTimeout(cut);
+  await connection.drain();
+});

@@ -1,0 +1,101 @@
+// Processing on pg-boss. Notifications become jobs, answered 200 when PostgreSQL has them; pg-boss retries them, and
+// keeps its dead letters in a queue of their own. To run it, as often as you like:
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… DATABASE_URL=… node examples/engines/pg-boss.ts
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type JobWithMetadata, PgBoss } from "pg-boss";
+import {
+  createWebhookHandler,
+  forwardTo,
+  type NewEvent,
+  ProcessingError,
+  StayhookClient,
+  sharedSecret,
+  stay,
+} from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;
+
+const DAY = 24 * 60 * 60; // seconds
+const QUEUE = "notifications";
+const DEAD_LETTERS = "notifications-dead";
+
+const boss = new PgBoss({ connectionString: DATABASE_URL, schema: BOSS_SCHEMA, useListenNotify: true });
+boss.on("error", (error) => console.error(error.message));
+await boss.start();
+await boss.createQueue(DEAD_LETTERS);
+await boss.createQueue(QUEUE, {
+  // One job at a time for each singletonKey, by a unique index. Not key_strict_fifo: a job that failed would hold up
+  // all behind it. Not groupConcurrency: two workers that fetch at the same moment take two jobs of one group.
+  policy: "singleton",
+  notify: true,
+  deadLetter: DEAD_LETTERS,
+  deleteAfterSeconds: 7 * DAY, // an id is known for so long after its job has ended
+  heartbeatSeconds: 30, // what a dead worker held is free after that, and pg-boss's next look (each minute)
+  expireInSeconds: 310, // longer than attemptTimeout
+  // pg-boss counts an outage as an attempt, so that these have to last for one: 3 days or so.
+  retryLimit: 25,
+  retryBackoff: true,
+  retryDelay: 5,
+  retryDelayMax: DAY / 4,
+});
+
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  // Where there is a job of this id, in whatever state, pg-boss adds none.
+  store: forwardTo((event) =>
+    boss.send(QUEUE, event, { id: event.eventId, singletonKey: event.ref ?? event.eventId }),
+  ),
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  maxAttempts: Number(MAX_ATTEMPTS),
+  on: {
+    "booking.Confirmed": ({ booking, eventId }) =>
+      console.log(`${eventId}: block ${booking.bookingCode}`, stay(booking)),
+    "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
+    fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
+  },
+});
+
+async function work(job: JobWithMetadata<NewEvent>) {
+  const { id, retryCount, signal } = job;
+  try {
+    await webhooks.process(job.data, { attempt: retryCount + 1, signal });
+    return { id, status: "completed" as const };
+  } catch (error) {
+    if (!(error instanceof ProcessingError)) throw error;
+    console.error(error.message);
+    const output = { reason: error.reason, message: error.message };
+    if (!error.retryable) return { id, status: "deadletter" as const, output };
+    if (error.retryAfter !== undefined) {
+      // The delay is the queue's; of a job that waits it can be changed.
+      await boss.fail(QUEUE, job, output);
+      await boss.update(QUEUE, undefined, { id, startAfter: Math.ceil(error.retryAfter) });
+    }
+    return { id, status: "failed" as const, output }; // nothing more, where it has failed already
+  }
+}
+
+// Each of these ten takes a job, and looks for the next one 0.5 s later: 20 jobs a second, here. (By default it looks
+// after 30 s where it is told of new ones: nobody tells it of those that waited behind others.)
+await boss.work(
+  QUEUE,
+  {
+    localConcurrency: 10,
+    pollingIntervalSeconds: 0.5,
+    notifyPollingIntervalSeconds: 0.5,
+    includeMetadata: true,
+    perJobResults: true,
+  },
+  (jobs: JobWithMetadata<NewEvent>[]) => Promise.all(jobs.map(work)),
+);
+
+const server = createServer(toNodeHandler(webhooks));
+server.listen(Number(PORT), () => console.log(`listening on port ${(server.address() as AddressInfo).port}`));
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close();
+  await boss.stop({ timeout: 10_000 }); // ms; what still runs then is aborted, and tried again
+});

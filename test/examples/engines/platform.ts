@@ -1,0 +1,65 @@
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { onTestFinished } from "vitest";
+import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
+
+/** The sandbox behind a server that watches who asks for which record at the same time, and fails where it is told to. */
+export interface WatchedPlatform {
+  readonly sandbox: Sandbox;
+  readonly url: string;
+  /** The most that asked at once: for one record, and in all. */
+  readonly most: { ofOne: number; inAll: number };
+  /** How often each path was asked for. */
+  readonly asked: ReadonlyMap<string, number>;
+  /** ms for which an answer is held back: about what a callback would take. */
+  hold: number;
+  /** Answers in the sandbox's place where it returns something. */
+  fault: (path: string) => { readonly status: number; readonly headers?: Record<string, string> } | undefined;
+}
+
+export async function watchedPlatform(): Promise<WatchedPlatform> {
+  const sandbox = createSandbox({ delivery: { duplicates: 1 } });
+  onTestFinished(() => sandbox.close());
+  const { url: behind } = await sandbox.listen();
+  const running = new Map<string, number>();
+  const asked = new Map<string, number>();
+  const platform: WatchedPlatform = {
+    sandbox,
+    url: "",
+    most: { ofOne: 0, inAll: 0 },
+    asked,
+    hold: 0,
+    fault: () => undefined,
+  };
+
+  async function answer(path: string, authorization: string, response: ServerResponse): Promise<void> {
+    const fault = platform.fault(path);
+    if (fault) {
+      response.writeHead(fault.status, fault.headers).end();
+      return;
+    }
+    const answered = await fetch(behind + path, { headers: { authorization } });
+    const body = await answered.text();
+    await sleep(platform.hold);
+    response.writeHead(answered.status, { "content-type": "application/json" }).end(body);
+  }
+
+  const server = createServer(async (request, response) => {
+    const path = request.url ?? "";
+    asked.set(path, (asked.get(path) ?? 0) + 1);
+    const ofOne = (running.get(path) ?? 0) + 1;
+    running.set(path, ofOne);
+    const inAll = [...running.values()].reduce((sum, count) => sum + count);
+    platform.most.ofOne = Math.max(platform.most.ofOne, ofOne);
+    platform.most.inAll = Math.max(platform.most.inAll, inAll);
+    await answer(path, request.headers.authorization ?? "", response).catch(() => response.destroy());
+    running.set(path, (running.get(path) ?? 1) - 1);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return Object.assign(platform, { url: `http://127.0.0.1:${(server.address() as { port: number }).port}` });
+}

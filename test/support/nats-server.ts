@@ -1,0 +1,68 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
+import { onTestFinished } from "vitest";
+
+const onThisMachine = process.env.NATS_URL ?? "nats://127.0.0.1:4222";
+
+/**
+ * A NATS server with JetStream: the machine's (`NATS_URL`, or port 4222), else one that is started for this test.
+ *
+ * @returns `undefined` where there is none, and no `nats-server` to start
+ */
+export async function natsUrl(): Promise<string | undefined> {
+  if (await hasJetStream(onThisMachine)) return onThisMachine;
+  return startOwnNats();
+}
+
+async function hasJetStream(servers: string): Promise<boolean> {
+  try {
+    const connection = await connect({ servers, timeout: 1000, reconnect: false });
+    try {
+      await (await jetstreamManager(connection)).getAccountInfo();
+      return true;
+    } finally {
+      await connection.close();
+    }
+  } catch {
+    return false;
+  }
+}
+
+async function startOwnNats(): Promise<string | undefined> {
+  const port = await freePort();
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-nats-"));
+  const server = spawn("nats-server", ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", directory], {
+    stdio: "ignore",
+  });
+  const ended = Promise.race([once(server, "exit"), once(server, "error")]).catch(() => {});
+  onTestFinished(async () => {
+    server.kill("SIGKILL");
+    await ended;
+    rmSync(directory, { recursive: true, force: true });
+  });
+  let over = false;
+  void ended.then(() => {
+    over = true;
+  });
+  const url = `nats://127.0.0.1:${port}`;
+  while (!over) {
+    if (await hasJetStream(url)) return url;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return undefined;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
