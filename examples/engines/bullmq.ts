@@ -19,6 +19,7 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { REDIS_URL: url = "redis://127.0.0.1:6379", QUEUE = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
 
 const DAY = 24 * 60 * 60; // seconds
 // BullMQ's groups cost money. What is free is a queue that runs one job at a time on all machines together, so that
@@ -38,7 +39,7 @@ const webhooks = createWebhookHandler({
       removeOnComplete: { age: 7 * DAY },
       removeOnFail: { age: 30 * DAY }, // these are the dead letters
       attempts: Number(MAX_ATTEMPTS),
-      backoff: { type: "exponential", delay: 5000, jitter: 0.25 },
+      backoff: { type: "exponential", delay: Number(RETRY_SECONDS) * 1000, jitter: 0.25 },
     }),
   ),
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),

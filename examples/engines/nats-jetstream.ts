@@ -19,9 +19,10 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { NATS_URL = "nats://127.0.0.1:4222", STREAM = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
 
 const DAY = 24 * 60 * 60_000; // ms
-const BACKOFF = [5, 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one again and again
+const BACKOFF = [Number(RETRY_SECONDS), 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one again and again
 // A consumer with one message in hand at a time runs one at a time on all machines together. So there are some of
 // them, and each booking and listing has its own: as many callbacks can run at once, in all.
 const LANES = 16;
@@ -41,7 +42,7 @@ const consumerOf = async (durable_name: string, filter_subject: string, max_ack_
   await manager.consumers.add(STREAM, { durable_name, filter_subject, max_ack_pending, ...explicit });
   return stream.consumers.get(STREAM, durable_name);
 };
-const stream = jetstream(connection);
+const stream = jetstream(connection, { timeout: 2000 }); // ms, then 503
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),

@@ -17,6 +17,7 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
 
 const DAY = 24 * 60 * 60; // seconds
 const QUEUE = "notifications";
@@ -38,7 +39,7 @@ await boss.createQueue(QUEUE, {
   // pg-boss counts an outage as an attempt, so that these have to last for one: 3 days or so.
   retryLimit: 25,
   retryBackoff: true,
-  retryDelay: 5,
+  retryDelay: Number(RETRY_SECONDS),
   retryDelayMax: DAY / 4,
 });
 

@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import { onTestFinished } from "vitest";
 import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
 
 /** The sandbox behind a server that watches who asks for which record at the same time, and fails where it is told to. */
@@ -18,9 +17,10 @@ export interface WatchedPlatform {
   fault: (path: string) => { readonly status: number; readonly headers?: Record<string, string> } | undefined;
 }
 
-export async function watchedPlatform(): Promise<WatchedPlatform> {
+/** @param onEnd - takes what is to be called when the test has ended */
+export async function watchedPlatform(onEnd: (end: () => void | Promise<void>) => void): Promise<WatchedPlatform> {
   const sandbox = createSandbox({ delivery: { duplicates: 1 } });
-  onTestFinished(() => sandbox.close());
+  onEnd(() => sandbox.close());
   const { url: behind } = await sandbox.listen();
   const running = new Map<string, number>();
   const asked = new Map<string, number>();
@@ -57,7 +57,7 @@ export async function watchedPlatform(): Promise<WatchedPlatform> {
     running.set(path, (running.get(path) ?? 1) - 1);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  onTestFinished(() => {
+  onEnd(() => {
     server.closeAllConnections();
     server.close();
   });

@@ -1,23 +1,24 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, vi } from "vitest";
 import { built, root } from "../built.ts";
 
 /** An example as a process of its own, and what it has printed. */
 export class ExampleProcess {
   readonly #child;
-  output = "";
+  #output = "";
 
-  constructor(file: string, env: NodeJS.ProcessEnv) {
+  /** @param hear - told of what it prints, as it does */
+  constructor(file: string, env: NodeJS.ProcessEnv, hear: (text: string) => void) {
     built();
     this.#child = spawn(process.execPath, [file], {
       cwd: root,
       env: { ...process.env, NO_COLOR: "1", ...env },
     });
-    onTestFinished(() => void this.#child.kill("SIGKILL"));
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
       stream.setEncoding("utf8").on("data", (chunk: string) => {
-        this.output += chunk;
+        this.#output += chunk;
+        hear(chunk);
       });
     }
   }
@@ -26,13 +27,17 @@ export class ExampleProcess {
   async url(): Promise<string> {
     const port = await vi.waitFor(
       () => {
-        const [, said] = /^listening on port (\d+)$/m.exec(this.output) ?? [];
-        expect(said, this.output).toBeDefined();
+        const [, said] = /^listening on port (\d+)$/m.exec(this.#output) ?? [];
+        expect(said, this.#output).toBeDefined();
         return said;
       },
       { timeout: 30_000, interval: 50 },
     );
     return `http://127.0.0.1:${port}/?key=s3cret`;
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
   }
 
   /** Asks it to end, and resolves to its exit code. */
