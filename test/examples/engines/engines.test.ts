@@ -32,7 +32,11 @@ describe.concurrent("handles each event once, one at a time of a record, and kee
       server: redis as string,
       env: (server: string) => ({ REDIS_URL: server, QUEUE }),
       async sendJunk(id: string) {
-        await queues[3]?.add("notification", { eventId: `no notification, ${id}` }, { attempts: 12 });
+        await queues[3]?.add(
+          "notification",
+          { eventId: `no notification, ${id}` },
+          { attempts: 12, backoff: 60_000 },
+        );
       },
       async deadLetters() {
         const failed = await Promise.all(queues.map((queue) => queue.getFailed()));

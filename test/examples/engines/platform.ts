@@ -18,7 +18,9 @@ export interface WatchedPlatform {
 }
 
 /** @param onEnd - takes what is to be called when the test has ended */
-export async function watchedPlatform(onEnd: (end: () => void | Promise<void>) => void): Promise<WatchedPlatform> {
+export async function watchedPlatform(
+  onEnd: (end: () => void | Promise<void>) => void,
+): Promise<WatchedPlatform> {
   const sandbox = createSandbox({ delivery: { duplicates: 1 } });
   onEnd(() => sandbox.close());
   const { url: behind } = await sandbox.listen();
