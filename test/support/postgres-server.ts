@@ -153,7 +153,7 @@ directory=$1; shift
 "$@" 3<&- </dev/null & server=$!
 (cat <&3 >/dev/null; touch "$directory/abandoned"; kill -QUIT $server) </dev/null >/dev/null 2>&1 & guard=$!
 wait $server; code=$?
-kill $guard
+kill $guard 2>/dev/null
 [ -e "$directory/abandoned" ] && rm -rf "$directory"
 exit $code`;
 
