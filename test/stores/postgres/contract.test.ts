@@ -1,0 +1,42 @@
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Slots } from "../../../src/stores/postgres/slots.ts";
+import { storeContract } from "../../../src/testing/store-contract.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+/** Runs from the beginning, not from when its turn comes. */
+function started(run: () => Promise<void>): () => Promise<void> {
+  const running = new Promise<void>((resolve, reject) => {
+    beforeAll(() => void run().then(resolve, reject));
+  });
+  running.catch(() => {});
+  return () => running;
+}
+
+describePostgres("the contract of a store", () => {
+  const schemas = createSchemas();
+  // One pool for all, as many stores at once: a server has a hundred connections.
+  const pool = new pg.Pool({ connectionString: url, max: 8 });
+  afterAll(() => pool.end());
+  const schemaOf = new Map<unknown, string>();
+  const open = (schema: string) => {
+    const store = schemas.store({ pool, schema });
+    schemaOf.set(store, schema);
+    return store;
+  };
+  const cases = storeContract(() => open(schemas.name()), {
+    unit: 300,
+    async reopen(store) {
+      await store.close();
+      return open(schemaOf.get(store) as string);
+    },
+    another: (store) => open(schemaOf.get(store) as string),
+  });
+
+  test("it has the cases of a shared store", () => {
+    expect(cases.length).toBeGreaterThan(100);
+  });
+  // More at once than the test runner would: most of their time they wait.
+  const slots = new Slots(25);
+  for (const { name, run } of cases) test.concurrent(name, { timeout: 120_000 }, started(() => slots.use(run)));
+});
