@@ -38,5 +38,10 @@ describePostgres("the contract of a store", () => {
   });
   // More at once than the test runner would: most of their time they wait.
   const slots = new Slots(25);
-  for (const { name, run } of cases) test.concurrent(name, { timeout: 120_000 }, started(() => slots.use(run)));
+  for (const { name, run } of cases)
+    test.concurrent(
+      name,
+      { timeout: 120_000 },
+      started(() => slots.use(run)),
+    );
 });
