@@ -1,10 +1,14 @@
+import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 import { installed } from "../package/support/consumer.ts";
 import { root } from "../package/support/pack.ts";
 import { driveBookingAndListing, expectRefusals, platform, post } from "./support/drive.ts";
-import { type ExampleOptions, PATIENCE, startExample } from "./support/example.ts";
+import { type Example, type ExampleOptions, PATIENCE, startExample } from "./support/example.ts";
 
 const project = await installed([
   ...["ky", "uuid", "zod", "typescript", "@types/node"],
@@ -34,7 +38,7 @@ const examples: Record<string, Omit<ExampleOptions, "project" | "sandbox" | "fro
   next: {
     files: { "next.config.mjs": nextConfig },
     command: [node, join(root, "node_modules/next/dist/bin/next"), "dev"],
-    env: { CI: "1", NEXT_TELEMETRY_DISABLED: "1" },
+    env: { CI: "1", NEXT_TELEMETRY_DISABLED: "1", CRON_SECRET: "cr0n" },
   },
   lambda: { command: [node, "local.ts"] },
 };
@@ -49,8 +53,45 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
     const answer = await post(`${example.url}/echo`, '{"a":1}');
     expect(await answer.text()).toBe(from === "node-http.ts" ? "Hello\n" : '{"a":1}');
   }
+  if (from === "next") await expectDrainRoute(example);
   expect(await example.stop()).toEqual([0, null]);
 });
+
+async function expectDrainRoute({ url, directory }: Example): Promise<void> {
+  const drain = (authorization: string) => fetch(`${url}/drain`, { headers: { authorization } });
+  expect((await drain("Bearer guess")).status).toBe(401);
+  await leaveBehind(join(directory, "events.db"));
+  expect(await (await drain("Bearer cr0n")).json()).toEqual({ done: 1, failed: 0 });
+}
+
+test("lambda: its other function takes up what was left", { timeout: PATIENCE }, async () => {
+  const sandbox = await platform();
+  const { directory, stop } = await startExample({ ...examples.lambda, project, sandbox, from: "lambda" });
+  await stop();
+  await leaveBehind(join(directory, "events.db"));
+  const env = {
+    ...process.env,
+    STAYHOOK_BASE_URL: sandbox.url,
+    STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+    WEBHOOK_SECRET: "s",
+  };
+  const script = 'console.log(await (await import("./function.ts")).drain())';
+  const { stdout } = await promisify(execFile)(node, ["-e", script], { cwd: directory, env });
+  expect(stdout).toBe("{ done: 1, failed: 0 }\n");
+});
+
+/** An event that was recorded, and that nobody has processed. */
+async function leaveBehind(path: string): Promise<void> {
+  const store = sqliteStore(path);
+  const timestamp = new Date().toISOString();
+  const ids = { eventId: randomUUID(), ref: null, topic: null, timestamp };
+  await store.add({
+    ...ids,
+    source: "webhook",
+    notification: JSON.stringify({ eventId: ids.eventId, timestamp }),
+  });
+  await store.close();
+}
 
 function write(path: string, content: string): void {
   const file = join(project.directory, path);

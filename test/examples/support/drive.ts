@@ -22,7 +22,10 @@ export async function subscribe(sandbox: Sandbox, { hooks }: Pick<Example, "hook
  * Books, cancels, publishes a listing and books again, and sees that the example was told of each, once: it
  * prints a line with `block`, `release` or `live` and then the code or id.
  */
-export async function driveBookingAndListing(sandbox: Sandbox, example: Example): Promise<void> {
+export async function driveBookingAndListing(
+  sandbox: Sandbox,
+  example: Pick<Example, "hooks" | "said" | "output">,
+): Promise<void> {
   await subscribe(sandbox, example);
   const { bookingCode } = await sandbox.bookings.instantBook();
   await example.said(line("block", bookingCode));

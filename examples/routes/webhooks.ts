@@ -1,0 +1,17 @@
+// The handler, for the routes beside it: one module of your app, that the server alone imports.
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+
+export const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+export const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});

@@ -1,0 +1,55 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { getRequestListener } from "@hono/node-server";
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { serve } from "../adapters/served.ts";
+import { driveBookingAndListing, expectRefusals, platform } from "./support/drive.ts";
+import { SECRET } from "./support/example.ts";
+
+const print = vi.spyOn(console, "log").mockImplementation(() => {});
+vi.spyOn(console, "warn").mockImplementation(() => {});
+beforeEach(() => {
+  vi.resetModules();
+});
+afterEach(() => {
+  print.mockClear();
+  vi.unstubAllEnvs();
+});
+
+/** Each as its framework calls it: with an object that has the request, among other things. */
+type Context = { readonly request: Request; readonly params: object };
+const routes: Record<string, () => Promise<(context: Context) => Promise<Response>>> = {
+  "sveltekit.ts": async () => (await import("../../examples/routes/sveltekit.ts")).POST,
+  "react-router.ts": async () => (await import("../../examples/routes/react-router.ts")).action,
+  "astro.ts": async () => (await import("../../examples/routes/astro.ts")).POST,
+};
+
+test.each(Object.entries(routes))("%s", { timeout: 60_000 }, async (_, load) => {
+  const sandbox = await platform();
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
+  vi.stubEnv("STAYHOOK_BASE_URL", sandbox.url);
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", sandbox.accessToken);
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  const route = await load();
+  const { store, webhooks } = await import("../../examples/routes/webhooks.ts");
+  onTestFinished(async () => {
+    await webhooks.close();
+    await store.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const { url } = await serve(getRequestListener((request) => route({ request, params: {} })));
+  const hooks = `${url}/hooks?key=${encodeURIComponent(SECRET)}`;
+  const output = () => print.mock.calls.map((words) => words.join(" ")).join("\n");
+  const said = async (what: string | RegExp) =>
+    vi.waitFor(() => expect(output()).toMatch(what), { timeout: 20_000 });
+  await driveBookingAndListing(sandbox, {
+    hooks,
+    said,
+    get output() {
+      return output();
+    },
+  });
+  await expectRefusals({ url, hooks });
+});
