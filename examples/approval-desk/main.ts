@@ -1,0 +1,111 @@
+// Keeps the requests that wait for your decision: the platform gives you 24 hours for each. It lists them on a page,
+// reminds you 6 hours and 1 hour before a deadline and when it has passed, at most once each, and takes a request
+// off when it is decided on or cancelled. It survives restarts: what is open is in the SQLite file of the events.
+//
+//   npm install stayhook
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
+//
+// The platform has to know where it is, once:
+//   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
+//
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), REMIND_HOURS ("6,1,0"), and DESK_SECRET, which
+// opens the page at /requests?key=<it>. Without it one is made, kept in the file, and printed.
+import { randomBytes } from "node:crypto";
+import { createServer } from "node:http";
+import { DatabaseSync } from "node:sqlite";
+import { createWebhookHandler, NotFoundError, StayhookClient, sharedSecret } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import { createTables, decide, type OpenRequest, open } from "./desk.ts";
+import { servePage } from "./page.ts";
+import { Reminders } from "./reminders.ts";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DESK_SECRET } = process.env;
+const { PORT = "3000", EVENTS_DB = "events.db", REMIND_HOURS = "6,1,0" } = process.env;
+
+const leads = REMIND_HOURS.split(",").map((hours) => Number(hours) * 60 * 60_000);
+if (!leads.every((lead) => lead >= 0)) throw new Error(`REMIND_HOURS must be hours, like "6,1,0"`);
+
+const store = sqliteStore(EVENTS_DB);
+// A connection of its own, for all that is not written together with the end of an event.
+const db = new DatabaseSync(EVENTS_DB);
+db.exec("PRAGMA busy_timeout = 5000");
+createTables(db);
+
+const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
+
+const webhooks = createWebhookHandler({
+  client,
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Request": (event) =>
+      event.atomically((tx) => {
+        if (open(tx, event))
+          console.log(`decide on ${event.booking.bookingCode} by ${event.decideBy.toISOString()}`);
+      }),
+    // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more.
+    fallback: (event) => {
+      if (!("booking" in event)) return;
+      const { booking, status, timestamp } = event;
+      event.atomically((tx) => {
+        if (decide(tx, booking.bookingCode, timestamp))
+          console.log(`decided ${booking.bookingCode}: ${status}`);
+      });
+    },
+  },
+  observe: ({ kind }) => {
+    if (kind === "done") reminders.schedule();
+  },
+});
+
+const reminders = new Reminders({
+  db,
+  leads,
+  isOpen: async (bookingCode) => {
+    try {
+      return (await client.bookings.get(bookingCode)).status === "Request";
+    } catch (error) {
+      if (error instanceof NotFoundError) return false;
+      throw error;
+    }
+  },
+  remind,
+});
+
+/** Whatever reaches you: a mail, a message. */
+function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number): void {
+  const what = `${bookingCode} (listing ${listingId}) by ${new Date(decideBy).toISOString()}`;
+  const minutes = Math.round(left / 60_000);
+  if (left <= 0) console.log(`TOO LATE to decide on ${what}`);
+  else console.log(`REMINDER: decide on ${what}, ${Math.floor(minutes / 60)} h ${minutes % 60} min are left`);
+}
+
+/** The secret that was made for this file at the first start, and is kept in it. */
+function keptSecret(): string {
+  db.exec("CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, secret TEXT NOT NULL) STRICT");
+  db.prepare("INSERT OR IGNORE INTO secrets VALUES ('desk', ?)").run(randomBytes(24).toString("base64url"));
+  return db.prepare("SELECT secret FROM secrets WHERE name = 'desk'").get()?.secret as string;
+}
+
+reminders.schedule();
+const secret = DESK_SECRET || keptSecret();
+const page = servePage({ db, secret });
+const hooks = toNodeHandler(webhooks);
+
+const server = createServer((request, response) => {
+  if (/^\/requests(?=\?|$)/.test(request.url ?? "")) page(request, response);
+  else hooks(request, response);
+});
+server.listen(Number(PORT), () => {
+  console.log(`listening on port ${PORT}`);
+  if (!DESK_SECRET) console.log(`requests: http://localhost:${PORT}/requests?key=${secret}`);
+});
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // lets the callbacks that run come to their end
+  reminders.stop();
+  await store.close();
+  db.close();
+});

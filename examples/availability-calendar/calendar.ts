@@ -1,0 +1,165 @@
+// The nights that are taken, one row a booking, and what follows from them. A night that two bookings hold is not
+// stored anywhere: it is found by asking, so that it cannot be forgotten, nor outlive its bookings.
+import { randomUUID } from "node:crypto";
+import type { DatabaseSync } from "node:sqlite";
+import { type Booking, type Listing, type Stay, stay } from "stayhook";
+
+/** The nights of a booking, in a form that rows can be made of. */
+export interface BookedNights extends Stay {
+  readonly bookingCode: string;
+  readonly listingId: string;
+}
+
+/** A booking's place in a listing's calendar. */
+export interface BlockedStay {
+  /** Made for the calendar: a booking's code is nobody else's business. */
+  readonly uid: string;
+  /** The first night, `YYYY-MM-DD`. */
+  readonly checkIn: string;
+  /** The day of departure, whose night is free. */
+  readonly checkOut: string;
+  /** How often it has changed. */
+  readonly revision: number;
+  /** ms since 1970 */
+  readonly changedAt: number;
+}
+
+/** Two confirmed bookings of one listing, and the nights that both have. */
+export interface DoubleBooking {
+  readonly listingId: string;
+  readonly bookings: readonly [string, string];
+  readonly firstNight: string;
+  /** The day after the last night that both have. */
+  readonly until: string;
+}
+
+export function createTables(db: DatabaseSync): void {
+  db.exec(`
+    CREATE TABLE IF NOT EXISTS stays (
+      bookingCode TEXT PRIMARY KEY, uid TEXT NOT NULL, listingId TEXT NOT NULL,
+      checkIn TEXT NOT NULL, checkOut TEXT NOT NULL,
+      blocked INTEGER NOT NULL, -- 0: released. The row stays, for its uid, should the booking come back
+      revision INTEGER NOT NULL, changedAt INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS stays_blocked ON stays (listingId, checkOut) WHERE blocked;
+    CREATE TABLE IF NOT EXISTS listingNames (listingId TEXT PRIMARY KEY, name TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS toldDoubleBookings (doubleBooking TEXT PRIMARY KEY) STRICT;
+  `);
+}
+
+/**
+ * Reads which nights a booking takes.
+ *
+ * @throws Error saying what cannot be read. To throw it on is right: the attempt fails, the log says that these
+ *   nights are NOT blocked, each attempt reads the booking afresh, and in the end it is parked, to be replayed.
+ */
+export function nightsOf(booking: Booking): BookedNights {
+  const { bookingCode, listingId } = booking;
+  try {
+    if (!["string", "number"].includes(typeof listingId) || listingId === "") {
+      throw new Error("listingId: must be a number");
+    }
+    return { bookingCode, listingId: String(listingId), ...stay(booking) };
+  } catch (cause) {
+    const why = (cause as Error).message;
+    throw new Error(`the nights of ${bookingCode} are not blocked: ${why}`, { cause });
+  }
+}
+
+/**
+ * Blocks a booking's nights. One that comes again with other dates moves: the old nights are free then.
+ * Nights that another booking has too are blocked all the same, by both.
+ *
+ * @returns whether that changed anything
+ */
+export function block(
+  tx: DatabaseSync,
+  { bookingCode, listingId, checkIn, checkOut }: BookedNights,
+  now = Date.now(),
+): boolean {
+  const { changes } = tx
+    .prepare(`
+      INSERT INTO stays VALUES (:bookingCode, :uid, :listingId, :checkIn, :checkOut, 1, 0, :now)
+      ON CONFLICT DO UPDATE SET
+        listingId = excluded.listingId, checkIn = excluded.checkIn, checkOut = excluded.checkOut,
+        blocked = 1, revision = revision + 1, changedAt = excluded.changedAt
+      WHERE (stays.listingId, stays.checkIn, stays.checkOut, stays.blocked)
+        IS NOT (excluded.listingId, excluded.checkIn, excluded.checkOut, 1)`)
+    .run({ bookingCode, uid: randomUUID(), listingId, checkIn, checkOut, now });
+  return changes > 0;
+}
+
+/** Gives a booking's nights back, and nobody else's. @returns whether that changed anything */
+export function release(tx: DatabaseSync, bookingCode: string, now = Date.now()): boolean {
+  const { changes } = tx
+    .prepare(
+      "UPDATE stays SET blocked = 0, revision = revision + 1, changedAt = ? WHERE bookingCode = ? AND blocked",
+    )
+    .run(now, bookingCode);
+  return changes > 0;
+}
+
+/** Remembers what a listing is called. */
+export function nameListing(tx: DatabaseSync, { listingId, listingName }: Listing): void {
+  tx.prepare("INSERT INTO listingNames VALUES (?, ?) ON CONFLICT DO UPDATE SET name = excluded.name").run(
+    String(listingId),
+    typeof listingName === "string" && listingName !== "" ? listingName : `Listing ${listingId}`,
+  );
+}
+
+/** The stays of a listing that end on a day or after it, by their first nights. */
+export function blockedStays(db: DatabaseSync, listingId: string, from: string): BlockedStay[] {
+  return db
+    .prepare(`
+      SELECT uid, checkIn, checkOut, revision, changedAt FROM stays
+      WHERE listingId = ? AND blocked AND checkOut >= ? ORDER BY checkIn, uid`)
+    .all(listingId, from) as unknown as BlockedStay[];
+}
+
+/** The listings that there is a calendar of, and what they are called, as far as that is known. */
+export function listings(db: DatabaseSync): { readonly listingId: string; readonly name: string | null }[] {
+  return db
+    .prepare(`
+      SELECT listingId, name FROM (SELECT listingId FROM stays UNION SELECT listingId FROM listingNames)
+      LEFT JOIN listingNames USING (listingId) ORDER BY listingId`)
+    .all() as unknown as ReturnType<typeof listings>;
+}
+
+export function listingName(db: DatabaseSync, listingId: string): string | undefined {
+  const row = db.prepare("SELECT name FROM listingNames WHERE listingId = ?").get(listingId);
+  return row?.name as string | undefined;
+}
+
+/** Each pair of bookings that have a night in common, which is not over. */
+export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[] {
+  const rows = db
+    .prepare(`
+      SELECT one.listingId, one.bookingCode AS one, other.bookingCode AS other,
+        max(one.checkIn, other.checkIn) AS firstNight, min(one.checkOut, other.checkOut) AS until
+      FROM stays one JOIN stays other ON other.listingId = one.listingId AND other.bookingCode > one.bookingCode
+        AND other.blocked AND other.checkIn < one.checkOut AND other.checkOut > one.checkIn
+      WHERE one.blocked AND one.checkOut > :today AND other.checkOut > :today
+      ORDER BY firstNight, one, other`)
+    .all({ today }) as unknown as (Omit<DoubleBooking, "bookings"> & { one: string; other: string })[];
+  return rows.map(({ one, other, ...rest }) => ({ ...rest, bookings: [one, other] }));
+}
+
+/**
+ * Tells of each double booking once, and again only where other nights are meant, or where it had gone in
+ * between. What a crash kept from being told is told at the next call.
+ */
+export function tellDoubleBookings(
+  db: DatabaseSync,
+  today: string,
+  tell: (doubleBooking: DoubleBooking) => void,
+): void {
+  const known = db.prepare("SELECT doubleBooking FROM toldDoubleBookings").all();
+  const told = new Set(known.map(({ doubleBooking }) => doubleBooking as string));
+  for (const found of doubleBookings(db, today)) {
+    const text = JSON.stringify(found);
+    if (told.delete(text)) continue;
+    tell(found);
+    db.prepare("INSERT OR IGNORE INTO toldDoubleBookings VALUES (?)").run(text);
+  }
+  for (const gone of told) db.prepare("DELETE FROM toldDoubleBookings WHERE doubleBooking = ?").run(gone);
+}

@@ -1,0 +1,90 @@
+// What is served of the calendar:
+//   GET /calendars?key=<secret>                     an overview, for you: JSON
+//   GET /calendars/<listingId>/<token>.ics          one listing's calendar, for whoever is to know when it is free
+import { createHash } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { DatabaseSync } from "node:sqlite";
+import type { EventStore } from "stayhook";
+import { blockedStays, doubleBookings, listingName, listings } from "./calendar.ts";
+import { toICalendar } from "./icalendar.ts";
+import { isSame, tokenOf } from "./secret.ts";
+
+const DAY = 24 * 60 * 60_000;
+/** How long a stay is shown when it is over, ms. */
+const SHOWN_FOR = 400 * DAY;
+
+export interface CalendarsOptions {
+  readonly db: DatabaseSync;
+  readonly store: EventStore<DatabaseSync>;
+  readonly secret: string;
+}
+
+/** Answers what is asked below `/calendars`. */
+export function serveCalendars({ db, store, secret }: CalendarsOptions) {
+  return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      response.writeHead(405, { allow: "GET, HEAD" }).end();
+      return;
+    }
+    const [path = "", query = ""] = (request.url ?? "").split(/\?(.*)/s);
+    if (path === "/calendars" && isSame(new URLSearchParams(query).get("key") ?? "", secret)) {
+      const json = JSON.stringify(await overview(), undefined, 2);
+      response.writeHead(200, { "content-type": "application/json", "cache-control": "no-store" }).end(json);
+      return;
+    }
+    const [, listingId = "", token = ""] = /^\/calendars\/([^/]+)\/([\w-]+)\.ics$/.exec(path) ?? [];
+    const id = decode(listingId);
+    // A listing that there is not and a token that is wrong look the same.
+    if (id === undefined || !isSame(token, tokenOf(secret, id))) response.writeHead(404).end();
+    else sendCalendar(id, request, response);
+  };
+
+  async function overview() {
+    const [retrying, parked] = await Promise.all([
+      store.list({ state: "retrying", limit: 100 }),
+      store.list({ state: "parked", limit: 100 }),
+    ]);
+    return {
+      doubleBookings: doubleBookings(db, today()),
+      // Among them are the bookings whose dates cannot be read: their nights are not blocked.
+      unhandled: [...retrying, ...parked].map(({ eventId, ref, state, lastError }) => ({
+        eventId,
+        ref,
+        state,
+        lastError,
+      })),
+      calendars: listings(db).map(({ listingId, name }) => ({
+        listingId,
+        name,
+        path: `/calendars/${encodeURIComponent(listingId)}/${tokenOf(secret, listingId)}.ics`,
+      })),
+    };
+  }
+
+  function sendCalendar(listingId: string, request: IncomingMessage, response: ServerResponse): void {
+    const name = listingName(db, listingId) ?? `Listing ${listingId}`;
+    const text = toICalendar(name, blockedStays(db, listingId, today(-SHOWN_FOR)));
+    const etag = `"${createHash("sha256").update(text).digest("base64url")}"`;
+    response.setHeader("etag", etag).setHeader("cache-control", "private, no-cache");
+    if (request.headers["if-none-match"] === etag) {
+      response.writeHead(304).end();
+      return;
+    }
+    response.writeHead(200, {
+      "content-type": "text/calendar; charset=utf-8",
+      "content-disposition": 'inline; filename="calendar.ics"',
+    });
+    response.end(text);
+  }
+}
+
+/** `YYYY-MM-DD`, in UTC; or the day that is so many ms away from it. */
+export const today = (shift = 0): string => new Date(Date.now() + shift).toISOString().slice(0, 10);
+
+function decode(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}

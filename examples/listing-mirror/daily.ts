@@ -1,0 +1,41 @@
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+
+/** When to list again, ms after a pass. */
+export const waits = {
+  /** As often as the platform wants to be polled. */
+  done: DAY,
+  /** Where an event was at work beside the list. */
+  open: MINUTE / 2,
+  /** Where the platform is out of reach: the first time, doubled each time, to an hour. */
+  failed: (failures: number) => Math.min(MINUTE * 2 ** (failures - 1), 60 * MINUTE),
+};
+
+/**
+ * Runs a pass now, and again and again: a day after one that has come to its end, sooner after others.
+ *
+ * @param pass - resolves to whether it has come to its end
+ * @returns stops it
+ */
+export function keepRunning(pass: () => Promise<boolean>): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let stopped = false;
+  let failures = 0;
+  const run = async (): Promise<void> => {
+    let wait: number;
+    try {
+      wait = (await pass()) ? waits.done : waits.open;
+      failures = 0;
+    } catch (error) {
+      failures += 1;
+      wait = waits.failed(failures);
+      if (!stopped) console.error(`the listings could not be listed; again in ${wait / MINUTE} min:`, error);
+    }
+    if (!stopped) timer = setTimeout(run, wait);
+  };
+  void run();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+  };
+}

@@ -1,0 +1,63 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { onTestFinished, vi } from "vitest";
+import type { Sandbox } from "../../src/testing/index.ts";
+
+/** Stands between an example and the platform's API, and lets a test hold answers back, or change them. */
+export interface Between {
+  /** The example's base URL. */
+  readonly url: string;
+  /** Answers to such requests are got from the platform, and kept until `release`. */
+  hold(path: RegExp): void;
+  /** Resolves when so many are kept. */
+  held(count: number): Promise<void>;
+  /** Sends what is kept, as it was got, and keeps nothing more. */
+  release(): void;
+  /** Changes what the platform has answered to such requests. */
+  change(path: RegExp, change: (body: unknown) => unknown): void;
+}
+
+export async function between(sandbox: Sandbox): Promise<Between> {
+  let holding: RegExp | undefined;
+  let kept: (() => void)[] = [];
+  const changes: { readonly path: RegExp; readonly change: (body: unknown) => unknown }[] = [];
+
+  const server = createServer(async (request, response) => {
+    const path = request.url ?? "";
+    const answer = await fetch(`${sandbox.url}${path}`, {
+      method: request.method ?? "GET",
+      headers: { authorization: request.headers.authorization ?? "" },
+    });
+    let text = await answer.text();
+    for (const { change } of changes.filter((one) => one.path.test(path)))
+      text = JSON.stringify(change(JSON.parse(text)));
+    const send = () =>
+      response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
+    if (holding?.test(path)) kept.push(send);
+    else send();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    hold: (path) => {
+      holding = path;
+    },
+    held: (count) =>
+      vi.waitUntil(() => kept.length >= count, { timeout: 30_000, interval: 10 }).then(() => undefined),
+    release: () => {
+      holding = undefined;
+      for (const send of kept) send();
+      kept = [];
+    },
+    change: (path, change) => {
+      changes.push({ path, change });
+    },
+  };
+}
