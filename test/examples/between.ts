@@ -32,8 +32,7 @@ export async function between(sandbox: Sandbox): Promise<Between> {
     let text = await answer.text();
     for (const { change } of changes.filter((one) => one.path.test(path)))
       text = JSON.stringify(change(JSON.parse(text)));
-    const send = () =>
-      response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
+    const send = () => response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
     if (holding?.test(path)) kept.push(send);
     else send();
   });
@@ -60,4 +59,10 @@ export async function between(sandbox: Sandbox): Promise<Between> {
       changes.push({ path, change });
     },
   };
+}
+
+/** Starts an example's `main.ts` at a time that is so many ms later. */
+export function later(ms: number): string[] {
+  const shift = `const now = Date.now; Date.now = () => now() + ${ms};`;
+  return [process.execPath, "--import", `data:text/javascript,${encodeURIComponent(shift)}`, "main.ts"];
 }
