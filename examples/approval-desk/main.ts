@@ -34,6 +34,9 @@ createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
+/** What an event has changed, by its id: said when it is on disk, not before. */
+const news = new Map<string, string>();
+
 const webhooks = createWebhookHandler({
   client,
   store,
@@ -41,21 +44,25 @@ const webhooks = createWebhookHandler({
   on: {
     "booking.Request": (event) =>
       event.atomically((tx) => {
+        const { booking, decideBy } = event;
         if (open(tx, event))
-          console.log(`decide on ${event.booking.bookingCode} by ${event.decideBy.toISOString()}`);
+          news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       }),
     // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more.
     fallback: (event) => {
       if (!("booking" in event)) return;
-      const { booking, status, timestamp } = event;
+      const { eventId, booking, status, timestamp } = event;
       event.atomically((tx) => {
         if (decide(tx, booking.bookingCode, timestamp))
-          console.log(`decided ${booking.bookingCode}: ${status}`);
+          news.set(eventId, `decided ${booking.bookingCode}: ${status}`);
       });
     },
   },
-  observe: ({ kind }) => {
-    if (kind === "done") reminders.schedule();
+  observe: (event) => {
+    if (event.kind !== "done") return;
+    if (news.has(event.eventId)) console.log(news.get(event.eventId));
+    news.delete(event.eventId);
+    reminders.schedule();
   },
 });
 

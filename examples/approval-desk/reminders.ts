@@ -61,7 +61,7 @@ export class Reminders {
     } catch (error) {
       this.#running = false;
       console.error("the reminders failed; again in a minute:", error);
-      if (!this.#stopped) this.#timer = setTimeout(() => this.schedule(), MINUTE);
+      if (!this.#stopped) this.#timer = setTimeout(() => void this.#run(), MINUTE);
     }
   }
 

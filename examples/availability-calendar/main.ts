@@ -13,7 +13,14 @@
 // at /calendars?key=<it>, where the feeds' addresses are. Without it one is made, kept in the file, and printed.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
-import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
+import {
+  type Booking,
+  type BookingEvent,
+  createWebhookHandler,
+  type Listing,
+  StayhookClient,
+  sharedSecret,
+} from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
 import {
@@ -37,6 +44,10 @@ const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
+/** What an event has changed, by its id: said when it is on disk, not before. */
+const news = new Map<string, string>();
+type OffEvent = BookingEvent<"Cancelled" | "Declined", Booking, Listing, DatabaseSync>;
+
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
@@ -44,29 +55,35 @@ const webhooks = createWebhookHandler({
   // Not dispatch: "changed". A booking that is Confirmed and comes again may have other dates, and block() finds
   // out by itself whether anything is new.
   on: {
-    "booking.Confirmed": ({ booking, atomically }) => {
+    "booking.Confirmed": ({ eventId, booking, atomically }) => {
       const nights = nightsOf(booking);
       atomically((tx) => {
         const { bookingCode, listingId, checkIn, checkOut } = nights;
         if (block(tx, nights))
-          console.log(`block ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`);
+          news.set(eventId, `block ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`);
       });
     },
-    "booking.Cancelled": ({ booking, atomically }) => atomically((tx) => giveBack(tx, booking.bookingCode)),
-    "booking.Declined": ({ booking, atomically }) => atomically((tx) => giveBack(tx, booking.bookingCode)),
+    "booking.Cancelled": giveBack,
+    "booking.Declined": giveBack,
     // A listing that goes live has a calendar, though nobody has booked it yet.
-    "listing.Published": ({ listing, changed, atomically }) => {
-      if (changed) console.log(`live ${listing.listingId}: ${listing.listingName}`);
-      atomically((tx) => nameListing(tx, listing));
-    },
+    "listing.Published": ({ eventId, listing, changed, atomically }) =>
+      atomically((tx) => {
+        nameListing(tx, listing);
+        if (changed) news.set(eventId, `live ${listing.listingId}: ${listing.listingName}`);
+      }),
   },
-  observe: ({ kind }) => {
-    if (kind === "done") tellDoubleBookings(db, today(), tell);
+  observe: (event) => {
+    if (event.kind !== "done") return;
+    if (news.has(event.eventId)) console.log(news.get(event.eventId));
+    news.delete(event.eventId);
+    tellDoubleBookings(db, today(), tell);
   },
 });
 
-function giveBack(tx: DatabaseSync, bookingCode: string): void {
-  if (release(tx, bookingCode)) console.log(`release ${bookingCode}`);
+function giveBack({ eventId, booking, atomically }: OffEvent): void {
+  atomically((tx) => {
+    if (release(tx, booking.bookingCode)) news.set(eventId, `release ${booking.bookingCode}`);
+  });
 }
 
 /** Whatever reaches you: a mail, a message. */

@@ -6,7 +6,7 @@ export const waits = {
   /** As often as the platform wants to be polled. */
   done: DAY,
   /** Where an event was at work beside the list. */
-  open: MINUTE / 2,
+  open: 2000,
   /** Where the platform is out of reach: the first time, doubled each time, to an hour. */
   failed: (failures: number) => Math.min(MINUTE * 2 ** (failures - 1), 60 * MINUTE),
 };

@@ -35,6 +35,9 @@ createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
+/** What an event has changed, by its id: said when it is on disk, not before. */
+const news = new Map<string, ListingChange>();
+
 const webhooks = createWebhookHandler({
   client,
   store,
@@ -43,8 +46,17 @@ const webhooks = createWebhookHandler({
   on: {
     fallback: (event) => {
       if (!("listing" in event)) return;
-      event.atomically((tx) => tell(writeListing(tx, event.listing)));
+      event.atomically((tx) => {
+        const change = writeListing(tx, event.listing);
+        if (change) news.set(event.eventId, change);
+      });
     },
+  },
+  observe: (event) => {
+    if (event.kind !== "done") return;
+    const change = news.get(event.eventId);
+    if (change) tell(change);
+    news.delete(event.eventId);
   },
 });
 
@@ -61,9 +73,7 @@ async function list(): Promise<boolean> {
   return open.length === 0;
 }
 
-function tell(change: ListingChange | undefined): void {
-  if (!change) return;
-  const { before, after } = change;
+function tell({ before, after }: ListingChange): void {
   const is = (listing: MirroredListing) =>
     listing.missingSince === null ? listing.status : "MISSING in the list";
   console.log(

@@ -8,8 +8,8 @@ import type { Sandbox } from "../../src/testing/index.ts";
 export interface Between {
   /** The example's base URL. */
   readonly url: string;
-  /** Answers to such requests are got from the platform, and kept until `release`. */
-  hold(path: RegExp): void;
+  /** Answers to such requests, but for the first ones, are got from the platform, and kept until `release`. */
+  hold(path: RegExp, but?: number): void;
   /** Resolves when so many are kept. */
   held(count: number): Promise<void>;
   /** Sends what is kept, as it was got, and keeps nothing more. */
@@ -20,6 +20,7 @@ export interface Between {
 
 export async function between(sandbox: Sandbox): Promise<Between> {
   let holding: RegExp | undefined;
+  let pass = 0;
   let kept: (() => void)[] = [];
   const changes: { readonly path: RegExp; readonly change: (body: unknown) => unknown }[] = [];
 
@@ -33,7 +34,7 @@ export async function between(sandbox: Sandbox): Promise<Between> {
     for (const { change } of changes.filter((one) => one.path.test(path)))
       text = JSON.stringify(change(JSON.parse(text)));
     const send = () => response.writeHead(answer.status, { "content-type": "application/json" }).end(text);
-    if (holding?.test(path)) kept.push(send);
+    if (holding?.test(path) && --pass < 0) kept.push(send);
     else send();
   });
   server.listen(0, "127.0.0.1");
@@ -45,8 +46,9 @@ export async function between(sandbox: Sandbox): Promise<Between> {
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    hold: (path) => {
+    hold: (path, but = 0) => {
       holding = path;
+      pass = but;
     },
     held: (count) =>
       vi.waitUntil(() => kept.length >= count, { timeout: 30_000, interval: 10 }).then(() => undefined),
