@@ -47,6 +47,18 @@ test.concurrent("says what there is", { timeout: 90_000 }, async () => {
     expect(code).toBe(1);
     expect(stderr).toBe(`npm run example <name>: ${names().join(", ")}\n`);
   }
-  const mine = ["express", "fastify", "hono", "koa", "lambda", "nestjs", "next", "node-http"];
+  const mine = [
+    "approval-desk",
+    "availability-calendar",
+    "listing-mirror",
+    "express",
+    "fastify",
+    "hono",
+    "koa",
+    "lambda",
+    "nestjs",
+    "next",
+    "node-http",
+  ];
   expect(names()).toEqual(expect.arrayContaining(mine));
 });
