@@ -1,4 +1,3 @@
-/** What a pass reports. */
-export interface ReconcileReport {
-  readonly checked: number;
-}
+export type { ReconcilerOptions } from "./options.ts";
+export { createReconciler, type Reconciler } from "./reconciler.ts";
+export type { Incomplete, ReconcileObservation, ReconcileReport } from "./report.ts";

@@ -16,7 +16,7 @@ export interface NewEvent {
   /** `booking:<code>`, `listing:<id>`, or `null` where the notification refers to no record. */
   readonly ref: string | null;
   readonly source: "webhook" | "reconcile";
-  /** The topic that the endpoint was told it serves, where it was. */
+  /** The topic that the endpoint was told it serves, where it was. Of a reconcile event, what it does without a callback. */
   readonly topic: string | null;
   /** ISO 8601 in UTC. */
   readonly timestamp: string;
@@ -195,7 +195,10 @@ export interface EventStore<Tx = never> {
 
   statusOf(ref: string): Promise<RecordStatus | undefined>;
 
-  /** All records with a status, by `ref` in the store's own collation. `after`: goes on behind this one. */
+  /**
+   * All records with a status, by `ref` in the store's own collation. `after`: goes on behind this one. What the
+   * reconciler keeps for itself, under refs that begin with `reconcile:`, may be left out.
+   */
   statuses(options?: { readonly after?: string | undefined }): AsyncIterable<RecordStatus>;
 
   /**

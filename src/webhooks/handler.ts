@@ -6,7 +6,9 @@ import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
 import { Queue } from "../queue/queue.ts";
+import { isOwnRef } from "../stores/own.ts";
 import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
+import { withInside } from "./inside.ts";
 import {
   checkCallOptions,
   checkOptions,
@@ -128,6 +130,8 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
       work: workWith(events.transactional === true),
       policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
       observe: (event) => {
+        // What the reconciler writes down for itself is nothing that happens.
+        if (event.kind === "done" && isOwnRef(event.ref)) return;
         logTrouble(event, logger);
         observe(event);
       },
@@ -174,7 +178,7 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
     return result;
   };
 
-  return {
+  const handler: WebhookHandler = {
     autoStart,
     receive,
     fetch: async (request, context) => {
@@ -204,6 +208,17 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
       await queue?.close(timeout);
     },
   };
+  return withInside(handler, {
+    forwards: !events,
+    recordRetention: numbers.recordRetention,
+    begin: () => {
+      if (autoStart) queue?.start();
+    },
+    added: (eventId) => queue?.added(eventId),
+    handleDue: async () => {
+      if (options.autoStart ?? true) await queue?.push();
+    },
+  });
 }
 
 /** Whether a request brings along what keeps the process alive; `null` is what some frameworks have for no context. */

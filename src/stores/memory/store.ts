@@ -1,4 +1,5 @@
 import { StayhookError } from "../../errors.ts";
+import { isOwnRef } from "../own.ts";
 import type {
   ClaimedEvent,
   EventState,
@@ -183,7 +184,7 @@ export class MemoryStore implements EventStore {
   async *statuses({ after }: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordStatus> {
     this.#assertOpen();
     const statuses = Array.from(this.#schedule.statuses(), toRecordStatus)
-      .filter(({ ref }) => after === undefined || ref > after)
+      .filter(({ ref }) => !isOwnRef(ref) && (after === undefined || ref > after))
       .sort((a, b) => (a.ref < b.ref ? -1 : 1));
     yield* statuses;
   }

@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
+import { isOwnRef } from "../own.ts";
 import type {
   ClaimedEvent,
   EventState,
@@ -123,7 +124,7 @@ export class SqliteStore implements EventStore<DatabaseSync> {
   } = {}): AsyncGenerator<RecordStatus> {
     for (let from = after; ; ) {
       const page = await this.#read((tables) => tables.statusesAfter(from, PAGE));
-      yield* page;
+      yield* page.filter(({ ref }) => !isOwnRef(ref));
       if (page.length < PAGE) return;
       from = page.at(-1)!.ref;
     }

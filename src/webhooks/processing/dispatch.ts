@@ -1,13 +1,15 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/errors.ts";
 import { StayhookError } from "../../errors.ts";
-import { type Booking, bookingStatuses } from "../../models/booking.ts";
-import { type Listing, listingStatuses } from "../../models/listing.ts";
+import type { Booking } from "../../models/booking.ts";
+import type { Listing } from "../../models/listing.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent } from "../../stores/store.ts";
 import type { WebhookCallbacks } from "../events.ts";
 import { parseRef, type Subject } from "../ref.ts";
+import { eventType } from "./event-type.ts";
 import { fetchFailure } from "./failures.ts";
+import { endOfNote, noteIn } from "./note.ts";
 
 /** The platform gives a request's host this long to decide, ms. */
 const TIME_TO_DECIDE = 24 * 60 * 60_000;
@@ -30,6 +32,8 @@ export function createDispatcher<B extends Booking, L extends Listing, Tx>(
   options: DispatchOptions<B, L, Tx>,
 ): Work<Tx> {
   return async (claim, context) => {
+    const note = noteIn(claim);
+    if (note) return endOfNote(claim, note);
     const subject = parseRef(claim.ref);
     if (!subject) return dispatch(options, claim, context, undefined);
     let fetched: Fetched;
@@ -54,15 +58,11 @@ async function fetchRecord(
   if (subject.kind === "booking") {
     const booking = await client.bookings.get(subject.bookingCode, once);
     const { status } = booking;
-    return { type: `booking.${listed(bookingStatuses, status)}`, status, record: { booking } };
+    return { type: eventType(subject.kind, status), status, record: { booking } };
   }
   const listing = await client.listings.get(subject.listingId, once);
   const { status } = listing;
-  return { type: `listing.${listed(listingStatuses, status)}`, status, record: { listing } };
-}
-
-function listed(statuses: readonly string[], status: string): string {
-  return statuses.includes(status) ? status : "unknown";
+  return { type: eventType(subject.kind, status), status, record: { listing } };
 }
 
 async function dispatch<B extends Booking, L extends Listing, Tx>(
@@ -75,7 +75,9 @@ async function dispatch<B extends Booking, L extends Listing, Tx>(
   const status = fetched?.status;
   const unchanged = fetched !== undefined && status === claim.previousStatus;
   const callback = callbackFor(options.on, type);
-  if (!callback || (options.dispatch === "changed" && unchanged && !claim.replayed)) {
+  // The reconciler has seen a change: if there is none any more, a webhook was faster, or it was taken back.
+  const onChange = options.dispatch === "changed" || claim.source === "reconcile";
+  if (!callback || (onChange && unchanged && !claim.replayed)) {
     return { state: "done", type, status };
   }
   const writes = new Writes<Tx>();

@@ -1,0 +1,57 @@
+// A subscriber that asks once a day for what no notification has told it.
+//   npm install stayhook
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node reconcile.ts
+// With `node reconcile.ts once` it makes one pass and ends: for a cron job, where the app itself runs elsewhere.
+import { createServer } from "node:http";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { createReconciler } from "stayhook/reconcile";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client,
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking, source }) =>
+      console.log("block", booking.bookingCode, stay(booking), source),
+    "booking.Cancelled": ({ booking, source }) => console.log("release", booking.bookingCode, source),
+    "listing.Published": ({ listing, source }) => console.log("live", listing.listingId, source),
+    "listing.Hidden": ({ listing, source }) => console.log("hidden", listing.listingId, source),
+  },
+});
+
+const reconciler = createReconciler({
+  client,
+  webhooks,
+  store,
+  every: "24h",
+  observe: (event) => {
+    if (event.kind === "pass")
+      console.log(`checked ${event.checked}, changed ${event.changed}, failed ${event.failed}`);
+  },
+});
+
+if (process.argv[2] === "once") {
+  const { failed } = await reconciler.run();
+  if (failed > 0) process.exitCode = 1;
+  await end();
+} else {
+  const server = createServer(toNodeHandler(webhooks));
+  server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+  reconciler.start();
+  process.once("SIGTERM", async () => {
+    server.close();
+    await end();
+  });
+}
+
+async function end() {
+  await reconciler.close(); // a pass that is cut off goes on at the next start
+  await webhooks.close();
+  await store.close();
+}

@@ -1,0 +1,272 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { NotFoundError } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
+
+const DAY = 86_400_000;
+const day = (offset: number) => new Date(Date.now() + offset * DAY).toISOString().slice(0, 10);
+
+async function listen(webhooks: Parameters<typeof toNodeHandler>[0]): Promise<string> {
+  const server = createServer(toNodeHandler(webhooks));
+  onTestFinished(() => new Promise<void>((resolve) => server.close(() => resolve())));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+describe.each(Object.entries(stores))("%s", (_name, place) => {
+  test("where a third of the deliveries is lost, a pass brings the subscriber to the platform's state", async () => {
+    const sandbox = await startSandbox({ delivery: { drop: 1 / 3, shuffle: 20 } });
+    const { client, webhooks, reconciler, told, store } = machineOf(sandbox, place()());
+    const url = await listen(webhooks);
+    await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });
+    for (let n = 0; n < 4; n += 1) {
+      const { listingId } = await sandbox.listings.submit();
+      await sandbox.listings.publish(listingId);
+      if (n % 2) await sandbox.listings.hide(listingId);
+    }
+    const codes: string[] = [];
+    for (let n = 0; n < 16; n += 1) {
+      const { bookingCode } = await sandbox.bookings.request();
+      codes.push(bookingCode);
+      if (n % 4 === 1) await sandbox.bookings.approve(bookingCode);
+      if (n % 4 === 2) await sandbox.bookings.decline(bookingCode);
+      if (n % 4 === 3) await sandbox.bookings.cancel(bookingCode);
+    }
+    await sandbox.settled();
+    await webhooks.drain();
+    for (const code of codes.slice(0, 8))
+      (await sandbox.bookings.get(code)?.status) === "Request" && (await sandbox.bookings.cancel(code));
+    await sandbox.settled();
+    await webhooks.drain();
+    expect(await statusesIn(store)).not.toEqual(statusesAt(sandbox));
+    // Of these no notification has come at all: the user knows of them from elsewhere.
+    for (const code of codes) await reconciler.watch(code);
+    const report = await reconciler.run();
+    expect(report).toMatchObject({ failed: 0 });
+    // What the subscriber knows to be declined is not read.
+    expect(report.checked).toBeGreaterThanOrEqual(16);
+    expect(report.changed).toBeGreaterThan(0);
+    expect(await statusesIn(store)).toEqual(statusesAt(sandbox));
+    const latest = Object.fromEntries(told.map(({ record, status }) => [record, status]));
+    for (const { bookingCode, status } of sandbox.bookings.list()) expect(latest[bookingCode]).toBe(status);
+    for (const { changed, source } of told) if (source === "reconcile") expect(changed).toBe(true);
+    expect(await reconciler.run()).toMatchObject({ changed: 0, failed: 0 });
+  });
+
+  test("a change is told once, however many machines see it, and a webhook that comes later finds none", async () => {
+    const sandbox = await startSandbox();
+    const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
+    const { listingId } = await sandbox.listings.create({ status: "InReview" });
+    const open = place();
+    const machines = [machineOf(sandbox, open()), machineOf(sandbox, open()), machineOf(sandbox, open())];
+    const [first] = machines;
+    await first!.notify({ bookingCode });
+    await first!.webhooks.drain();
+    await first!.reconciler.run();
+    for (const change of [
+      () => sandbox.bookings.approve(bookingCode),
+      () => sandbox.bookings.cancel(bookingCode),
+    ]) {
+      await change();
+      await Promise.all(machines.map(({ reconciler }) => reconciler.run()));
+      for (const { reconciler } of machines) await reconciler.run();
+    }
+    await sandbox.listings.publish(listingId);
+    await Promise.all(machines.map(({ reconciler }) => reconciler.run()));
+    const told = machines.flatMap((machine) => machine.told);
+    expect(told.map(({ type, source, changed }) => [type, source, changed]).toSorted()).toEqual([
+      ["booking.Cancelled", "reconcile", true],
+      ["booking.Confirmed", "reconcile", true],
+      ["booking.Request", "webhook", true],
+      ["listing.Published", "reconcile", true],
+    ]);
+    await first!.notify({ bookingCode });
+    await first!.webhooks.drain();
+    expect(machines.flatMap((machine) => machine.told).at(-1) ?? first!.told.at(-1)).toBeDefined();
+    expect(first!.told.at(-1)).toMatchObject({ source: "webhook", changed: false, status: "Cancelled" });
+  });
+
+  test("those declined, and those whose check-out has passed for a week, are read no more: on no machine", async () => {
+    const sandbox = await startSandbox();
+    const booking = async (status: string, checkOut: string) =>
+      (await sandbox.bookings.create({ status, checkIn: day(-40), checkOut })).bookingCode;
+    const declined = await booking("Declined", day(20));
+    const over = [
+      await booking("Confirmed", day(-9)),
+      await booking("Cancelled", `${day(-9)}T12:00:00+02:00`),
+    ];
+    const open_ = [
+      await booking("Confirmed", day(-6)),
+      await booking("Cancelled", day(3)),
+      await booking("Request", "some day"),
+    ];
+    const open = place();
+    const first = machineOf(sandbox, open());
+    for (const bookingCode of [declined, ...over, ...open_]) await first.notify({ bookingCode });
+    await first.webhooks.drain();
+    const reads = readsOf(sandbox);
+    reads();
+    const paths = (codes: string[]) => codes.map((code) => `/v2/bookings/${code}`).toSorted();
+    const bookingReads = () =>
+      reads()
+        .filter((path) => path.startsWith("/v2/bookings/"))
+        .toSorted();
+    expect(await first.reconciler.run()).toMatchObject({ checked: 5, changed: 0, failed: 0 });
+    expect(bookingReads()).toEqual(paths([...over, ...open_]));
+    expect(await first.reconciler.run()).toMatchObject({ checked: 3 });
+    expect(bookingReads()).toEqual(paths(open_));
+    await first.reconciler.close();
+    const second = machineOf(sandbox, open());
+    expect(await second.reconciler.run()).toMatchObject({ checked: 3 });
+    expect(bookingReads()).toEqual(paths(open_));
+    expect(await statusesIn(second.store)).toEqual(statusesAt(sandbox));
+    expect(Object.keys(await second.store.counts())).toHaveLength(5);
+  });
+
+  test("watch: a booking that nobody told of is told now, and is read from then on", async () => {
+    const sandbox = await startSandbox();
+    const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
+    const open = place();
+    const first = machineOf(sandbox, open(), { handler: { autoStart: false } });
+    await first.reconciler.watch(bookingCode);
+    await first.reconciler.watch(bookingCode);
+    // What the process that was asked does not handle any more, another does.
+    await first.reconciler.close();
+    const second = machineOf(sandbox, open());
+    await second.reconciler.run();
+    expect(second.told).toMatchObject([
+      {
+        type: "booking.Request",
+        source: "reconcile",
+        previousStatus: undefined,
+        changed: true,
+        record: bookingCode,
+      },
+    ]);
+    await sandbox.bookings.approve(bookingCode);
+    expect(await second.reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
+    expect(second.told).toHaveLength(2);
+  });
+});
+
+const memory = () => stores.memory!()();
+
+test("watch is counted by the next pass, which reads the booking whether it was handled by then or not", async () => {
+  const sandbox = await startSandbox();
+  const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+  const { reconciler, told, webhooks } = machineOf(sandbox, memory(), { handler: { autoStart: false } });
+  await reconciler.watch(bookingCode);
+  expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
+  expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+  expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+  expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+  expect(told).toHaveLength(1);
+});
+
+test("watch refuses what is no code, says which booking there is not, and waits out an outage", async () => {
+  const sandbox = await startSandbox();
+  const { reconciler, store, webhooks, told } = machineOf(sandbox, memory(), {
+    handler: { autoStart: false, backoff: () => 1 },
+  });
+  for (const code of ["", "..", "a\nb", 7, null])
+    await expect(reconciler.watch(code as string)).rejects.toThrow(/bookingCode: must be a booking's code/);
+  await expect(reconciler.watch("NONE")).rejects.toBeInstanceOf(NotFoundError);
+  expect(await store.counts()).toMatchObject({ pending: 0, done: 0 });
+  const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+  sandbox.faults.set([{ status: 401, times: 1 }]);
+  await reconciler.watch(bookingCode);
+  expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+  expect(told).toMatchObject([{ type: "booking.Confirmed", source: "reconcile" }]);
+  await reconciler.run();
+  await webhooks.drain();
+  expect(told).toHaveLength(1);
+});
+
+test("a change that was taken back before its event's turn is not told; when it comes again, it is", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const { reconciler, webhooks, told, observations } = machineOf(sandbox, memory(), {
+    handler: { autoStart: false },
+  });
+  await reconciler.run();
+  for (let n = 0; n < 3; n += 1) {
+    await sandbox.listings.hide(listingId);
+    expect(await reconciler.run()).toMatchObject({ changed: 1 });
+    expect(await reconciler.run()).toMatchObject({ changed: 0 });
+    await sandbox.listings.publish(listingId);
+    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    expect(told).toEqual([]);
+  }
+  await sandbox.listings.hide(listingId);
+  await reconciler.run();
+  await webhooks.drain();
+  expect(told).toMatchObject([{ status: "Hidden", previousStatus: "Published", changed: true }]);
+  expect(new Set(observations("changed").map(({ eventId }) => eventId)).size).toBe(4);
+  expect(await reconciler.run()).toMatchObject({ changed: 0 });
+});
+
+test("a webhook that is handled between the pass and its event's turn leaves nothing to tell", async () => {
+  const sandbox = await startSandbox();
+  const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
+  const { reconciler, webhooks, notify, told, store } = machineOf(sandbox, memory(), {
+    handler: { autoStart: false },
+  });
+  await notify({ bookingCode });
+  await webhooks.drain();
+  await sandbox.bookings.approve(bookingCode);
+  await notify({ bookingCode });
+  expect(await reconciler.run()).toMatchObject({ changed: 1 });
+  expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
+  expect(told.map(({ source, status, changed }) => [source, status, changed])).toEqual([
+    ["webhook", "Request", true],
+    ["webhook", "Confirmed", true],
+  ]);
+  // Asked for again by hand, it is handled again.
+  const [event] = (await store.list({ limit: 100 })).filter(
+    ({ ref, source }) => ref === `booking:${bookingCode}` && source === "reconcile",
+  );
+  await store.replay(event!.eventId);
+  await webhooks.drain();
+  expect(told.at(-1)).toMatchObject({ source: "reconcile", status: "Confirmed", changed: false });
+});
+
+test("a callback that fails has its attempts, and a change that was parked for it is not put through again", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const callback = vi.fn(() => Promise.reject(new Error("no")));
+  const store = memory();
+  const { reconciler, webhooks } = machineOf(sandbox, store, {
+    handler: { autoStart: false, maxAttempts: 2, backoff: () => 0 },
+    callback,
+  });
+  await reconciler.run();
+  await sandbox.listings.hide(listingId);
+  await reconciler.run();
+  await webhooks.drain();
+  await webhooks.drain();
+  expect(await store.counts()).toMatchObject({ parked: 1 });
+  expect(callback).toHaveBeenCalledTimes(2);
+  expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+  await webhooks.drain();
+  expect(callback).toHaveBeenCalledTimes(2);
+});
+
+test("a change whose record could not be read until its event was given up is put through again", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const { reconciler, webhooks, told, store } = machineOf(sandbox, memory(), {
+    handler: { autoStart: false, maxAttempts: 1 },
+  });
+  await reconciler.run();
+  await sandbox.listings.hide(listingId);
+  await reconciler.run();
+  sandbox.faults.set([{ route: "/v2/listings/{listingId}", status: 403 }]);
+  await webhooks.drain();
+  expect(await store.counts()).toMatchObject({ parked: 1 });
+  sandbox.faults.clear();
+  expect(await reconciler.run()).toMatchObject({ changed: 1 });
+  await webhooks.drain();
+  expect(told).toMatchObject([{ status: "Hidden", changed: true }]);
+});

@@ -1,0 +1,64 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sqliteStore } from "stayhook/sqlite";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { machineOf, readsOf, startSandbox, statusesAt, statusesIn } from "./support.ts";
+
+test("after a kill -9 in the middle of a pass another process goes on from its last place, and nothing is told twice", {
+  timeout: 60_000,
+}, async () => {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-crash-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const path = join(directory, "events.db");
+  const store = sqliteStore(path);
+  onTestFinished(() => store.close());
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, store as never);
+  const codes = Array.from({ length: 40 }, (_, n) => `C${n + 100}`);
+  for (const bookingCode of codes) {
+    await sandbox.bookings.create({ bookingCode, status: "Request" });
+    await machine.notify({ bookingCode });
+  }
+  await machine.webhooks.drain();
+  for (const code of codes) await sandbox.bookings.approve(code);
+  const reads = readsOf(sandbox);
+  reads();
+
+  const lease = 600;
+  sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: 60 }]);
+  const args = { path, baseUrl: sandbox.url, accessToken: sandbox.accessToken, lease };
+  const child = fork(join(import.meta.dirname, "crashing.ts"), [JSON.stringify(args)], { stdio: "pipe" });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const placeOf = async () =>
+    JSON.parse((await store.statusOf("reconcile:pass"))?.status ?? "{}").after as string | null;
+  await vi.waitFor(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/), {
+    timeout: 40_000,
+    interval: 20,
+  });
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  sandbox.faults.clear();
+  const before = new Set(reads().map((read) => read.split("/").at(-1)));
+  const place = (await placeOf())!.slice("booking:".length);
+
+  // Its lock lasts for the lease, as nobody can know that it is dead.
+  const report = await vi.waitFor(
+    async () => {
+      const made = await machine.reconciler.run();
+      expect(made.incomplete).toBeUndefined();
+      return made;
+    },
+    { timeout: 20_000, interval: 100 },
+  );
+  await machine.webhooks.drain();
+  expect(report.failed).toBe(0);
+  expect(report.checked).toBe(codes.filter((code) => code > place).length);
+  expect(before.size).toBeLessThan(40);
+  expect(await statusesIn(store as never)).toEqual(statusesAt(sandbox));
+  const approved = machine.told.filter(({ status }) => status === "Confirmed");
+  expect(approved.map(({ record }) => record).toSorted()).toEqual(codes);
+  expect(new Set(approved.map(({ changed }) => changed))).toEqual(new Set([true]));
+});

@@ -1,0 +1,16 @@
+// Makes a pass whose events nobody handles here, until it is killed.
+import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
+import { createReconciler } from "../../src/reconcile/index.ts";
+import { sqliteStore } from "../../src/stores/sqlite/index.ts";
+
+const { path, baseUrl, accessToken, lease } = JSON.parse(process.argv[2] ?? "{}") as {
+  path: string;
+  baseUrl: string;
+  accessToken: string;
+  lease: number;
+};
+const store = sqliteStore(path);
+const client = new StayhookClient({ baseUrl, accessToken });
+const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
+const reconciler = createReconciler({ client, webhooks, store, concurrency: 2, leaseDuration: lease });
+await reconciler.run();

@@ -1,0 +1,325 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { StayhookClient } from "stayhook";
+import type { Sandbox } from "stayhook/testing";
+import { describe, expect, test, vi } from "vitest";
+import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
+
+const memory = () => stores.memory!()();
+const everyBooking = "GET /v2/bookings/{bookingCode}";
+const waitFor = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20_000, interval: 20 });
+
+/** So many bookings that the subscriber has handled. */
+async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, count: number) {
+  const codes: string[] = [];
+  for (let n = 0; n < count; n += 1) {
+    const { bookingCode } = await sandbox.bookings.create({ status: "Request", bookingCode: `B${n + 10}` });
+    await machine.notify({ bookingCode });
+    codes.push(bookingCode);
+  }
+  await machine.webhooks.drain();
+  const reads = readsOf(sandbox);
+  reads();
+  return {
+    codes,
+    /** Codes of the bookings that were read since this was asked last. */
+    read: () =>
+      reads()
+        .filter((path) => path.startsWith("/v2/bookings/"))
+        .map((path) => path.slice("/v2/bookings/".length)),
+  };
+}
+
+/** Lets reads of bookings wait until they are let go. */
+function holdReads(client: StayhookClient) {
+  let letGo!: () => void;
+  let held = 0;
+  const free = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const get = client.bookings.get.bind(client.bookings);
+  client.bookings.get = ((...args: Parameters<typeof get>) => {
+    held += 1;
+    return free.then(() => get(...args));
+  }) as typeof get;
+  return { letGo, held: () => held };
+}
+
+describe.each(Object.entries(stores))("%s", (_name, place) => {
+  test("a pass that was cut off goes on where it stopped, on another machine", async () => {
+    const sandbox = await startSandbox();
+    const open = place();
+    const stop = new AbortController();
+    let checked = 0;
+    const first = machineOf(sandbox, open(), {
+      reconciler: {
+        concurrency: 2,
+        observe: ({ kind }) => {
+          if (kind === "checked" && ++checked === 5) stop.abort();
+        },
+      },
+    });
+    const { codes, read } = await known(sandbox, first, 12);
+    const report = await first.reconciler.run({ signal: stop.signal });
+    expect(report).toMatchObject({ failed: 0, incomplete: "aborted" });
+    expect(report.checked).toBeLessThan(8);
+    const begun = read();
+    const second = machineOf(sandbox, open());
+    expect(await second.reconciler.run()).toEqual({
+      checked: expect.any(Number),
+      changed: 0,
+      failed: 0,
+      duration: expect.any(Number),
+    });
+    const rest = read();
+    // Those that were under way when it was cut off are read again.
+    expect(rest.length).toBeLessThanOrEqual(codes.length - report.checked + 2);
+    expect(rest.length).toBeGreaterThanOrEqual(codes.length - begun.length);
+    expect(new Set([...begun, ...rest])).toEqual(new Set(codes));
+    expect(await second.reconciler.run()).toMatchObject({ checked: 12 });
+  });
+
+  test("while a pass is under way, no other machine makes one; run() beside one's own waits for that", async () => {
+    const sandbox = await startSandbox();
+    const open = place();
+    const [first, second] = [machineOf(sandbox, open()), machineOf(sandbox, open())] as const;
+    const { read } = await known(sandbox, first, 4);
+    const { letGo, held } = holdReads(first.client);
+    const running = first.reconciler.run();
+    await waitFor(() => expect(held()).toBe(4));
+    expect(await second.reconciler.run()).toEqual({
+      checked: 0,
+      changed: 0,
+      failed: 0,
+      duration: expect.any(Number),
+      incomplete: "locked",
+    });
+    const beside = first.reconciler.run();
+    letGo();
+    expect(await beside).toBe(await running);
+    expect(read()).toHaveLength(4);
+    expect(await second.reconciler.run()).toMatchObject({ checked: 4 });
+  });
+
+  test("start: one pass for each `every`, over all machines", async () => {
+    const sandbox = await startSandbox();
+    const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
+    const open = place();
+    const machines = [1, 2, 3].map(() => machineOf(sandbox, open(), { reconciler: { every: "1h" } }));
+    const [first] = machines;
+    await first!.notify({ bookingCode });
+    for (const { reconciler } of machines) reconciler.start();
+    const passes = () => machines.flatMap((machine) => machine.observations("pass"));
+    await waitFor(() => expect(passes().filter(({ incomplete }) => !incomplete)).toHaveLength(1));
+    await Promise.all(machines.map(({ reconciler }) => reconciler.close()));
+    const late = machineOf(sandbox, open(), { reconciler: { every: "1h" } });
+    const reads = readsOf(sandbox);
+    reads();
+    late.reconciler.start();
+    await sleep(300);
+    expect(reads()).toEqual([]);
+    // Whoever asks for one gets one.
+    expect(await late.reconciler.run()).toMatchObject({ checked: 1 });
+  });
+});
+
+test("start goes on making passes, runs the callbacks, and stops at close", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const { reconciler, told, observations, observed } = machineOf(sandbox, memory(), {
+    reconciler: { every: 30 },
+  });
+  reconciler.start();
+  reconciler.start();
+  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(1));
+  await sandbox.listings.hide(listingId);
+  await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
+  await reconciler.close();
+  const { length } = observed;
+  await sleep(150);
+  expect(observed).toHaveLength(length);
+  await expect(reconciler.run()).rejects.toThrow(/closed/);
+  await expect(reconciler.watch("B1")).rejects.toThrow(/closed/);
+  reconciler.start();
+});
+
+test("a pass that start() could not make for the store is told of, and made again", async () => {
+  const sandbox = await startSandbox();
+  const store = memory();
+  let fails = true;
+  const failing = new Proxy(store, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]) => {
+        if (name === "statuses" && fails) throw new Error("disk full");
+        return value.apply(target, args);
+      };
+    },
+  });
+  const { reconciler, observations, logged } = machineOf(sandbox, store, {
+    reconciler: { store: failing, every: 50 },
+  });
+  await expect(reconciler.run()).rejects.toThrow("disk full");
+  reconciler.start();
+  await waitFor(() => expect(observations("error")).toMatchObject([{ error: new Error("disk full") }]));
+  expect(logged.join()).toMatch(/the reconciler could not go on.*disk full/);
+  fails = false;
+  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
+});
+
+describe("out of reach", () => {
+  test("Retry-After is waited for by all of the pass", async () => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory());
+    const { codes, read } = await known(sandbox, machine, 8);
+    sandbox.faults.set([{ route: everyBooking, status: 429, retryAfter: 1, times: 1 }]);
+    const report = await machine.reconciler.run();
+    expect(report).toMatchObject({ checked: 8, failed: 0 });
+    expect(report.duration).toBeGreaterThan(990);
+    expect(read()).toHaveLength(codes.length + 1);
+    // Beside the one that was refused, three were under way; nothing else was asked meanwhile.
+    const times = sandbox.requests
+      .filter(({ path }) => path.startsWith("/v2/bookings/"))
+      .map(({ receivedAt }) => +receivedAt);
+    const last = times.slice(-9);
+    expect(last.filter((at) => at > last[0]! + 500).length).toBeGreaterThanOrEqual(5);
+  });
+
+  test("a wait longer than a minute ends the pass, which goes on later", async () => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
+    const { codes, read } = await known(sandbox, machine, 6);
+    sandbox.faults.set([{ route: `/v2/bookings/${codes[3]}`, status: 503, retryAfter: 3600 }]);
+    expect(await machine.reconciler.run()).toMatchObject({
+      checked: 3,
+      failed: 1,
+      incomplete: "unreachable",
+    });
+    expect(read()).toEqual(codes.slice(0, 4));
+    sandbox.faults.clear();
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 3, failed: 0 });
+    expect(read()).toEqual(codes.slice(3));
+  });
+
+  test.each([
+    ["a token that is refused", { status: 401 }, 1],
+    ["nobody there", { status: 503 }, 5],
+    ["a connection that breaks", { cutOff: true }, 5],
+    ["a limit that does not end", { status: 429 }, 5],
+  ])("%s ends the pass early", async (_what, fault, most) => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory());
+    const { read } = await known(sandbox, machine, 60);
+    sandbox.faults.set([{ route: everyBooking, ...fault }]);
+    const report = await machine.reconciler.run();
+    expect(report).toMatchObject({ checked: 0, changed: 0, incomplete: "unreachable" });
+    expect(report.failed).toBeGreaterThan(0);
+    expect(read().length).toBeLessThanOrEqual(4 * (most + 1));
+    expect(machine.logged.join()).toMatch(/out of reach/);
+    sandbox.faults.clear();
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 60, failed: 0 });
+  });
+
+  test("a list that cannot be read is a failure, and the bookings are read all the same", async () => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory());
+    await known(sandbox, machine, 2);
+    await sandbox.listings.create({ status: "Published" });
+    sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 2, failed: 1 });
+    expect(machine.observations("failed")).toMatchObject([{ ref: "listings", error: { status: 403 } }]);
+    sandbox.faults.clear();
+    // They were never seen: this is the first pass for them.
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 3, changed: 0 });
+    expect(machine.observations("learned")).toHaveLength(1);
+  });
+
+  test("one booking that is gone, or that cannot be read, does not stop the others", async () => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory());
+    const { codes, read } = await known(sandbox, machine, 9);
+    sandbox.faults.set([
+      { route: `/v2/bookings/${codes[1]}`, status: 404 },
+      { route: `/v2/bookings/${codes[4]}`, status: 500 },
+      { route: `/v2/bookings/${codes[6]}`, status: 500, times: 2 },
+    ]);
+    await sandbox.bookings.approve(codes[8]!);
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 7, changed: 1, failed: 2 });
+    expect(read().filter((code) => code === codes[4])).toHaveLength(3);
+    expect(
+      machine
+        .observations("failed")
+        .map(({ ref }) => ref)
+        .toSorted(),
+    ).toEqual([`booking:${codes[1]}`, `booking:${codes[4]}`]);
+    expect(machine.told.at(-1)).toMatchObject({ record: codes[8], status: "Confirmed" });
+    // It was through all: the next begins anew.
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 7, failed: 2 });
+  });
+});
+
+test("no more bookings are read at once than `concurrency` says", async () => {
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 3 } });
+  await known(sandbox, machine, 12);
+  let now = 0;
+  let most = 0;
+  const get = machine.client.bookings.get.bind(machine.client.bookings);
+  machine.client.bookings.get = ((...args: Parameters<typeof get>) => {
+    now += 1;
+    most = Math.max(most, now);
+    const read = get(...args);
+    void read.finally(() => {
+      now -= 1;
+    });
+    return read;
+  }) as typeof get;
+  expect(await machine.reconciler.run()).toMatchObject({ checked: 12 });
+  expect(most).toBe(3);
+});
+
+test("a signal that has aborted already reads nothing; what is no signal is refused", async () => {
+  const sandbox = await startSandbox();
+  const { reconciler } = machineOf(sandbox, memory());
+  expect(await reconciler.run({ signal: AbortSignal.abort() })).toMatchObject({
+    checked: 0,
+    incomplete: "aborted",
+  });
+  expect(sandbox.requests).toEqual([]);
+  await expect(reconciler.run({ signal: "stop" as never })).rejects.toThrow(/signal: must be an AbortSignal/);
+});
+
+test("a pass keeps its lock for as long as it runs, with the place that it has come to", async () => {
+  const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 60 }] });
+  const store = memory();
+  const first = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 300 } });
+  await known(sandbox, first, 20);
+  const running = first.reconciler.run();
+  const other = machineOf(sandbox, store);
+  await waitFor(() => expect(first.observations("checked").length).toBeGreaterThan(15));
+  expect(await other.reconciler.run()).toMatchObject({ incomplete: "locked" });
+  const state = JSON.parse((await store.statusOf("reconcile:pass"))!.status);
+  expect(state.after).toMatch(/^booking:B/);
+  expect(await running).toMatchObject({ checked: 20 });
+});
+
+test("what has not changed for very long is not forgotten for its age", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const store = memory();
+  const { reconciler, told } = machineOf(sandbox, store);
+  await reconciler.run();
+  const start = Date.now();
+  const now = vi.spyOn(Date, "now");
+  try {
+    for (const days of [150, 300, 450, 600]) {
+      now.mockImplementation(() => start + days * 86_400_000);
+      await reconciler.run();
+      await store.pruneRecords({ age: 400 * 86_400_000, limit: 100 });
+    }
+  } finally {
+    now.mockRestore();
+  }
+  expect(await store.statusOf(`listing:${listingId}`)).toMatchObject({ status: "Published", sequence: 1 });
+  expect(told).toEqual([]);
+});

@@ -1,0 +1,152 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  createWebhookHandler,
+  type EventStore,
+  memoryStore,
+  StayhookClient,
+  type WebhookEvent,
+  type WebhookHandlerOptions,
+} from "stayhook";
+import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
+import { sqliteStore } from "stayhook/sqlite";
+import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
+import { onTestFinished } from "vitest";
+
+/** Opens stores on one and the same place: each call is another machine, or the next start of one. */
+export type OpenStore = () => EventStore<never>;
+
+/** What every test of stores runs on. */
+export const stores: Readonly<Record<string, () => OpenStore>> = {
+  memory: () => {
+    const store = memoryStore();
+    return () => store;
+  },
+  sqlite: () => {
+    const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-"));
+    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    return () => closed(sqliteStore(join(directory, "events.db")));
+  },
+};
+
+function closed(store: { close(): Promise<void> }): EventStore<never> {
+  onTestFinished(() => store.close());
+  return store as EventStore<never>;
+}
+
+export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sandbox = createSandbox({ seed: 7, ...options });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  return sandbox;
+}
+
+/** What a callback was told, as far as tests ask. */
+export interface Told {
+  readonly type: string;
+  readonly status: string | undefined;
+  readonly previousStatus: string | undefined;
+  readonly changed: boolean;
+  readonly source: string;
+  readonly record: string | number | undefined;
+}
+
+interface MachineOptions {
+  readonly handler?: Partial<WebhookHandlerOptions>;
+  readonly reconciler?: Partial<ReconcilerOptions>;
+  /** Called for each event before it is told. */
+  readonly callback?: (event: WebhookEvent) => unknown;
+}
+
+/** A machine of the subscriber's: client, handler and reconciler, with what the callbacks and `observe` were told. */
+export function machineOf(
+  platform: { readonly url: string; readonly accessToken: string },
+  store: EventStore<never>,
+  { handler, reconciler: more, callback }: MachineOptions = {},
+) {
+  const told: Told[] = [];
+  const events: WebhookEvent[] = [];
+  const observed: ReconcileObservation[] = [];
+  const logged: string[] = [];
+  const log = (message: string) => void logged.push(message);
+  const logger = { debug: log, info: log, warn: log, error: log };
+  const client = new StayhookClient({ baseUrl: platform.url, accessToken: platform.accessToken });
+  const webhooks = createWebhookHandler({
+    client,
+    store,
+    on: {
+      fallback: async (event) => {
+        await callback?.(event);
+        events.push(event);
+        told.push(shown(event));
+      },
+    },
+    logger,
+    ...handler,
+  });
+  const reconciler = createReconciler({
+    client,
+    webhooks,
+    store,
+    backoff: () => 5,
+    observe: (event) => void observed.push(event),
+    logger,
+    ...more,
+  });
+  onTestFinished(async () => {
+    await reconciler.close();
+    await webhooks.close({ timeout: 0 });
+  });
+  /** As the platform would, of a booking or a listing. */
+  const notify = (about: { bookingCode?: string; listingId?: number }) =>
+    webhooks.receive({
+      method: "POST",
+      url: "/",
+      headers: {},
+      body: {
+        eventId: randomUUID(),
+        timestamp: new Date().toISOString(),
+        bookingCode: about.bookingCode ?? null,
+        listingId: about.listingId ?? null,
+      },
+    });
+  const observations = <K extends ReconcileObservation["kind"]>(kind: K) =>
+    observed.filter((event): event is Extract<ReconcileObservation, { kind: K }> => event.kind === kind);
+  return { client, webhooks, reconciler, store, told, events, observed, observations, logged, notify };
+}
+
+function shown(event: WebhookEvent): Told {
+  const { type, source } = event;
+  if (event.type === "unknown")
+    return { type, source, status: undefined, previousStatus: undefined, changed: false, record: undefined };
+  const { status, previousStatus, changed } = event;
+  const record = "booking" in event ? event.booking.bookingCode : event.listing.listingId;
+  return { type, source, status, previousStatus, changed, record };
+}
+
+/** The reads that the sandbox has got since this was asked last. */
+export function readsOf(sandbox: Sandbox) {
+  let seen = 0;
+  return () => {
+    const paths = sandbox.requests.map(({ path }) => path);
+    const since = paths.slice(seen);
+    seen = paths.length;
+    return since;
+  };
+}
+
+export async function statusesIn(store: EventStore<never>): Promise<Record<string, string>> {
+  const statuses: Record<string, string> = {};
+  for await (const { ref, status } of store.statuses()) statuses[ref] = status;
+  return statuses;
+}
+
+/** All that the platform has, as a store would name it. */
+export function statusesAt({ bookings, listings }: Sandbox): Record<string, string> {
+  return Object.fromEntries([
+    ...bookings.list().map(({ bookingCode, status }) => [`booking:${bookingCode}`, status]),
+    ...listings.list().map(({ listingId, status }) => [`listing:${listingId}`, status]),
+  ]);
+}
