@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
-import { delimiter, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sandbox } from "stayhook/testing";
@@ -9,7 +9,8 @@ import { choosePort } from "../day/port.ts";
 import { commandOf } from "./commands.ts";
 
 const SECRET = "s3cret";
-const programs = join(import.meta.dirname, "../../node_modules/.bin");
+/** Where programs are found first: this Node, and what this repository has installed. */
+const programs = [dirname(process.execPath), join(import.meta.dirname, "../../node_modules/.bin")];
 
 export interface Launched {
   /** Where it takes notifications. */
@@ -28,7 +29,7 @@ export async function launch(name: string, sandbox: Sandbox, temporary: string):
     stdio: ["ignore", "pipe", "pipe"],
     env: {
       ...process.env,
-      PATH: `${programs}${delimiter}${process.env.PATH}`,
+      PATH: [...programs, process.env.PATH].join(delimiter),
       NEXT_TELEMETRY_DISABLED: "1",
       STAYHOOK_BASE_URL: sandbox.url,
       STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,

@@ -23,3 +23,4 @@ const example = await launch(name, sandbox, temporary);
 await play(sandbox, example.hooks);
 await example.stop();
 await sandbox.close();
+if (sandbox.deliveries.some(({ status }) => status !== 200)) process.exitCode = 1;

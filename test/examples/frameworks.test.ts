@@ -7,7 +7,14 @@ import { expect, test } from "vitest";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 import { installed } from "../package/support/consumer.ts";
 import { root } from "../package/support/pack.ts";
-import { driveBookingAndListing, expectRefusals, platform, post } from "./support/drive.ts";
+import {
+  driveBookingAndListing,
+  expectCleanExit,
+  expectRefusals,
+  platform,
+  post,
+  slowWayTo,
+} from "./support/drive.ts";
 import { type Example, type ExampleOptions, PATIENCE, startExample } from "./support/example.ts";
 
 const project = await installed([
@@ -45,7 +52,9 @@ const examples: Record<string, Omit<ExampleOptions, "project" | "sandbox" | "fro
 
 test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from, options]) => {
   const sandbox = await platform();
-  const example = await startExample({ ...options, project, sandbox, from });
+  const way = await slowWayTo(sandbox);
+  const env = { STAYHOOK_BASE_URL: way.url, ...options.env };
+  const example = await startExample({ ...options, env, project, sandbox, from });
   await driveBookingAndListing(sandbox, example);
   await expectRefusals(example);
   // A route of its own, through the body parser that it has in front; a function has no other.
@@ -54,6 +63,8 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
     expect(await answer.text()).toBe(from === "node-http.ts" ? "Hello\n" : '{"a":1}');
   }
   if (from === "next") await expectDrainRoute(example);
+  // Those two are for where no process lives on.
+  if (from !== "next" && from !== "lambda") return expectCleanExit(sandbox, example, way);
   expect(await example.stop()).toEqual([0, null]);
 });
 

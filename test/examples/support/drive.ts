@@ -1,8 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { expect, onTestFinished } from "vitest";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, vi } from "vitest";
 import { StayhookClient } from "../../../src/index.ts";
 import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
-import type { Example } from "./example.ts";
+import { type Example, PATIENCE } from "./example.ts";
 
 /** A platform that listens, and delivers everything twice. Closed after the test. */
 export async function platform(): Promise<Sandbox> {
@@ -10,6 +14,58 @@ export async function platform(): Promise<Sandbox> {
   onTestFinished(() => sandbox.close());
   await sandbox.listen();
   return sandbox;
+}
+
+/** The platform's API, by a way that can be blocked: until `release`, what is asked there gets no answer. */
+export async function slowWayTo(sandbox: Sandbox) {
+  let open: Promise<void> = Promise.resolve();
+  let waiting = 0;
+  const server = createServer(async (request, response) => {
+    waiting++;
+    await open;
+    waiting--;
+    const { url = "", headers } = request;
+    const answer = await fetch(sandbox.url + url, { headers: { authorization: `${headers.authorization}` } });
+    response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+  });
+  onTestFinished(() => server.closeAllConnections());
+  onTestFinished(() => void server.close());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    /** How many requests it holds up. */
+    waiting: () => waiting,
+    /** @returns what lets go */
+    block(): () => void {
+      let release = (): void => {};
+      open = new Promise((resolve) => {
+        release = resolve;
+      });
+      return release;
+    },
+  };
+}
+
+/**
+ * Sends SIGTERM while it has a booking to read, and sees that it comes to the end of that, and then to its own.
+ *
+ * @param way - what it was given as the platform's API
+ */
+export async function expectCleanExit(
+  sandbox: Sandbox,
+  example: Example,
+  way: Awaited<ReturnType<typeof slowWayTo>>,
+): Promise<void> {
+  const release = way.block();
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  await vi.waitFor(() => expect(way.waiting()).toBe(1), { timeout: PATIENCE });
+  const stopped = example.stop();
+  // Long enough that one that does not wait would be gone.
+  await Promise.race([stopped, sleep(200)]);
+  release();
+  expect(await stopped).toEqual([0, null]);
+  expectLines(example, [["block", bookingCode]]);
 }
 
 /** Tells the platform where the example is. */
