@@ -57,7 +57,8 @@ export async function startOwnRedis({
 } = {}): Promise<OwnRedis | undefined> {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-redis-"));
   const port = await freePort();
-  const url = `redis://127.0.0.1:${port}`;
+  const asked = args.indexOf("--requirepass");
+  const url = `redis://${asked < 0 ? "" : `:${args[asked + 1]}@`}127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
 
   const end = async (signal: NodeJS.Signals): Promise<void> => {
@@ -80,7 +81,7 @@ export async function startOwnRedis({
       child?.once("spawn", resolve);
       child?.once("error", reject);
     });
-    await untilAnswers(url, child, args);
+    await untilAnswers(url, child);
   };
 
   const own: OwnRedis = {
@@ -120,21 +121,19 @@ export async function deleteKeys(url: string, start: string): Promise<void> {
   }
 }
 
-async function untilAnswers(url: string, child: ChildProcess, args: readonly string[]): Promise<void> {
+async function untilAnswers(url: string, child: ChildProcess): Promise<void> {
   const until = performance.now() + PATIENCE;
-  while (!(await answers(url, args))) {
+  while (!(await answers(url))) {
     if (child.exitCode !== null) throw new Error(`redis-server ended at once (code ${child.exitCode})`);
     if (performance.now() > until) throw new Error(`redis-server does not answer at ${url}`);
     await sleep(20);
   }
 }
 
-/** A refusal for want of a password is an answer, too. */
-async function answers(url: string, args: readonly string[] = []): Promise<boolean> {
+async function answers(url: string): Promise<boolean> {
   const client = new Redis(url, {
     lazyConnect: true,
-    retryStrategy: null as unknown as undefined,
-    enableReadyCheck: false,
+    retryStrategy: () => null,
     connectTimeout: 2000,
     commandTimeout: 5000,
   });
@@ -142,8 +141,8 @@ async function answers(url: string, args: readonly string[] = []): Promise<boole
   try {
     await client.connect();
     return (await client.ping()) === "PONG";
-  } catch (error) {
-    return args.includes("--requirepass") && /NOAUTH/.test(String(error));
+  } catch {
+    return false;
   } finally {
     client.disconnect();
   }

@@ -74,5 +74,7 @@ function redact(message: string, secrets: Secrets): string {
 }
 
 function codeOf({ message }: Error): string | undefined {
+  // Redis 7.0 has no code of its own for it inside of a script.
+  if (message.includes("user executing the script can't")) return "NOPERM";
   return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
 }

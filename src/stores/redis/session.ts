@@ -1,4 +1,5 @@
 // Not the globals: what Redis does goes by no fake clock.
+import type { Socket } from "node:net";
 import { clearTimeout, setTimeout } from "node:timers";
 import type { RedisClient } from "./load.ts";
 
@@ -23,7 +24,13 @@ export class Session {
   }
 
   get isReady(): boolean {
-    return this.client.status === "ready";
+    // Between the end of a connection and its client's notice of it, nothing can be sent.
+    return this.client.status === "ready" && this.#stream?.writable !== false;
+  }
+
+  /** A cluster's client has several, and shows none. */
+  get #stream(): Partial<Pick<Socket, "writable" | "destroy">> | undefined {
+    return "stream" in this.client ? this.client.stream : undefined;
   }
 
   /** Whether it becomes ready before `until`, of `performance.now()`; `false` at once where its life ends. */
@@ -60,7 +67,9 @@ export class Session {
 
   /** Ends the connection for good, also where the other side no longer answers. */
   end(): void {
+    // Of one that has ended, ioredis would wait two seconds for the end.
+    if (this.client.status === "end") return;
     this.client.disconnect();
-    if ("stream" in this.client) (this.client.stream as { destroy?(): void } | undefined)?.destroy?.();
+    this.#stream?.destroy?.();
   }
 }

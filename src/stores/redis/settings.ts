@@ -31,8 +31,8 @@ function* lossesByDisk(settings: ReadonlyMap<string, string>): Generator<string>
   const fsync = settings.get("appendfsync");
   if (appendOnly === "0") {
     yield settings.get("save") === ""
-      ? "Redis keeps nothing on disk (appendonly no, no snapshots): when it ends, every event is lost, those that were answered 200 among them. Set appendonly yes."
-      : "Redis keeps snapshots only (appendonly no): when it ends, all that came after the last one is lost, events that were answered 200 among it. Set appendonly yes.";
+      ? "appendonly is no, and there are no snapshots: when Redis ends, every event is lost, those that were answered 200 among them. Set it to yes."
+      : "appendonly is no: when Redis ends, all that came after its last snapshot, if it makes any, is lost, events that were answered 200 among it. Set it to yes.";
   } else if (fsync === "everysec") {
     yield "appendfsync is everysec: when the machine of Redis crashes or loses power, up to two seconds of events that were answered 200 are lost. Set it to always if they must not be.";
   } else if (fsync === "no") {

@@ -81,7 +81,7 @@ export class Wake {
     if (this.#closed) return false;
     const { client } = session;
     client.on("message", (_: string, handle: string) => {
-      if (!this.#isOurs(handle)) this.wake();
+      if (handle !== "" && !this.#isOurs(handle)) this.wake();
     });
     client.connect().catch(() => {});
     const until = performance.now() + PATIENCE;

@@ -1,7 +1,12 @@
 /** Scripts that only look (but for the first). Each is preceded by the prelude. */
 
-/** The format that this version of stayhook writes. Notes it where nothing is there yet; gives what is, and the keys' beginning. */
+/**
+ * The format that this version of stayhook writes. Notes it where nothing is there yet; gives what is, and the keys'
+ * beginning. It publishes first, to nobody:
+ * who may not would else be told so after he has written.
+ */
 export const start = `
+call('PUBLISH', base .. ':wake', '')
 call('HSETNX', base .. ':meta', 'format', ARGV[3])
 return { call('HGET', base .. ':meta', 'format'), base }
 `;

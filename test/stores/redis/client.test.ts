@@ -1,0 +1,145 @@
+import { randomUUID } from "node:crypto";
+import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { silentLogger } from "../../../src/logger.ts";
+import { redisStore } from "../../../src/stores/redis/index.ts";
+import { startOwnRedis } from "../../support/redis-server.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createProxy } from "./proxy.ts";
+
+const own = await startOwnRedis({
+  args: ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"],
+});
+const plain = await startOwnRedis();
+const admin = own && new Redis(own.url);
+await admin?.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+afterAll(async () => {
+  admin?.disconnect();
+  await own?.close();
+  await plain?.close();
+});
+const logger = silentLogger;
+
+describe.skipIf(plain === undefined)("a client of the user's", () => {
+  function clientOf(options: Omit<RedisOptions, "replyMapping"> = {}, url = plain!.url): Redis {
+    const client = new Redis(url, options);
+    onTestFinished(() => client.disconnect());
+    return client;
+  }
+
+  test("is left as it was, and open", async () => {
+    const client = clientOf();
+    const listeners = () => client.eventNames().map((name) => [name, client.listenerCount(name)]);
+    await client.ping();
+    const before = listeners();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    const many = Array.from({ length: 40 }, () => store.add(eventOf()));
+    expect(client.listenerCount("close")).toBeLessThan(10);
+    await Promise.all(many);
+    store.subscribe?.(() => {});
+    await store.close();
+    await store.close();
+    expect(listeners()).toEqual(before);
+    expect(await client.ping()).toBe("PONG");
+  });
+
+  test("that is lazy is connected by the first call", async () => {
+    const client = clientOf({ lazyConnect: true });
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    expect(client.status).toBe("wait");
+    expect(await Promise.all([store.add(eventOf()), store.add(eventOf())])).toEqual(["added", "added"]);
+    await store.close();
+  });
+
+  test("that was closed is not opened again", async () => {
+    const client = clientOf();
+    await client.ping();
+    client.disconnect();
+    await vi.waitFor(() => expect(client.status).toBe("end"));
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await expect(store.counts()).rejects.toThrow(/the given client.*it was closed/);
+    expect(client.status).toBe("end");
+    await store.close();
+  });
+
+  test("keeps its keyPrefix, and so does what others are told", async () => {
+    const prefix = randomUUID();
+    const [one, other] = ["app:", "app:"].map((keyPrefix) =>
+      redisStore({ client: clientOf({ keyPrefix }), prefix, logger }),
+    );
+    const woken = vi.fn();
+    other!.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    woken.mockClear();
+    await one!.add(eventOf());
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    const [claim] = await other!.claim(CLAIM);
+    expect(await one!.settle(claim!, DONE)).toBe(true);
+    const keys = await clientOf().keys("*");
+    expect(keys.filter((key) => key.includes(prefix)).length).toBeGreaterThan(3);
+    for (const key of keys.filter((each) => each.includes(prefix))) expect(key).toMatch(`app:{${prefix}}:`);
+    await one!.close();
+    await other!.close();
+  });
+
+  test("with numbers as strings does as well", async () => {
+    const client = clientOf({ stringNumbers: true });
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.add(eventOf());
+    const claims = await store.claim(CLAIM);
+    expect(await store.renew(claims, 60_000)).toEqual(claims);
+    expect(await store.nextDue()).toEqual(expect.any(Number));
+    expect(await store.settle(claims[0]!, DONE)).toBe(true);
+    expect(await store.list({ limit: 1 })).toMatchObject([{ state: "done" }]);
+    await store.close();
+  });
+
+  test("that sends again what had no answer settles once, and claims nothing twice", async () => {
+    const proxy = await createProxy(plain!.url);
+    const client = clientOf({ autoResendUnfulfilledCommands: true, retryStrategy: () => 1 }, proxy.url);
+    client.on("error", () => {});
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    for (const event of [eventOf(), eventOf("booking:B")]) await store.add(event);
+    const [claim] = await store.claim({ ...CLAIM, limit: 1 });
+    await store.settle({ ...claim!, lease: "none" }, DONE);
+    let lost = proxy.loseNextAnswer();
+    const settling = store.settle(claim!, DONE).catch(() => "lost");
+    await lost;
+    expect(await settling).toBe("lost");
+    expect(await store.settle(claim!, DONE)).toBe(true);
+    lost = proxy.loseNextAnswer();
+    const claiming = store.claim(CLAIM).catch(() => "lost");
+    await lost;
+    expect(await claiming).toBe("lost");
+    const claims = await store.claim(CLAIM);
+    expect(claims.map(({ attempts }) => attempts)).toEqual([1]);
+    await store.close();
+  });
+});
+
+describe.skipIf(own === undefined)("a Cluster", () => {
+  test("has all keys in one slot, tells who listens, and is left open", async () => {
+    // A new cluster takes some time until it lets anybody write.
+    const state = async () => String(await admin!.call("CLUSTER", "INFO"));
+    await vi.waitFor(async () => expect(await state()).toContain("cluster_state:ok"), 20_000);
+    const { hostname, port } = new URL(own!.url);
+    const cluster = new Cluster([{ host: hostname, port: Number(port) }], { keyPrefix: "app:" });
+    onTestFinished(() => cluster.disconnect());
+    const store = redisStore({ client: cluster, logger });
+    const other = redisStore({ client: cluster, logger });
+    const woken = vi.fn();
+    other.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 10_000);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    woken.mockClear();
+    for (const ref of [null, "booking:A", "listing:{1}"]) await store.add(eventOf(ref));
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    for (const claim of await other.claim(CLAIM)) expect(await store.settle(claim, DONE)).toBe(true);
+    expect(await store.counts()).toMatchObject({ done: 3 });
+    const slots = (await admin!.keys("*")).map((key) => admin!.call("CLUSTER", "KEYSLOT", key));
+    expect(new Set(await Promise.all(slots)).size).toBe(1);
+    await store.close();
+    await other.close();
+    expect(await cluster.ping()).toBe("PONG");
+  }, 30_000);
+});

@@ -1,0 +1,16 @@
+import { randomUUID } from "node:crypto";
+import type { NewEvent } from "../../../src/stores/store.ts";
+
+export function eventOf(ref: string | null = "booking:A", eventId: string = randomUUID()): NewEvent {
+  return {
+    eventId,
+    ref,
+    source: "webhook",
+    topic: null,
+    timestamp: "2026-03-01T10:00:00.000Z",
+    notification: "{}",
+  };
+}
+
+export const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
+export const CLAIM = { limit: 100, leaseDuration: 60_000 } as const;

@@ -1,0 +1,11 @@
+/** A process that does something with a store, subscribes to it, and closes nothing. */
+import { silentLogger } from "../../../src/logger.ts";
+import { redisStore } from "../../../src/stores/redis/index.ts";
+import { eventOf } from "./event.ts";
+
+const { url, prefix }: { url: string; prefix: string } = JSON.parse(process.argv[2]!);
+const store = redisStore({ url, prefix, logger: silentLogger, commandTimeout: 1000 });
+store.subscribe?.(() => {});
+await store.add(eventOf()).catch((error: Error) => console.log(error.message));
+// Long enough that the subscription is there, and that it does not end by itself before.
+await new Promise((resolve) => setTimeout(resolve, 200));

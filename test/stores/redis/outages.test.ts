@@ -1,0 +1,287 @@
+import { inspect } from "node:util";
+import { Redis } from "ioredis";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { StayhookError } from "../../../src/errors.ts";
+import { silentLogger } from "../../../src/logger.ts";
+import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
+import type { ClaimedEvent, EventStore } from "../../../src/stores/store.ts";
+import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
+import { startOwnRedis } from "../../support/redis-server.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createProxy } from "./proxy.ts";
+
+const own = await startOwnRedis();
+afterAll(() => own?.close());
+const url = own?.url ?? "";
+
+let stores = 0;
+function open(options: RedisStoreOptions): EventStore {
+  stores += 1;
+  const store = redisStore({ prefix: `outages-${stores}`, logger: silentLogger, ...options });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+/** The first call of a script takes two answers: that Redis does not know it, and what it gives. */
+async function loadScripts(store: EventStore): Promise<void> {
+  const [claim] = await store.claim(CLAIM);
+  expect(claim).toBeUndefined();
+  await store.settle({ ...eventOf(), lease: "none" } as ClaimedEvent, DONE);
+}
+
+/** The error that it rejects with; what matters is that it does. */
+async function errorOf(promise: Promise<unknown>): Promise<Error> {
+  const error = await promise.then(
+    (value) => expect.fail(`expected an error, got ${inspect(value)}`),
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(StayhookError);
+  return error as Error;
+}
+
+describe.skipIf(own === undefined)("a server of its own", () => {
+  test("killed and started again, it has lost nothing, and is given its scripts again", async () => {
+    const store = open({ url, commandTimeout: 20_000 });
+    const events = Array.from({ length: 50 }, (_, index) => eventOf(`booking:${index % 20}`));
+    await Promise.all(events.map((event) => store.add(event)));
+    const claims = await store.claim({ limit: 5, leaseDuration: 60_000 });
+    expect(await store.settle(claims[0]!, DONE)).toBe(true);
+    await own!.kill();
+    // It waits for Redis, as long as it may.
+    const counts = store.counts();
+    await own!.start();
+    expect(await counts).toEqual({ pending: 45, processing: 4, retrying: 0, done: 1, parked: 0 });
+    expect(await store.add(events[0]!)).toBe("duplicate");
+    expect(await store.settle(claims[1]!, DONE)).toBe(true);
+    expect(await store.settle(claims[0]!, { state: "released" })).toBe(false);
+  }, 60_000);
+
+  test("scripts that Redis has forgotten are sent again", async () => {
+    const store = open({ url });
+    await store.add(eventOf());
+    const admin = new Redis(url);
+    await admin.script("FLUSH");
+    expect(await store.add(eventOf())).toBe("added");
+    expect(await store.counts()).toMatchObject({ pending: 2 });
+    admin.disconnect();
+  });
+
+  test("frozen, it makes every call reject in time, and once awake all goes on", async () => {
+    const commandTimeout = 300;
+    const store = open({ url, commandTimeout });
+    await store.add(eventOf());
+    process.kill(own!.pid, "SIGSTOP");
+    const start = performance.now();
+    try {
+      const calls = [store.add(eventOf()), store.counts(), store.claim(CLAIM)];
+      for (const call of calls) expect((await errorOf(call)).message).toContain("within 300 ms");
+      // The connection of those is given up; the next one cannot be made.
+      expect((await errorOf(store.counts())).message).toContain("within 300 ms");
+    } finally {
+      process.kill(own!.pid, "SIGCONT");
+    }
+    expect(performance.now() - start).toBeLessThan(10_000);
+    await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ pending: 2 }), 10_000);
+  }, 30_000);
+
+  test("frozen, it has notifications answered 503, and taken once it is awake", async () => {
+    const store = open({ url, commandTimeout: 200 });
+    const client = { bookings: {}, listings: {} } as never;
+    const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger: silentLogger });
+    const { eventId, timestamp } = eventOf();
+    const body = JSON.stringify({ eventId, timestamp, bookingCode: "HX3K9" });
+    const receive = () => webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+    process.kill(own!.pid, "SIGSTOP");
+    try {
+      expect(await receive()).toMatchObject({ status: 503, headers: { "retry-after": expect.any(String) } });
+    } finally {
+      process.kill(own!.pid, "SIGCONT");
+    }
+    await vi.waitFor(async () => expect((await receive()).status).toBe(200), 10_000);
+    await webhooks.close();
+  }, 30_000);
+
+  test("a close does not wait for a server that is frozen", async () => {
+    const store = open({ url, commandTimeout: 200 });
+    await store.counts();
+    process.kill(own!.pid, "SIGSTOP");
+    try {
+      const calls = errorOf(store.counts());
+      await store.close();
+      await calls;
+    } finally {
+      process.kill(own!.pid, "SIGCONT");
+    }
+  });
+
+  test.each([
+    ["its memory is full", ["maxmemory", "1", "0"], /OOM|memory is full \(maxmemory\)/],
+    ["it is a replica that cannot write", ["replicaof", "127.0.0.1 1", "no one"], /replica/],
+  ])("%s: said plainly, and later calls work again", async (_, [name = "", bad = "", good = ""], told) => {
+    const store = open({ url });
+    await store.add(eventOf());
+    const admin = new Redis(url);
+    const set = (value: string) =>
+      name === "replicaof" ? admin.call(name, ...value.split(" ")) : admin.config("SET", name, value);
+    await set(bad);
+    try {
+      const error = await errorOf(store.add(eventOf()));
+      expect(error.message).toMatch(told);
+      expect(error.cause).toBeInstanceOf(Error);
+    } finally {
+      await set(good);
+      admin.disconnect();
+    }
+    expect(await store.add(eventOf())).toBe("added");
+    expect(await store.counts()).toMatchObject({ pending: 2 });
+  });
+
+  test("where none listens, calls reject in time, and say why", async () => {
+    const store = open({ url: "redis://user:hush-hush@127.0.0.1:1/3", commandTimeout: 250 });
+    const error = await errorOf(store.add(eventOf()));
+    expect(error.message).toMatch(/redisStore \(127\.0\.0\.1:1\): .* within 250 ms: connect ECONNREFUSED/);
+    expect(inspect(error, { depth: 10, showHidden: true })).not.toContain("hush");
+    expect(inspect(store, { depth: 10, showHidden: true })).not.toContain("hush");
+  });
+});
+
+describe.skipIf(own === undefined)("a connection that is cut", () => {
+  test("calls under way reject at once, and the next ones take another", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url, commandTimeout: 60_000 });
+    await store.add(eventOf());
+    for (let round = 0; round < 3; round += 1) {
+      const lost = proxy.loseNextAnswer();
+      const call = errorOf(store.counts());
+      await lost;
+      expect((await call).message).toMatch(/connection/i);
+      expect(await store.counts()).toMatchObject({ pending: 1 });
+    }
+  });
+
+  test("CLIENT KILL harms nobody", async () => {
+    const store = open({ url });
+    const woken = vi.fn();
+    store.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    const admin = new Redis(url);
+    await admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
+    admin.disconnect();
+    woken.mockClear();
+    await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"));
+    // What was said meanwhile is looked for once by who connects again.
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+    await vi.waitFor(async () => {
+      woken.mockClear();
+      await other.add(eventOf(null));
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 200);
+    }, 5000);
+    await other.close();
+  }, 20_000);
+
+  test("a settling whose answer was lost is done once, and the second try says so", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url });
+    await loadScripts(store);
+    const outcomes = [
+      DONE,
+      { state: "parked", reason: "callback", error: "given up" },
+      { state: "retrying", in: 60_000, counted: true, reason: "callback", error: "once" },
+      { state: "retrying", in: 60_000, counted: false, reason: "unavailable", error: "once" },
+      { state: "released" },
+    ] as const;
+    for (const [index, outcome] of outcomes.entries()) {
+      const event = eventOf(`booking:${index}`);
+      await store.add(event);
+      const [claim] = await store.claim(CLAIM);
+      const lost = proxy.loseNextAnswer();
+      const call = errorOf(store.settle(claim!, outcome));
+      await lost;
+      await call;
+      const settled = await store.get(event.eventId);
+      expect(settled?.state).toBe(outcome.state === "released" ? "pending" : outcome.state);
+      expect(await store.settle(claim!, { ...outcome })).toBe(true);
+      expect(await store.get(event.eventId)).toEqual(settled);
+      // It has an answer now: once more would be another settling.
+      expect(await store.settle(claim!, outcome)).toBe(false);
+      if (outcome.state === "released") await store.settle((await store.claim(CLAIM))[0]!, DONE);
+    }
+    expect(await store.statusOf("booking:0")).toMatchObject({ sequence: 1 });
+  });
+
+  test("a lost settling is not taken for one that ends otherwise", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url });
+    await loadScripts(store);
+    await store.add(eventOf());
+    const [claim] = await store.claim(CLAIM);
+    const lost = proxy.loseNextAnswer();
+    const call = errorOf(store.settle(claim!, DONE));
+    await lost;
+    await call;
+    expect(await store.settle(claim!, { ...DONE, status: "Cancelled" })).toBe(false);
+    expect(await store.statusOf("booking:A")).toMatchObject({ status: "Confirmed" });
+  });
+
+  test("what a claim without an answer has leased is given back by the next one, uncounted", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url });
+    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+    await store.add(eventOf("booking:A"));
+    const [theirs] = await other.claim(CLAIM);
+    const event = eventOf("booking:B");
+    await store.add(event);
+    const lost = proxy.loseNextAnswer();
+    const call = errorOf(store.claim(CLAIM));
+    await lost;
+    await call;
+    expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+    const claims = await store.claim(CLAIM);
+    expect(claims.map(({ eventId, attempts }) => [eventId, attempts])).toEqual([[event.eventId, 1]]);
+    // What others hold, they hold; and what has been given back once is ours for good.
+    expect(await store.claim(CLAIM)).toEqual([]);
+    expect(await store.settle(claims[0]!, DONE)).toBe(true);
+    expect(await other.settle(theirs!, DONE)).toBe(true);
+    await other.close();
+  });
+
+  test("an event whose answer was lost is known when it comes again, and wakes who listens", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url });
+    const woken = vi.fn();
+    store.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await store.counts();
+    const event = eventOf();
+    woken.mockClear();
+    const lost = proxy.loseNextAnswer();
+    const call = errorOf(store.add(event));
+    await lost;
+    await call;
+    expect(await store.add(event)).toBe("duplicate");
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+  });
+});
+
+describe("a password", () => {
+  test("that is wrong is said at once, and never shown", async () => {
+    const guarded = await startOwnRedis({ args: ["--requirepass", "right-one"] });
+    if (guarded === undefined) return;
+    onTestFinished(() => guarded.close());
+    const wrong = guarded.url.replace("right-one", "wrong%2Fone");
+    for (const [bad, told] of [
+      [wrong, "refuses the user name or the password"],
+      [guarded.url.replace(":right-one@", ""), "asks for a password"],
+    ] as const) {
+      const store = open({ url: bad, commandTimeout: 60_000 });
+      const error = await errorOf(store.add(eventOf()));
+      expect(error.message).toContain(told);
+      const shown = inspect(error, { depth: 10, showHidden: true }) + JSON.stringify(error);
+      expect(shown).not.toMatch(/wrong.{1,3}one/);
+    }
+    const store = open({ url: guarded.url });
+    expect(await store.add(eventOf())).toBe("added");
+  }, 30_000);
+});

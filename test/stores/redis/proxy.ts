@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { onTestFinished } from "vitest";
+
+/** A way to Redis that can be cut, or on which answers get lost. */
+export interface Proxy {
+  readonly url: string;
+  /** How many connections have been made through it. */
+  readonly connections: number;
+  /** Cuts what is connected. */
+  cut(): void;
+  /** Resolves once Redis has answered the next request, of which nobody hears: the connection is cut. */
+  loseNextAnswer(): Promise<void>;
+}
+
+export async function createProxy(target: string): Promise<Proxy> {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  let lose: (() => void) | undefined;
+  const server = createServer((near) => {
+    connections += 1;
+    const far = connect(Number(port), hostname);
+    const end = (): void => {
+      near.destroy();
+      far.destroy();
+    };
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket.on("error", end).on("close", () => {
+        sockets.delete(socket);
+        end();
+      });
+    }
+    near.on("data", (chunk) => far.write(chunk));
+    far.on("data", (chunk) => {
+      if (lose === undefined) {
+        near.write(chunk);
+        return;
+      }
+      lose();
+      lose = undefined;
+      end();
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const cut = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  onTestFinished(() => {
+    server.close();
+    cut();
+  });
+  return {
+    url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,
+    get connections() {
+      return connections;
+    },
+    cut,
+    loseNextAnswer: () =>
+      new Promise((resolve) => {
+        lose = resolve;
+      }),
+  };
+}

@@ -1,0 +1,128 @@
+import { Redis } from "ioredis";
+import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { silentLogger } from "../../../src/logger.ts";
+import { redisStore } from "../../../src/stores/redis/index.ts";
+import { startOwnRedis } from "../../support/redis-server.ts";
+import { eventOf } from "./event.ts";
+
+const own = await startOwnRedis();
+const admin = own && new Redis(own.url);
+afterAll(async () => {
+  admin?.disconnect();
+  await own?.close();
+});
+
+const SAFE = { appendonly: "yes", appendfsync: "always", save: "", "maxmemory-policy": "noeviction" };
+
+async function set(settings: Readonly<Record<string, string>>): Promise<void> {
+  for (const [name, value] of Object.entries({ ...SAFE, ...settings }))
+    await admin!.config("SET", name, value);
+}
+
+/** What a store warns of when it is used on a server with these settings, and where it is told to go. */
+async function warningsWith(settings: Readonly<Record<string, string>>): Promise<string[]> {
+  await set(settings);
+  const logger = { ...silentLogger, warn: vi.fn(), debug: vi.fn() };
+  const store = redisStore({ url: own!.url, prefix: "settings", logger });
+  await store.counts();
+  await store.add(eventOf());
+  await store.close();
+  // It asks beside the calls; once more is told that it has an answer.
+  await vi.waitFor(async () => {
+    const info = await admin!.client("LIST");
+    expect(String(info).split("\n").filter(Boolean).length).toBe(1);
+  });
+  return logger.warn.mock.calls.map(([message]) => String(message));
+}
+
+describe.skipIf(own === undefined)("at its first use, the store says what Redis would lose", () => {
+  test("nothing, where each write is on disk before its answer", async () => {
+    expect(await warningsWith({})).toEqual([]);
+  });
+
+  test.each([
+    ["everything", { appendonly: "no" }, [/no snapshots.* every event is lost/]],
+    [
+      "what came after a snapshot",
+      { appendonly: "no", save: "900 1" },
+      [/all that came after its last snapshot/],
+    ],
+    ["two seconds", { appendfsync: "everysec" }, [/everysec.* up to two seconds/]],
+    ["half a minute", { appendfsync: "no" }, [/half a minute/]],
+    ["what it deletes for want of memory", { "maxmemory-policy": "allkeys-lru" }, [/allkeys-lru.* deletes/]],
+    // None of the store's keys has a time to live.
+    ["nothing, where only keys that expire are deleted", { "maxmemory-policy": "volatile-lru" }, []],
+    [
+      "each of several",
+      { appendfsync: "no", "maxmemory-policy": "allkeys-random" },
+      [/allkeys-random/, /fsync/],
+    ],
+  ])("%s", async (_, settings, expected) => {
+    const warnings = await warningsWith(settings as Record<string, string>);
+    expect(warnings).toEqual(expected.map((each) => expect.stringMatching(each)));
+    for (const warning of warnings) expect(warning).toMatch(/^stayhook: redisStore \(127\.0\.0\.1:\d+\): /);
+  });
+
+  test("on the console, unless it is told otherwise", async () => {
+    await set({ appendonly: "no" });
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+    const store = redisStore({ url: own!.url, prefix: "settings" });
+    for (let times = 0; times < 3; times += 1) await store.counts();
+    await vi.waitFor(() => expect(warned).toHaveBeenCalledTimes(1));
+    expect(warned.mock.calls[0]?.[0]).toContain("every event is lost");
+    await store.close();
+    expect(warned).toHaveBeenCalledTimes(1);
+    warned.mockRestore();
+  });
+});
+
+describe.skipIf(own === undefined)("of a server that does not say", () => {
+  beforeEach(async () => {
+    await set({ appendonly: "no" });
+    await admin!.call(
+      "ACL",
+      "SETUSER",
+      "shy",
+      "reset",
+      "on",
+      ">quiet",
+      "~{shy}*",
+      "&{shy}*",
+      "+@all",
+      "-config",
+    );
+  });
+
+  async function warnings() {
+    const logger = { ...silentLogger, warn: vi.fn(), debug: vi.fn() };
+    const store = redisStore({ url: own!.url.replace("//", "//shy:quiet@"), prefix: "shy", logger });
+    expect(await store.add(eventOf(null))).toBe("added");
+    return { store, logger };
+  }
+
+  test("its settings by CONFIG, what INFO says is enough", async () => {
+    const { store, logger } = await warnings();
+    await vi.waitFor(() => expect(logger.warn).toHaveBeenCalledTimes(1));
+    expect(logger.warn.mock.calls[0]?.[0]).toContain("appendonly is no");
+    await store.close();
+  });
+
+  test("anything, nothing is claimed", async () => {
+    await admin!.call("ACL", "SETUSER", "shy", "-info");
+    const { store, logger } = await warnings();
+    await vi.waitFor(() => expect(logger.debug).toHaveBeenCalledTimes(1));
+    expect(logger.warn).not.toHaveBeenCalled();
+    await store.close();
+  });
+
+  test("what a user may not do is an error that says so", async () => {
+    await admin!.call("ACL", "SETUSER", "shy", "-publish");
+    const store = redisStore({
+      url: own!.url.replace("//", "//shy:quiet@"),
+      prefix: "shy",
+      logger: silentLogger,
+    });
+    await expect(store.add(eventOf())).rejects.toThrow(/its ACL does not let this user do it/);
+    await store.close();
+  });
+});

@@ -1,0 +1,72 @@
+/**
+ * A process that takes notifications and handles them, on one Redis with others, and notes in Redis what somebody
+ * outside should know. Ends by itself when nothing is left to do.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { StayhookClient } from "../../../src/client/client.ts";
+import { silentLogger } from "../../../src/logger.ts";
+import { redisStore } from "../../../src/stores/redis/index.ts";
+import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
+
+export interface SubscriberOptions {
+  readonly url: string;
+  readonly prefix: string;
+  /** A list in Redis: lines of `began` and `ended`, in the order in which Redis got them. */
+  readonly log: string;
+  /** Ids of events; each is of one of a few bookings. */
+  readonly notifications: readonly string[];
+  /** Never ends the callback of this event. */
+  readonly hangOn?: string;
+}
+
+const { url, prefix, log, notifications, hangOn }: SubscriberOptions = JSON.parse(process.argv[2]!);
+const store = redisStore({ url, prefix, logger: silentLogger });
+const notes = new Redis(url);
+
+const client = new StayhookClient({
+  baseUrl: "https://platform.test",
+  accessToken: "token",
+  fetch: async (asked) =>
+    Response.json({ bookingCode: new URL(asked).pathname.split("/").at(-1), status: "Confirmed" }),
+});
+
+const webhooks = createWebhookHandler({
+  client,
+  store,
+  leaseDuration: 2000,
+  logger: silentLogger,
+  on: {
+    async fallback({ eventId, notification }) {
+      const { bookingCode } = notification as { readonly bookingCode: string };
+      await notes.rpush(log, `began ${eventId} ${bookingCode} ${process.pid}`);
+      if (eventId === hangOn) {
+        process.send?.("hangs");
+        await sleep(600_000);
+      }
+      await sleep(1);
+      await notes.rpush(log, `ended ${eventId} ${bookingCode} ${process.pid}`);
+    },
+  },
+});
+
+webhooks.start();
+await Promise.all(
+  notifications.map(async (eventId, index) => {
+    const body = JSON.stringify({
+      eventId,
+      bookingCode: `HM${index % 7}`,
+      timestamp: "2026-03-01T10:00:00Z",
+    });
+    const { status } = await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+    if (status !== 200) throw new Error(`answered ${status}`);
+  }),
+);
+for (;;) {
+  const { pending, processing, retrying } = await store.counts();
+  if (pending + processing + retrying === 0) break;
+  await sleep(20);
+}
+await webhooks.close();
+await store.close();
+notes.disconnect();
