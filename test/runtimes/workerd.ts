@@ -2,22 +2,29 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { build } from "esbuild";
-import { Miniflare, type WorkerOptions } from "miniflare";
+import { Miniflare } from "miniflare";
 import type { Consumer } from "../package/support/consumer.ts";
+import { root } from "../package/support/pack.ts";
 
 /** Of wrangler.jsonc, and of all Workers here. */
 export const compatibilityDate = "2026-06-01";
 
+export interface WorkerSource {
+  /** Files and folders of this repository. The first one is the Worker. */
+  readonly paths: readonly string[];
+  readonly external?: readonly string[];
+}
+
 /** Bundles a Worker as wrangler does, in a project that has the packed package, and nothing of this repository's. */
 export async function bundleWorker(
-  consumer: Consumer,
-  { from, files, external = [] }: WorkerSource,
+  { directory }: Consumer,
+  { paths, external = [] }: WorkerSource,
 ): Promise<string> {
   // Copied: from where they are, the package's name leads to this repository's own dist.
-  for (const file of files) cpSync(join(from, file), join(consumer.directory, file));
+  for (const path of paths) cpSync(join(root, path), join(directory, path), { recursive: true });
   const { outputFiles, metafile } = await build({
-    entryPoints: [join(consumer.directory, files[0]!)],
-    absWorkingDir: consumer.directory,
+    entryPoints: [join(directory, paths[0]!)],
+    absWorkingDir: directory,
     bundle: true,
     write: false,
     format: "esm",
@@ -38,26 +45,25 @@ export async function bundleWorker(
   return outputFiles[0]!.text;
 }
 
-export interface WorkerSource {
-  readonly from: string;
-  /** The first one is the Worker. */
-  readonly files: readonly string[];
-  readonly external?: readonly string[];
-}
-
-/** workerd with one Worker; what that prints to stderr is in `errors`. `await using` ends it. */
-export async function startWorkerd(script: string, options: Partial<WorkerOptions> = {}) {
-  const errors: string[] = [];
+/** workerd with one Worker; `output`: what that has printed. `await using` ends it. */
+export async function startWorkerd(script: string, options: Record<string, unknown> = {}) {
+  const printed: string[] = [];
   const miniflare = new Miniflare({
-    // Not one of the last, which this workerd may not know.
     compatibilityDate,
     ...options,
     modules: [{ type: "ESModule", path: "worker.mjs", contents: script }],
     handleRuntimeStdio(stdout: Readable, stderr: Readable) {
-      stdout.resume();
-      stderr.setEncoding("utf8").on("data", (text: string) => errors.push(text));
+      for (const stream of [stdout, stderr])
+        stream.setEncoding("utf8").on("data", (text: string) => printed.push(text));
     },
-  } as ConstructorParameters<typeof Miniflare>[0]);
-  const url = String(await miniflare.ready);
-  return { miniflare, url, errors, [Symbol.asyncDispose]: () => miniflare.dispose() };
+  });
+  const url = String(await miniflare.ready).replace(/\/$/, "");
+  return {
+    miniflare,
+    url,
+    get output() {
+      return printed.join("");
+    },
+    [Symbol.asyncDispose]: () => miniflare.dispose(),
+  };
 }

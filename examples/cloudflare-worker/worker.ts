@@ -1,0 +1,47 @@
+// A subscriber on Cloudflare Workers, with its events in a Durable Object.
+//   npm install stayhook wrangler
+//   npx wrangler secret put STAYHOOK_ACCESS_TOKEN; npx wrangler secret put WEBHOOK_SECRET
+//   npx wrangler deploy
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { durableObjectStore, type Events } from "./durable-object-store.ts";
+
+export { Events } from "./durable-object-store.ts";
+
+interface Env {
+  readonly EVENTS: DurableObjectNamespace<Events>;
+  readonly STAYHOOK_BASE_URL: string;
+  readonly STAYHOOK_ACCESS_TOKEN: string;
+  readonly WEBHOOK_SECRET: string;
+}
+
+/** Made for each request: Workers end what one request waits for and only another one could end. */
+function webhooksOf(env: Env, retentions = {}) {
+  return createWebhookHandler({
+    client: new StayhookClient({ baseUrl: env.STAYHOOK_BASE_URL, accessToken: env.STAYHOOK_ACCESS_TOKEN }),
+    store: durableObjectStore(env.EVENTS.getByName("events")),
+    verify: sharedSecret({ query: "key", secret: env.WEBHOOK_SECRET }),
+    on: {
+      "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
+      "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+      "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+    },
+    ...retentions,
+  });
+}
+
+/** Requests leave deleting to `scheduled`. */
+const forEver = { retention: Infinity, parkedRetention: Infinity, recordRetention: Infinity };
+
+export default {
+  async fetch(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    if (pathname !== "/hooks") return new Response("Not found\n", { status: 404 });
+    return webhooksOf(env, forEver).fetch(request, { waitUntil: (work) => context.waitUntil(work) });
+  },
+
+  /** Each minute, see wrangler.jsonc: retries that are due, and what a Worker that was ended has left behind. */
+  async scheduled(_controller: ScheduledController, env: Env): Promise<void> {
+    const { done, failed } = await webhooksOf(env).drain({ timeout: 50_000 });
+    if (done + failed > 0) console.log("drained:", done, "done,", failed, "to be tried again or parked");
+  },
+};
