@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import {
   createWebhookHandler,
   type EventStore,
@@ -10,15 +11,38 @@ import {
   type WebhookEvent,
   type WebhookHandlerOptions,
 } from "stayhook";
+import { postgresStore } from "stayhook/postgres";
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
+import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
-import { onTestFinished } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
+import { silentLogger } from "../../src/logger.ts";
+import { postgresUrl } from "../support/postgres-server.ts";
+import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 
 /** Opens stores on one and the same place: each call is another machine, or the next start of one. */
 export type OpenStore = () => EventStore<never>;
 
-/** What every test of stores runs on. */
+const postgres = await postgresUrl();
+const redis = await redisUrl();
+const schemas: string[] = [];
+const prefixes: string[] = [];
+afterAll(async () => {
+  for (const prefix of prefixes) await deleteKeys(redis!, `{${prefix}`);
+  if (schemas.length === 0) return;
+  const pool = new pg.Pool({ connectionString: postgres as string, max: 1 });
+  for (const schema of schemas) await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+  await pool.end();
+});
+
+const named = (names: string[]): string => {
+  const name = `stayhook_reconcile_${randomUUID().replaceAll("-", "")}`;
+  names.push(name);
+  return name;
+};
+
+/** What every test of stores runs on. Where a server is missing it is left out, which is an error in CI. */
 export const stores: Readonly<Record<string, () => OpenStore>> = {
   memory: () => {
     const store = memoryStore();
@@ -29,6 +53,18 @@ export const stores: Readonly<Record<string, () => OpenStore>> = {
     onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
     return () => closed(sqliteStore(join(directory, "events.db")));
   },
+  ...(postgres !== undefined && {
+    postgres: () => {
+      const schema = named(schemas);
+      return () => closed(postgresStore({ connectionString: postgres, schema }));
+    },
+  }),
+  ...(redis !== undefined && {
+    redis: () => {
+      const prefix = named(prefixes);
+      return () => closed(redisStore({ url: redis, prefix, logger: silentLogger }));
+    },
+  }),
 };
 
 function closed(store: { close(): Promise<void> }): EventStore<never> {

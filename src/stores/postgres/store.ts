@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
 import { StayhookError } from "../../errors.ts";
+import { isOwnRef } from "../own.ts";
 import type {
   ClaimedEvent,
   EventState,
@@ -184,7 +185,7 @@ export class PgStore implements PostgresStore {
   async *statuses({ after }: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordStatus> {
     for (let from = toText(after ?? ""); ; ) {
       const page = await this.#query(READING, this.#run.statusesAfter, [from, PAGE]);
-      yield* page.map(toRecordStatus);
+      yield* page.map(toRecordStatus).filter(({ ref }) => !isOwnRef(ref));
       if (page.length < PAGE) return;
       from = page.at(-1)?.record as string;
     }

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
+import { isOwnRef } from "../own.ts";
 import type {
   ClaimedEvent,
   EventState,
@@ -169,7 +170,8 @@ export class RedisStore implements EventStore {
   } = {}): AsyncGenerator<RecordStatus> {
     for (let from = after; ; ) {
       const [refs, packed] = (await this.#run("statuses", [from, String(PAGE)])) as [string[], string[]];
-      for (const [index, ref] of refs.entries()) yield toRecordStatus(ref, packed[index]!);
+      for (const [index, ref] of refs.entries())
+        if (!isOwnRef(ref)) yield toRecordStatus(ref, packed[index]!);
       if (refs.length < PAGE) return;
       from = refs.at(-1)!;
     }
