@@ -269,10 +269,10 @@ DECLARE
 BEGIN
   SELECT array_agg(t.id ORDER BY t.record), max(t.seq) INTO ids, last FROM (
     SELECT e.id, e.record, e.seq FROM ${s}.events e
-    WHERE e.state = 'parked' AND e.state <> 'done' AND e.seq > after_seq
+    WHERE e.state = 'parked' AND e.state <> 'done' AND -e.seq < -after_seq
       AND (for_reason IS NULL OR e.reason = for_reason)
       AND (before_ms IS NULL OR e.received_at < to_timestamp(before_ms / 1000))
-    ORDER BY e.seq LIMIT most) t;
+    ORDER BY -e.seq DESC LIMIT most) t;
   FOREACH each_id IN ARRAY coalesce(ids, '{}') LOOP
     SELECT * INTO one FROM ${s}.replay_event(each_id);
     IF one.replayed THEN total := total + 1; END IF;

@@ -32,17 +32,21 @@ export function statements(schema: string) {
   const record = `
     SELECT record, status, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE status IS NOT NULL`;
   const oldest = (state: EventState, more = "") =>
-    `(SELECT received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY seq LIMIT 1)`;
+    `(SELECT received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
   return {
     ...(Object.fromEntries(calls) as Record<keyof typeof CALLS, string>),
     stateOfLease: `
       SELECT CASE WHEN r.lease::text = $2 AND r.lease_seq = e.seq THEN 'held' WHEN e.settled_by::text = $2 THEN 'settled' ELSE 'lost' END AS lease
       FROM ${s}.events e LEFT JOIN ${s}.records r ON r.record = e.record WHERE e.id = $1`,
     get: `${event} WHERE e.id = $1`,
-    list: (state: EventState | undefined) => `${event}
-      WHERE e.seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807 ELSE (SELECT seq FROM ${s}.events WHERE id = $1) END
-      ${state === undefined ? "" : `AND e.state = ${literal(state)}${state === "done" ? "" : " AND e.state <> 'done'"}`}
-      ORDER BY e.seq DESC LIMIT $2`,
+    list(state: EventState | undefined) {
+      const before = `CASE WHEN $1::text IS NULL THEN 9223372036854775807 ELSE (SELECT seq FROM ${s}.events WHERE id = $1) END`;
+      if (state === undefined || state === "done") {
+        const which = state === undefined ? "" : "AND e.state = 'done'";
+        return `${event} WHERE e.seq < ${before} ${which} ORDER BY e.seq DESC LIMIT $2`;
+      }
+      return `${event} WHERE e.state = ${literal(state)} AND e.state <> 'done' AND -e.seq > -(${before}) ORDER BY -e.seq LIMIT $2`;
+    },
     counts: `
       SELECT state, count(*)::text AS events FROM ${s}.events WHERE state <> 'done' GROUP BY state
       UNION ALL

@@ -1,0 +1,1 @@
+export { CLAIM, DONE, eventOf } from "../sqlite/event.ts";

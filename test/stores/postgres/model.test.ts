@@ -1,0 +1,57 @@
+import pg from "pg";
+import { afterAll, beforeAll, test } from "vitest";
+import { postgresStore } from "../../../src/stores/postgres/index.ts";
+import type { EventStore } from "../../../src/stores/store.ts";
+import { checkAgainstModel } from "../model-check.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+describePostgres("beside the model", () => {
+  const schemas = createSchemas();
+  const [schema, clock] = [schemas.name(), schemas.name()];
+  // The database's clock is another one here: its functions are looked up in this schema first.
+  const pool = new pg.Pool({ connectionString: url, options: `-c search_path=${clock},pg_catalog`, max: 3 });
+  afterAll(() => pool.end());
+  beforeAll(async () => {
+    await pool.query(`
+      CREATE SCHEMA ${clock};
+      CREATE TABLE ${clock}.clock (at timestamptz NOT NULL);
+      INSERT INTO ${clock}.clock VALUES ('epoch');
+      CREATE FUNCTION ${clock}.now() RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT at FROM ${clock}.clock';
+      CREATE FUNCTION ${clock}.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM ${clock}.clock';`);
+    const store = postgresStore({ pool, schema });
+    await store.migrate();
+    await store.close();
+  });
+
+  let told = Number.NaN;
+  /** Empty, and by the time of this process. */
+  function create(): EventStore<unknown> {
+    const store = postgresStore({ pool, schema, wake: "poll", pollInterval: 3_600_000 });
+    let emptied = false;
+    const prepare = async () => {
+      if (!emptied) await pool.query(`TRUNCATE ${schema}.events, ${schema}.records`);
+      emptied = true;
+      const now = Date.now();
+      if (now !== told)
+        await pool.query(`UPDATE ${clock}.clock SET at = to_timestamp($1::float8 / 1000)`, [now]);
+      told = now;
+    };
+    return new Proxy<EventStore<unknown>>(store, {
+      get(target, name) {
+        const value = Reflect.get(target, name);
+        if (typeof value !== "function") return value;
+        if (name === "subscribe" || name === "close" || name === "statuses") return value.bind(target);
+        return async (...args: unknown[]) => {
+          await prepare();
+          return value.apply(target, args);
+        };
+      },
+    });
+  }
+
+  test("the store does what a plain list of all events does", { timeout: 300_000 }, async () => {
+    const max = Number.POSITIVE_INFINITY;
+    const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 8);
+    await checkAgainstModel({ create, max, sameTime: "first added", numRuns });
+  });
+});
