@@ -341,7 +341,7 @@ function settleValues(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure:
   const event = [toText(claim.eventId), toRecord(claim), claim.lease];
   const handled = claim.ref === null || status === undefined ? null : toText(status);
   const failure = [ms(wait), counted, reason, error === null ? null : toText(error)];
-  return [...event, outcome.state, type ?? null, handled, ...failure, unsure];
+  return [...event, outcome.state, type === undefined ? null : toText(type), handled, ...failure, unsure];
 }
 
 /** What an outcome may leave out. */

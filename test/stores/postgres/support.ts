@@ -1,8 +1,11 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { afterAll, describe } from "vitest";
+import { afterAll, describe, vi } from "vitest";
 import { type PostgresStoreOptions, postgresStore } from "../../../src/stores/postgres/index.ts";
 import { postgresUrl } from "../../support/postgres-server.ts";
+
+// Other work on the machine may slow a server down.
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 /** The server that tests share; without one they are skipped, which was said on the console. */
 const found = await postgresUrl();

@@ -1,0 +1,249 @@
+import type { ClientBase } from "pg";
+import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { InvalidWriteError } from "../../../src/stores/write-error.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createSchemas, describePostgres } from "./support.ts";
+
+describePostgres("event.atomically", () => {
+  const schemas = createSchemas();
+  const users = schemas.name();
+  beforeAll(async () => {
+    await schemas.pool.query(`CREATE SCHEMA ${users}; CREATE TABLE ${users}.nights (event text, test text)`);
+  });
+
+  let tests = 0;
+  /** A store with a table of the user's beside it, and claims for `count` events of different records. */
+  async function claimed(count: number) {
+    tests += 1;
+    const name = String(tests);
+    const store = schemas.store();
+    onTestFinished(() => store.close());
+    await Promise.all(Array.from({ length: count }, () => store.add(eventOf(null))));
+    const claims = await store.claim(CLAIM);
+    const nights = async () => {
+      const sql = `SELECT event FROM ${users}.nights WHERE test = $1 ORDER BY event`;
+      return (await schemas.pool.query(sql, [name])).rows.map(({ event }) => event);
+    };
+    const night = (event: string) => async (tx: ClientBase) =>
+      void (await tx.query(`INSERT INTO ${users}.nights VALUES ($1, $2)`, [event, name]));
+    const done = (...writes: ((tx: ClientBase) => void | Promise<void>)[]) => ({ ...DONE, writes });
+    return { store, claims, nights, night, done };
+  }
+
+  test("writes that return promises are awaited in turn, and kept with the end of the event", async () => {
+    const { store, claims, nights, night, done } = await claimed(1);
+    const order: string[] = [];
+    const slow = async (tx: ClientBase) => {
+      await tx.query("SELECT pg_sleep(0.05)");
+      order.push("slow");
+    };
+    expect(
+      await store.settle(
+        claims[0]!,
+        done(slow, () => void order.push("quick"), night("one")),
+      ),
+    ).toBe(true);
+    expect(order).toEqual(["slow", "quick"]);
+    expect(await nights()).toEqual(["one"]);
+  });
+
+  test("what a write does is seen by nobody before the event is done", async () => {
+    const { store, claims, nights, night, done } = await claimed(1);
+    const look = async () => {
+      expect(await nights()).toEqual([]);
+      expect(await store.counts()).toMatchObject({ processing: 1, done: 0 });
+    };
+    expect(await store.settle(claims[0]!, done(night("one"), look))).toBe(true);
+    expect(await nights()).toEqual(["one"]);
+  });
+
+  test("who adds to the record does not wait for the writes", async () => {
+    const { store } = await claimed(0);
+    await store.add(eventOf("booking:A"));
+    const [claim] = await store.claim(CLAIM);
+    const added: string[] = [];
+    const write = async () => void added.push(await store.add(eventOf("booking:A")));
+    expect(await store.settle(claim!, { ...DONE, writes: [write] })).toBe(true);
+    expect(added).toEqual(["added"]);
+  });
+
+  test("a write that throws undoes all of its event's writes; its error comes as it is", async () => {
+    const { store, claims, nights, night, done } = await claimed(2);
+    const own = new Error("a write's own");
+    const ran = vi.fn();
+    const fail = async () => Promise.reject(own);
+    const answers = await Promise.allSettled([
+      store.settle(claims[0]!, done(night("first"), fail, ran)),
+      store.settle(claims[1]!, done(night("second"))),
+    ]);
+    expect(answers[0]).toEqual({ status: "rejected", reason: own });
+    expect((answers[0] as PromiseRejectedResult).reason).toBe(own);
+    expect(ran).not.toHaveBeenCalled();
+    expect(await nights()).toEqual(["second"]);
+    expect(await store.settle(claims[0]!, done(night("first")))).toBe(true);
+    expect(await nights()).toEqual(["first", "second"]);
+  });
+
+  test("with a lease that was lost before, they do not run", async () => {
+    const { store, claims, done } = await claimed(1);
+    const ran = vi.fn();
+    await store.settle(claims[0]!, { state: "released" });
+    expect(await store.settle(claims[0]!, done(ran))).toBe(false);
+    expect(ran).not.toHaveBeenCalled();
+  });
+
+  test("with a lease that is lost while they run, nothing is kept", async () => {
+    const { store, nights, night, done } = await claimed(0);
+    await store.add(eventOf());
+    const [lost] = await store.claim({ limit: 1, leaseDuration: 50 });
+    let taken: unknown;
+    const takeOver = async () => {
+      taken = await vi.waitFor(async () => {
+        const [claim] = await store.claim(CLAIM);
+        expect(claim).toBeDefined();
+        return claim;
+      }, 20_000);
+    };
+    expect(await store.settle(lost!, done(night("lost"), takeOver))).toBe(false);
+    expect(await nights()).toEqual([]);
+    expect(await store.settle(taken as NonNullable<typeof lost>, done(night("held")))).toBe(true);
+    expect(await nights()).toEqual(["held"]);
+  });
+
+  test("they run again where they met a deadlock or another's writes, and count once", async () => {
+    const { store, claims, nights, night, done } = await claimed(2);
+    for (const name of ["x", "y"])
+      await schemas.pool.query(`INSERT INTO ${users}.nights VALUES ($1, 'deadlock')`, [name]);
+    let both = 0;
+    let meet = () => {};
+    const met = new Promise<void>((resolve) => {
+      meet = resolve;
+    });
+    const touch = (name: string) => (tx: ClientBase) =>
+      tx
+        .query(`UPDATE ${users}.nights SET event = event WHERE test = 'deadlock' AND event = $1`, [name])
+        .then(() => {});
+    const wait = async () => {
+      both += 1;
+      if (both === 2) meet();
+      await met;
+    };
+    const settled = await Promise.all([
+      store.settle(claims[0]!, done(night("one"), touch("x"), wait, touch("y"))),
+      store.settle(claims[1]!, done(night("two"), touch("y"), wait, touch("x"))),
+    ]);
+    expect(settled).toEqual([true, true]);
+    expect(both).toBeGreaterThan(2);
+    expect(await nights()).toEqual(["one", "two"]);
+  });
+
+  describe("a write that does not keep to the rules", () => {
+    test.each(["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"])(
+      "ends the transaction by %s: it is told so, and the event is not done",
+      async (sql) => {
+        const { store, claims, nights, night, done } = await claimed(2);
+        const bad = async (tx: ClientBase) => void (await tx.query(sql));
+        const answers = await Promise.allSettled([
+          store.settle(claims[0]!, done(bad, night("later"))),
+          store.settle(claims[1]!, done(night("other"))),
+        ]);
+        expect(answers[0]).toMatchObject({
+          reason: { name: "InvalidWriteError", message: expect.stringContaining("must not BEGIN, COMMIT") },
+        });
+        expect(answers[0]).toMatchObject({ reason: expect.any(InvalidWriteError) });
+        expect(answers[1]).toEqual({ status: "fulfilled", value: true });
+        expect(await store.counts()).toMatchObject({ done: 1, processing: 1 });
+        // Its connection is in order again, or gone.
+        await Promise.all(Array.from({ length: 10 }, () => store.add(eventOf(null))));
+        expect(await nights()).not.toContain("one");
+      },
+    );
+
+    test("swallows an error of PostgreSQL's: it is told so, and nothing is kept", async () => {
+      const { store, claims, nights, night, done } = await claimed(1);
+      const swallow = (tx: ClientBase) =>
+        tx.query("SELECT 1 / 0").then(
+          () => {},
+          () => {},
+        );
+      await expect(store.settle(claims[0]!, done(night("one"), swallow))).rejects.toMatchObject({
+        name: "InvalidWriteError",
+        message: expect.stringContaining("SAVEPOINT"),
+      });
+      expect(await nights()).toEqual([]);
+      expect(await store.settle(claims[0]!, done(night("one")))).toBe(true);
+    });
+  });
+
+  test("many at once leave connections for the rest", async () => {
+    const { store, claims, night, done } = await claimed(8);
+    let let_go = () => {};
+    const held = new Promise<void>((resolve) => {
+      let_go = resolve;
+    });
+    const settled = claims.map((claim, index) =>
+      store.settle(
+        claim,
+        done(night(String(index)), () => held),
+      ),
+    );
+    expect(await store.add(eventOf("booking:Z"))).toBe("added");
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+    let_go();
+    expect(await Promise.all(settled)).toEqual(Array(8).fill(true));
+  });
+
+  describe("store.with(client)", () => {
+    test("records an event when the caller commits, and not when he rolls back", async () => {
+      const { store } = await claimed(0);
+      const [kept, undone] = [eventOf("booking:A"), eventOf("booking:B")];
+      const client = await schemas.pool.connect();
+      try {
+        await client.query("BEGIN");
+        expect(await store.with(client).add(kept)).toBe("added");
+        expect(await store.with(client).add(kept)).toBe("duplicate");
+        expect(await store.get(kept.eventId)).toBeUndefined();
+        expect(await store.claim(CLAIM)).toEqual([]);
+        await client.query("COMMIT");
+        expect(await store.claim(CLAIM)).toMatchObject([{ eventId: kept.eventId }]);
+        await client.query("BEGIN");
+        expect(await store.with(client).add(undone)).toBe("added");
+        await client.query("ROLLBACK");
+      } finally {
+        client.release();
+      }
+      expect(await store.get(undone.eventId)).toBeUndefined();
+      expect(await store.claim(CLAIM)).toEqual([]);
+    });
+
+    test("wakes when he commits, and not before", async () => {
+      const { store } = await claimed(0);
+      const woken = vi.fn();
+      const end = store.subscribe?.(woken);
+      await store.add(eventOf("booking:Z"));
+      await vi.waitFor(() => expect(woken.mock.calls.length).toBeGreaterThan(1), 20_000);
+      const client = await schemas.pool.connect();
+      await client.query("BEGIN");
+      await store.with(client).add(eventOf("booking:A"));
+      woken.mockClear();
+      await client.query("COMMIT");
+      client.release();
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+      end?.();
+    });
+
+    test("holds up nobody who adds to other records", { timeout: 30_000 }, async () => {
+      const { store } = await claimed(0);
+      const client = await schemas.pool.connect();
+      await client.query("BEGIN");
+      await store.with(client).add(eventOf("booking:A"));
+      // With one that has to wait in their midst.
+      const waits = store.add(eventOf("booking:A"));
+      const others = await Promise.all(["B", "C", "D"].map((name) => store.add(eventOf(`booking:${name}`))));
+      expect(others).toEqual(["added", "added", "added"]);
+      await client.query("COMMIT");
+      client.release();
+      expect(await waits).toBe("added");
+    });
+  });
+});

@@ -1,0 +1,208 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { postgresStore } from "../../../src/stores/postgres/index.ts";
+import { type OwnPostgres, startOwnPostgres } from "../../support/postgres-server.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { postgresProxy } from "./proxy.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+describePostgres("on a network that fails", () => {
+  const schemas = createSchemas();
+
+  async function behindProxy(options: { readonly callTimeout?: number } = {}) {
+    const proxy = await postgresProxy(url);
+    const schema = schemas.name();
+    const store = schemas.store({ connectionString: proxy.connectionString, schema, ...options });
+    const direct = schemas.store({ schema });
+    await store.migrate();
+    onTestFinished(async () => {
+      await Promise.all([store.close(), direct.close()]);
+      await proxy.close();
+    });
+    return { proxy, store, direct };
+  }
+
+  test("calls reject while connections are cut, and work again afterwards", { timeout: 60_000 }, async () => {
+    const { proxy, store } = await behindProxy();
+    const event = eventOf();
+    await store.add(event);
+    const [claim] = await store.claim(CLAIM);
+    proxy.cut();
+    const calls = [
+      store.add(eventOf()),
+      store.claim(CLAIM),
+      store.renew([claim!], 60_000),
+      store.settle(claim!, DONE),
+      store.nextDue(),
+      store.get(event.eventId),
+      store.counts(),
+    ];
+    for (const answer of await Promise.allSettled(calls))
+      expect(answer).toMatchObject({ status: "rejected", reason: { name: "StayhookError" } });
+    proxy.restore();
+    await vi.waitFor(() => store.counts(), 20_000);
+    expect(await store.settle(claim!, DONE)).toBe(true);
+    expect(await store.counts()).toMatchObject({ done: 1 });
+  });
+
+  test("calls to a server that hangs reject after callTimeout", { timeout: 60_000 }, async () => {
+    const { proxy, store } = await behindProxy({ callTimeout: 1500 });
+    await store.add(eventOf());
+    const [claim] = await store.claim(CLAIM);
+    proxy.hang();
+    const writes = [async (tx: pg.ClientBase) => void (await tx.query("SELECT 1"))];
+    // More than there are connections: those that wait for one reject, too.
+    const calls = [
+      ...Array.from({ length: 8 }, () => store.nextDue()),
+      store.add(eventOf()),
+      store.claim(CLAIM),
+      store.settle(claim!, { ...DONE, writes }),
+    ];
+    for (const answer of await Promise.allSettled(calls))
+      expect(answer).toMatchObject({ status: "rejected", reason: { name: "StayhookError" } });
+    proxy.restore();
+    await vi.waitFor(() => store.counts(), 20_000);
+    expect(await store.settle(claim!, DONE)).toBe(true);
+  });
+
+  describe("the end of an event whose answer was lost", () => {
+    test("is known when it is recorded again", async () => {
+      const { proxy, store, direct } = await behindProxy();
+      await store.add(eventOf());
+      const [claim] = await store.claim(CLAIM);
+      proxy.loseAnswerTo("settle_event");
+      await expect(store.settle(claim!, DONE)).rejects.toThrow();
+      await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ done: 1 }), 20_000);
+      expect(await store.settle(claim!, DONE)).toBe(true);
+      // It is what was in doubt that is true now, and nothing else.
+      expect(await store.settle(claim!, DONE)).toBe(false);
+      expect(await direct.settle(claim!, DONE)).toBe(false);
+      expect(await direct.statusOf("booking:A")).toMatchObject({ sequence: 1 });
+    });
+
+    test("has the user's writes once", async () => {
+      const { proxy, store, direct } = await behindProxy();
+      const table = `nights_${Math.random().toString(36).slice(2)}`;
+      await schemas.pool.query(`CREATE TABLE ${table} (event text)`);
+      onTestFinished(async () => void (await schemas.pool.query(`DROP TABLE ${table}`)));
+      await store.add(eventOf());
+      const [claim] = await store.claim(CLAIM);
+      const outcome = {
+        ...DONE,
+        writes: [async (tx: pg.ClientBase) => void (await tx.query(`INSERT INTO ${table} VALUES ('night')`))],
+      };
+      proxy.loseAnswerTo("COMMIT\0");
+      await expect(store.settle(claim!, outcome)).rejects.toThrow();
+      await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ done: 1 }), 20_000);
+      expect(await store.settle(claim!, outcome)).toBe(true);
+      expect((await schemas.pool.query(`SELECT * FROM ${table}`)).rows).toHaveLength(1);
+    });
+
+    test("that was lost before it was recorded, is recorded", async () => {
+      const { proxy, store } = await behindProxy();
+      await store.add(eventOf());
+      const [claim] = await store.claim(CLAIM);
+      proxy.cut();
+      await expect(store.settle(claim!, DONE)).rejects.toThrow();
+      proxy.restore();
+      await vi.waitFor(() => store.nextDue(), 20_000);
+      expect(await store.settle(claim!, DONE)).toBe(true);
+    });
+  });
+
+  test("sessions ended by the server end no process, the user's pool without a listener included", async () => {
+    const pool = new pg.Pool({ connectionString: url, application_name: "stayhook test victims", max: 2 });
+    const store = schemas.store({ pool });
+    await store.add(eventOf());
+    const end = () =>
+      schemas.pool.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stayhook test victims'",
+      );
+    await end();
+    await sleep(100);
+    await vi.waitFor(() => store.counts(), 20_000);
+    // While it is lent, too.
+    const [claim] = await store.claim(CLAIM);
+    const settled = store.settle(claim!, { ...DONE, writes: [async () => void (await end())] });
+    await expect(settled).rejects.toThrow();
+    await vi.waitFor(async () => expect(await store.settle(claim!, DONE)).toBe(true), 20_000);
+    await store.close();
+    await pool.end();
+  });
+});
+
+describePostgres("on a server that is restarted", () => {
+  let server: OwnPostgres | undefined;
+  beforeAll(async () => {
+    server = await startOwnPostgres();
+  }, 120_000);
+  afterAll(() => server?.close());
+
+  test.each(["fast", "immediate"] as const)(
+    "%s: calls reject, and nothing answered is lost",
+    { timeout: 120_000 },
+    async (mode) => {
+      const store = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
+      const woken = vi.fn();
+      store.subscribe?.(woken);
+      await store.migrate();
+      const answered: string[] = [];
+      let refused = 0;
+      let going = true;
+      const adding = (async () => {
+        while (going) {
+          const event = eventOf(null);
+          await store.add(event).then(
+            () => answered.push(event.eventId),
+            () => {
+              refused += 1;
+            },
+          );
+          await sleep(2);
+        }
+      })();
+      await vi.waitFor(() => expect(answered.length).toBeGreaterThan(20), 20_000);
+      await server!.stop(mode);
+      await vi.waitFor(() => expect(refused).toBeGreaterThan(0), 20_000);
+      await server!.start();
+      const before = answered.length;
+      await vi.waitFor(() => expect(answered.length).toBeGreaterThan(before + 20), 20_000);
+      going = false;
+      await adding;
+      const kept = new Set((await store.list({ limit: 100_000 })).map(({ eventId }) => eventId));
+      expect(answered.filter((eventId) => !kept.has(eventId))).toEqual([]);
+      // Its listener is there again: another process's event is heard.
+      const other = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
+      woken.mockClear();
+      await other.add(eventOf());
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+      await Promise.all([store.close(), other.close()]);
+    },
+  );
+});
+
+describe("without a server", () => {
+  const secret = "p4ssw0rd";
+
+  test.each([
+    ["that does not answer", `postgresql://user:${secret}@127.0.0.1:1/none`],
+    ["whose URL is none", `postgresql://user:${secret}@[nowhere:/none`],
+    ["whose port is none", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
+  ])("one %s: calls reject, and no password is in what they say", async (_, connectionString) => {
+    const store = postgresStore({ connectionString, callTimeout: 2000 });
+    const end = store.subscribe?.(() => {});
+    const error = await store.add(eventOf()).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(Error);
+    const said = [
+      inspect(error, { depth: 9 }),
+      JSON.stringify(error),
+      inspect(store, { depth: 9 }),
+      String(error),
+    ];
+    expect(said.join()).not.toContain(secret);
+    end?.();
+    await store.close();
+  });
+});

@@ -1,0 +1,143 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { postgresProxy } from "./proxy.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+/** Far longer than a test: who is woken by it was not called. */
+const NEVER = 3_600_000;
+
+describePostgres("other processes' events", () => {
+  const schemas = createSchemas();
+
+  /** A subscribed store that has heard a call. */
+  async function listening(options: { readonly schema?: string; readonly connectionString?: string } = {}) {
+    const schema = options.schema ?? schemas.name();
+    const store = schemas.store({ pollInterval: NEVER, ...options, schema });
+    const other = schemas.store({ schema });
+    const woken = vi.fn();
+    const end = store.subscribe?.(woken);
+    onTestFinished(async () => {
+      end?.();
+      await Promise.all([store.close(), other.close()]);
+    });
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    return { schema, store, other, woken };
+  }
+
+  /** Ends, on the server, the sessions that listen to a schema's calls. */
+  const endListeners = (schema: string) =>
+    schemas.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE $1", [
+      `LISTEN "stayhook ${schema}"%`,
+    ]);
+  /** The session that listens, idle; its last statement tells it from others. */
+  const listeners = async (schema: string) => {
+    const sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE $1";
+    return (await schemas.pool.query(sql, [`LISTEN "stayhook ${schema}"%`])).rows.map(({ pid }) => pid);
+  };
+
+  test("wake by a call, without polling", async () => {
+    const { other, woken } = await listening();
+    for (let round = 0; round < 5; round++) {
+      woken.mockClear();
+      await other.add(eventOf(null));
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: 20_000, interval: 5 });
+    }
+  });
+
+  test("wake when they are given back, retried or replayed, and not when they are done", async () => {
+    const { other, woken } = await listening();
+    const event = eventOf();
+    await other.add(event);
+    const wakes = async (act: () => Promise<unknown>) => {
+      await sleep(100);
+      woken.mockClear();
+      await act();
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    };
+    let [claim] = await other.claim(CLAIM);
+    await wakes(() => other.settle(claim!, { state: "released" }));
+    [claim] = await other.claim(CLAIM);
+    await sleep(100);
+    woken.mockClear();
+    await other.settle(claim!, DONE);
+    // One that is behind the end of a lease is no news either.
+    await sleep(300);
+    expect(woken).not.toHaveBeenCalled();
+    await wakes(() => other.replay(event.eventId));
+  });
+
+  test("an event of a record that is leased calls nobody", async () => {
+    const { other, woken } = await listening();
+    await other.add(eventOf("booking:A"));
+    expect(await other.claim(CLAIM)).toHaveLength(1);
+    await sleep(200);
+    woken.mockClear();
+    await other.add(eventOf("booking:A"));
+    await sleep(300);
+    expect(woken).not.toHaveBeenCalled();
+  });
+
+  test("are heard again after the listening session was ended, and what came meanwhile is looked for", async () => {
+    const { schema, other, woken } = await listening();
+    const [before] = await listeners(schema);
+    expect(before).toBeDefined();
+    woken.mockClear();
+    await endListeners(schema);
+    // It looks once by itself.
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    const [after] = await listeners(schema);
+    expect(after).not.toBe(before);
+    woken.mockClear();
+    await other.add(eventOf());
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+  });
+
+  test("are polled for where no call comes through, as behind PgBouncer in transaction mode", async () => {
+    const schema = schemas.name();
+    const proxy = await postgresProxy(url);
+    // The calls: an A, with the name of the channel.
+    proxy.drop(`stayhook ${schema}\0`, "A");
+    const store = schemas.store({ schema, connectionString: proxy.connectionString, pollInterval: 50 });
+    const other = schemas.store({ schema });
+    const woken = vi.fn();
+    const end = store.subscribe?.(woken);
+    await sleep(500);
+    woken.mockClear();
+    await other.add(eventOf());
+    await vi.waitFor(() => expect(woken.mock.calls.length).toBeGreaterThan(3), 20_000);
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+    end?.();
+    await Promise.all([store.close(), other.close()]);
+    await proxy.close();
+  });
+
+  test("a listening connection ends with its last subscriber", async () => {
+    const schema = schemas.name();
+    const store = schemas.store({ schema });
+    const ends = [store.subscribe?.(() => {}), store.subscribe?.(() => {})];
+    await vi.waitFor(async () => expect(await listeners(schema)).toHaveLength(1), 20_000);
+    ends[0]?.();
+    await sleep(50);
+    expect(await listeners(schema)).toHaveLength(1);
+    ends[1]?.();
+    await vi.waitFor(async () => expect(await listeners(schema)).toHaveLength(0), 20_000);
+    await store.close();
+  });
+
+  test.each(["url", "pool"] as const)(
+    "what holds a store of a %s open holds no process open",
+    async (kind) => {
+      const schema = schemas.name();
+      const child = fork(join(import.meta.dirname, "idle.ts"), [JSON.stringify({ url, schema, kind })]);
+      const [code] = await once(child, "exit");
+      expect(code).toBe(0);
+      const store = schemas.store({ schema });
+      expect(await store.counts()).toMatchObject({ pending: 1 });
+      await store.close();
+    },
+  );
+});
