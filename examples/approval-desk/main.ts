@@ -48,9 +48,10 @@ const webhooks = createWebhookHandler({
         if (open(tx, event))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       }),
-    // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more.
+    // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more. But
+    // for what has not been asked for yet.
     fallback: (event) => {
-      if (!("booking" in event)) return;
+      if (!("booking" in event) || event.status === "Initiated") return;
       const { eventId, booking, status, timestamp } = event;
       event.atomically((tx) => {
         if (decide(tx, booking.bookingCode, timestamp))

@@ -378,6 +378,20 @@ describe("the app", async () => {
     expect(first.output).not.toContain(`REMINDER: decide on ${calm}`);
     const lost = await request(sandbox, 15 * HOUR);
     await first.said(`decide on ${lost}`);
+    // Not asked for yet when it is read first.
+    const { bookingCode: begun } = await sandbox.bookings.create({ status: "Initiated" });
+    const timestamp = new Date().toISOString();
+    const eventOf = () => ({ eventId: crypto.randomUUID(), timestamp, bookingCode: begun, listingId: null });
+    await sandbox.send(eventOf());
+    await vi.waitUntil(() => sandbox.requests.some(({ path }) => path.endsWith(begun)), {
+      timeout: PATIENCE,
+    });
+    proxy.change(new RegExp(`/bookings/${begun}$`), (booking) => ({
+      ...(booking as object),
+      status: "Request",
+    }));
+    await sandbox.send(eventOf());
+    await first.said(`decide on ${begun}`);
     // Asks the platform before it reminds, and is killed there: this reminder has not been taken.
     proxy.hold(/\/bookings\//, 1);
     const cut = await request(sandbox, 20 * HOUR);
@@ -404,6 +418,7 @@ describe("the app", async () => {
           cut,
           soon,
           calm,
+          begun,
         ]),
       { timeout: PATIENCE },
     );
