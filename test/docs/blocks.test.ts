@@ -134,6 +134,14 @@ const plans: Record<string, Plan> = {
       await store.close();
     },
   },
+  redis: {
+    given: ["createWebhookHandler", "client"],
+    before: () => vi.stubEnv("REDIS_URL", "redis://127.0.0.1:6379"),
+    shows: async ({ made }) => {
+      const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
+      expect(status).toBe(503);
+    },
+  },
   switch: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
   models: { given: ["readTokenFromVault"], shows: () => {} },
   client: { given: ["client"], shows: configured(false) },
