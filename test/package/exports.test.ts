@@ -46,7 +46,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/reconcile": ["createReconciler"],
   "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
-  "stayhook/testing": ["createSandbox", "sandboxProfiles", "storeContract"],
+  "stayhook/testing": ["createSandbox", "createTestEvent", "sandboxProfiles", "storeContract"],
 };
 
 /** What each subpath loads from outside the package, at once or later. */

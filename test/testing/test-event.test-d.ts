@@ -1,0 +1,143 @@
+import type { DatabaseSync } from "node:sqlite";
+import {
+  Booking,
+  type BookingEvent,
+  Listing,
+  type ListingEvent,
+  type StayhookClient,
+  type WebhookCallbacks,
+  type WebhookEvent,
+} from "stayhook";
+import { createTestEvent, type TestEventType } from "stayhook/testing";
+import { describe, expectTypeOf, test } from "vitest";
+import * as z from "zod";
+
+const MyBooking = Booking.extend({ guestName: z.string(), guests: z.number().optional() });
+type MyBooking = z.output<typeof MyBooking>;
+const MyListing = Listing.extend({ city: z.string() });
+type MyListing = z.output<typeof MyListing>;
+
+declare const onConfirmed: (event: BookingEvent<"Confirmed">) => void;
+declare const onMyConfirmed: (event: BookingEvent<"Confirmed", MyBooking>) => void;
+declare const onMyPublished: (event: ListingEvent<"Published", Booking, MyListing>) => void;
+declare const onWriting: (event: BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>) => void;
+declare const callbacks: WebhookCallbacks<MyBooking, MyListing, DatabaseSync>;
+declare const client: StayhookClient;
+declare const myClient: StayhookClient<MyBooking, MyListing>;
+declare const db: DatabaseSync;
+
+describe("createTestEvent", () => {
+  test("makes what a callback takes", () => {
+    onConfirmed(createTestEvent("booking.Confirmed"));
+    onConfirmed(
+      createTestEvent("booking.Confirmed", {
+        booking: { bookingCode: "B1", anything: [1] },
+        attempt: 2,
+        client,
+      }),
+    );
+    const event = createTestEvent("booking.Request", {
+      booking: { status: "Request" },
+      decideBy: new Date(),
+    });
+    expectTypeOf(event.type).toEqualTypeOf<"booking.Request">();
+    expectTypeOf(event.status).toEqualTypeOf<"Request">();
+    expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
+    expectTypeOf(event.booking.checkIn).toEqualTypeOf<string | number | null | undefined>();
+    expectTypeOf(
+      createTestEvent("listing.Hidden", { listing: { listingId: 1 } }).listing.listingId,
+    ).toEqualTypeOf<number>();
+    expectTypeOf(createTestEvent("booking.unknown", { status: "OnHold" }).status).toEqualTypeOf<string>();
+    expectTypeOf(createTestEvent("unknown", { topic: "messages" }).type).toEqualTypeOf<"unknown">();
+    const either = createTestEvent("booking.Declined" as "booking.Declined" | "booking.Cancelled");
+    expectTypeOf(either.status).toEqualTypeOf<"Declined" | "Cancelled">();
+    const { client: given } = createTestEvent("booking.Confirmed", {
+      client: myClient,
+      booking: { guestName: "Ada" },
+    });
+    expectTypeOf(given.listings.list).returns.resolves.toEqualTypeOf<MyListing[]>();
+    expectTypeOf<TestEventType>().toEqualTypeOf<WebhookEvent["type"]>();
+    // @ts-expect-error another event's
+    onConfirmed(createTestEvent("booking.Request"));
+  });
+
+  test("takes the fields of its type, and no other", () => {
+    // @ts-expect-error misspelt
+    createTestEvent("booking.Confirmd");
+    // @ts-expect-error misspelt
+    createTestEvent("booking.Confirmed", { atempt: 2 });
+    // @ts-expect-error only a request is to be decided
+    createTestEvent("booking.Confirmed", { decideBy: new Date() });
+    // @ts-expect-error it is about a booking
+    createTestEvent("booking.Confirmed", { listing: {} });
+    // @ts-expect-error it is about a listing
+    createTestEvent("listing.Hidden", { booking: {} });
+    // @ts-expect-error it is about no record
+    createTestEvent("unknown", { status: "Confirmed" });
+    // @ts-expect-error of another type
+    createTestEvent("booking.Confirmed", { status: "Declined" });
+    // @ts-expect-error of another type
+    createTestEvent("booking.Confirmed", { booking: { status: "Declined" } });
+    // @ts-expect-error not what a booking has there
+    createTestEvent("booking.Confirmed", { booking: { bookingCode: 7 } });
+    // @ts-expect-error not what a listing has there
+    createTestEvent("listing.Hidden", { listing: { listingId: "7" } });
+    // @ts-expect-error no Date
+    createTestEvent("booking.Confirmed", { timestamp: "2026-07-01" });
+    // @ts-expect-error its store has no transactions
+    createTestEvent("booking.Confirmed").atomically;
+  });
+
+  test("has the fields of the user's own model that it was given", () => {
+    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" } }));
+    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" }, client: myClient }));
+    onMyPublished(createTestEvent("listing.Published", { listing: { city: "Ghent" } }));
+    const event = createTestEvent("booking.Confirmed", { booking: { guestName: "Ada", guests: 2 } });
+    onMyConfirmed(event);
+    expectTypeOf(event.booking.guestName).toEqualTypeOf<string>();
+    // @ts-expect-error guestName is missing
+    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: {} }));
+    // @ts-expect-error guestName is missing
+    onMyConfirmed(createTestEvent("booking.Confirmed"));
+    // @ts-expect-error no name
+    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: 7 } }));
+  });
+
+  test("can be told its type", () => {
+    type Confirmed = BookingEvent<"Confirmed", MyBooking>;
+    const event = createTestEvent<Confirmed>("booking.Confirmed", {
+      booking: { guestName: "Ada" },
+      attempt: 3,
+    });
+    expectTypeOf(event.booking.guests).toEqualTypeOf<number | undefined>();
+    onMyConfirmed(event);
+    createTestEvent<ListingEvent<"Published", Booking, MyListing>>("listing.Published", {
+      listing: { city: "Ghent" },
+    });
+    // @ts-expect-error guestName is missing
+    createTestEvent<Confirmed>("booking.Confirmed", { booking: {} });
+    // @ts-expect-error guestName is missing
+    createTestEvent<Confirmed>("booking.Confirmed", {});
+    // @ts-expect-error another type
+    createTestEvent<Confirmed>("booking.Declined", { booking: { guestName: "Ada" } });
+  });
+
+  test("has atomically where it has a tx", () => {
+    const event = createTestEvent("booking.Confirmed", { tx: db });
+    onWriting(event);
+    const both = createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" }, tx: db });
+    callbacks["booking.Confirmed"]?.(both);
+    callbacks.fallback?.(both);
+    callbacks.unknown?.(createTestEvent("unknown", { tx: db }));
+    event.atomically((tx) => expectTypeOf(tx).toEqualTypeOf<DatabaseSync>());
+    expectTypeOf(event.commit).toEqualTypeOf<() => Promise<void>>();
+    callbacks["booking.Confirmed"]?.(
+      createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" }, tx: db }),
+    );
+    createTestEvent<BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>>("booking.Confirmed", {
+      tx: db,
+    });
+    // @ts-expect-error without a transaction
+    onWriting(createTestEvent("booking.Confirmed"));
+  });
+});

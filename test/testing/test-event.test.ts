@@ -1,0 +1,293 @@
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, it } from "vitest";
+import {
+  APIError,
+  createWebhookHandler,
+  InvalidArgumentError,
+  memoryStore,
+  Notification,
+  StayhookClient,
+  StayhookError,
+  stay,
+  type WebhookEvent,
+} from "../../src/index.ts";
+import { sqliteStore } from "../../src/stores/sqlite/index.ts";
+import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
+
+const types: readonly TestEventType[] = [
+  "booking.Initiated",
+  "booking.Request",
+  "booking.Confirmed",
+  "booking.Declined",
+  "booking.Cancelled",
+  "booking.unknown",
+  "listing.InReview",
+  "listing.Published",
+  "listing.Hidden",
+  "listing.unknown",
+  "unknown",
+];
+const make = createTestEvent as (
+  type: string,
+  fields?: unknown,
+) => WebhookEvent & { commit(): Promise<void> };
+
+describe("createTestEvent", () => {
+  it.each(types)("%s: has what the handler itself hands to a callback, of the same kinds", async (type) => {
+    const sandbox = createSandbox();
+    const client = new StayhookClient({
+      baseUrl: "https://any.example",
+      accessToken: "sandbox",
+      fetch: sandbox.fetch,
+    });
+    const seen: WebhookEvent[] = [];
+    const webhooks = createWebhookHandler({
+      client,
+      store: memoryStore(),
+      autoStart: false,
+      on: { fallback: (event) => void seen.push(event) },
+    });
+    sandbox.deliverTo(webhooks.fetch);
+    const [kind, name = ""] = type.split(".");
+    const status = name === "unknown" ? "OnHold" : name;
+    const bookingCode = kind === "booking" ? (await sandbox.bookings.create({ status })).bookingCode : null;
+    const listingId = kind === "listing" ? (await sandbox.listings.create({ status })).listingId : null;
+    const notification = {
+      eventId: crypto.randomUUID(),
+      timestamp: new Date().toISOString(),
+      bookingCode,
+      listingId,
+    };
+    await sandbox.send(notification, { url: "https://subscriber.example/" });
+    await webhooks.drain();
+    const [real] = seen;
+    const made = make(type);
+
+    const kinds = (event: object) =>
+      Object.entries(event).map(([field, value]) => [field, Object.prototype.toString.call(value)]);
+    expect(kinds(made)).toEqual(kinds(real as object));
+    expect(made.type).toBe(real?.type);
+    expect(Object.keys(made.notification ?? {})).toEqual(Object.keys(notification));
+    expect(Notification.safeParse(made.notification).success).toBe(true);
+    if ("status" in made && "status" in real!) expect(made.status).toBe(real.status);
+    if ("booking" in made) {
+      expect(made.booking.status).toBe(made.status);
+      expect(stay(made.booking).nights).toBe(3);
+      expect(made.notification).toMatchObject({ bookingCode: made.booking.bookingCode, listingId: null });
+    }
+    if ("listing" in made) {
+      expect(made.listing.status).toBe(made.status);
+      expect(made.notification).toMatchObject({ bookingCode: null, listingId: made.listing.listingId });
+    }
+    if (made.type === "unknown")
+      expect(made.notification).toMatchObject({ bookingCode: null, listingId: null });
+  });
+
+  it("is a first webhook, now, at its first attempt, unless told", () => {
+    const before = Date.now();
+    const event = createTestEvent("booking.Request");
+    expect(event).toMatchObject({
+      previousStatus: undefined,
+      changed: true,
+      attempt: 1,
+      source: "webhook",
+      receivedAt: event.timestamp,
+      notification: { eventId: event.eventId, timestamp: event.timestamp.toISOString() },
+    });
+    expect(event.timestamp.getTime()).toBeGreaterThanOrEqual(before);
+    expect(event.decideBy.getTime() - event.timestamp.getTime()).toBe(24 * 3_600_000);
+    expect(event.signal.aborted).toBe(false);
+    expect(event.eventId).not.toBe(createTestEvent("booking.Request").eventId);
+    expect("topic" in event).toBe(false);
+  });
+
+  it("takes each field in place of its own", () => {
+    const { signal } = new AbortController();
+    const fields = {
+      eventId: "11111111-2222-4333-8444-555555555555",
+      timestamp: new Date("2026-07-01T10:00:00Z"),
+      receivedAt: new Date("2026-07-01T10:00:05Z"),
+      source: "reconcile",
+      topic: "bookings",
+      attempt: 4,
+      signal,
+      previousStatus: "Confirmed",
+      changed: true,
+      decideBy: new Date("2026-07-03T10:00:00Z"),
+      client: { bookings: "mock" } as unknown as StayhookClient,
+    } as const;
+    const event = createTestEvent("booking.Request", {
+      ...fields,
+      booking: { bookingCode: "B7", guests: 2 },
+    });
+    expect(event).toMatchObject(fields);
+    expect(event.notification).toBeUndefined();
+    expect(event.booking).toEqual({
+      bookingCode: "B7",
+      guests: 2,
+      listingId: expect.any(Number),
+      checkIn: "2026-07-15",
+      checkOut: "2026-07-18",
+      status: "Request",
+    });
+    const notification = { eventId: fields.eventId, timestamp: "2026-07-01T10:00:00Z", more: 1 };
+    expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
+  });
+
+  it("has nothing changed where the status is the one before", () => {
+    expect(createTestEvent("booking.Confirmed", { previousStatus: "Confirmed" }).changed).toBe(false);
+    expect(createTestEvent("booking.Confirmed", { previousStatus: "Request" }).changed).toBe(true);
+    expect(createTestEvent("listing.unknown", { status: "Paused", previousStatus: "Paused" }).changed).toBe(
+      false,
+    );
+  });
+
+  it("keeps a stay together where one of its dates is given, and nulls as they are", () => {
+    const of = (booking: { checkIn?: string | null; checkOut?: string }) =>
+      createTestEvent("booking.Confirmed", { booking }).booking;
+    expect(stay(of({ checkIn: "2027-02-27" }))).toEqual({
+      checkIn: "2027-02-27",
+      checkOut: "2027-03-02",
+      nights: 3,
+    });
+    expect(stay(of({ checkOut: "2027-03-02" }))).toEqual({
+      checkIn: "2027-02-27",
+      checkOut: "2027-03-02",
+      nights: 3,
+    });
+    expect(of({ checkIn: null }).checkIn).toBeNull();
+  });
+
+  it.each<[string, unknown, string]>([
+    ["booking.Confirmd", {}, "type"],
+    ["constructor", {}, "type"],
+    ["booking", {}, "type"],
+    ["booking.Confirmed", null, "fields"],
+    ["booking.Confirmed", { atempt: 2 }, "atempt"],
+    ["booking.Confirmed", { decideBy: new Date() }, "decideBy"],
+    ["booking.Confirmed", { listing: {} }, "listing"],
+    ["booking.Confirmed", { booking: 7 }, "booking"],
+    ["booking.Confirmed", { status: "Declined" }, "status"],
+    ["booking.Confirmed", { booking: { status: "Declined" } }, "status"],
+    ["booking.unknown", { status: "Confirmed" }, "status"],
+    ["booking.unknown", { status: "A", booking: { status: "B" } }, "status"],
+    ["booking.unknown", { status: 7 }, "status"],
+    ["unknown", { status: "Confirmed" }, "status"],
+    ["booking.Confirmed", { timestamp: new Date("no") }, "timestamp"],
+    ["booking.Confirmed", { timestamp: "2026-07-01" }, "timestamp"],
+  ])("refuses %s with %j", (type, fields, at) => {
+    expect.assertions(2);
+    try {
+      make(type, fields);
+    } catch (error) {
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect((error as InvalidArgumentError).issues).toMatchObject([{ path: [at] }]);
+    }
+  });
+
+  it("says which types there are", () => {
+    expect(() => make("booking.Confirmd")).toThrow(/^type: must be one of .*booking\.Confirmed, .*unknown$/);
+  });
+});
+
+describe("its client", () => {
+  it("gives the event's own record, and says so of anything else", async () => {
+    const { client, booking } = createTestEvent("booking.Confirmed", {
+      booking: { bookingCode: "a/b", guests: 2 },
+    });
+    expect(await client.bookings.get("a/b")).toEqual(booking);
+    for (const call of [
+      client.bookings.get("other"),
+      client.listings.list(),
+      client.webhookConfig.toggle(true),
+    ]) {
+      const error = await (call as Promise<unknown>).then(undefined, (thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(APIError);
+      expect(error).toMatchObject({
+        status: 501,
+        message: expect.stringContaining("give createTestEvent a client"),
+      });
+    }
+    const { client: ofListing, listing } = createTestEvent("listing.Hidden");
+    expect(await ofListing.listings.get(listing.listingId)).toEqual(listing);
+    await expect(createTestEvent("unknown").client.listings.list()).rejects.toThrow("501");
+  });
+});
+
+describe("atomically", () => {
+  it("collects writes, which commit runs in their order, once", async () => {
+    const db = new DatabaseSync(":memory:");
+    db.exec("CREATE TABLE sold (code TEXT)");
+    const event = createTestEvent("booking.Confirmed", { tx: db });
+    event.atomically((tx) => tx.prepare("INSERT INTO sold VALUES (?)").run("first"));
+    event.atomically(async (tx) => {
+      await null;
+      tx.prepare("INSERT INTO sold VALUES (?)").run("second");
+    });
+    event.atomically((tx) => tx.prepare("INSERT INTO sold VALUES (?)").run("third"));
+    const sold = () =>
+      db
+        .prepare("SELECT code FROM sold")
+        .all()
+        .map((row) => row.code);
+    expect(sold()).toEqual([]);
+    await event.commit();
+    expect(sold()).toEqual(["first", "second", "third"]);
+    await event.commit();
+    expect(sold()).toHaveLength(3);
+  });
+
+  it("rejects with what a write throws, and runs none after it", async () => {
+    const event = createTestEvent("booking.Confirmed", { tx: [] as string[] });
+    event.atomically(() => {
+      throw new Error("full");
+    });
+    event.atomically((tx) => tx.push("after"));
+    await expect(event.commit()).rejects.toThrow("full");
+    expect(() => event.atomically("write" as never)).toThrow(TypeError);
+  });
+
+  it("without a tx says what is missing, and is not to be seen", async () => {
+    const event = make("booking.Confirmed") as unknown as {
+      atomically(write: () => void): void;
+      commit(): Promise<void>;
+    };
+    expect(() => event.atomically(() => {})).toThrow(StayhookError);
+    expect(() => event.atomically(() => {})).toThrow("give createTestEvent the tx");
+    expect(Object.keys(event)).not.toContain("atomically");
+    await event.commit();
+  });
+
+  it("may be the test's own", () => {
+    const writes: unknown[] = [];
+    const event = createTestEvent("listing.Hidden", {
+      atomically: (write: (tx: string) => unknown) => void writes.push(write),
+    });
+    const write = () => {};
+    event.atomically(write);
+    expect(writes).toEqual([write]);
+  });
+
+  it("is there where the handler's own is", async () => {
+    const sandbox = createSandbox();
+    const client = new StayhookClient({
+      baseUrl: "https://any.example",
+      accessToken: "sandbox",
+      fetch: sandbox.fetch,
+    });
+    const store = sqliteStore(":memory:");
+    const fields: string[] = [];
+    const on = { fallback: (event: object) => void fields.push(...Object.keys(event)) };
+    const webhooks = createWebhookHandler({ client, store, autoStart: false, on });
+    sandbox.deliverTo(webhooks.fetch);
+    const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+    const timestamp = new Date().toISOString();
+    await sandbox.send(
+      { eventId: crypto.randomUUID(), timestamp, bookingCode },
+      { url: "https://subscriber.example/" },
+    );
+    await webhooks.drain();
+    await store.close();
+    expect(Object.keys(createTestEvent("booking.Confirmed", { tx: {} })).sort()).toEqual(fields.sort());
+  });
+});
