@@ -75,7 +75,7 @@ export function createApi(options: {
 function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | undefined): PlatformResponse {
   if (fault?.status !== undefined) {
     const { status, retryAfter } = fault;
-    const response = failure(status, "fault", `A fault of the sandbox answers ${status}.`);
+    const response = failure(status, "fault", `A fault that was asked for answers ${status}.`);
     return retryAfter === undefined
       ? response
       : { ...response, headers: { "retry-after": String(retryAfter) } };

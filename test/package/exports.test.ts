@@ -47,6 +47,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
   "stayhook/testing": ["createSandbox", "createTestEvent", "sandboxProfiles", "storeContract"],
+  "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 
 /** What each subpath loads from outside the package, at once or later. */
@@ -61,7 +62,8 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/reconcile": ["uuid", "zod"],
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
-  "stayhook/testing": ["node:http", "uuid", "zod"],
+  "stayhook/testing": ["ky", "node:http", "uuid", "zod"],
+  "stayhook/testing/msw": ["msw"],
 };
 
 /** ESM only: what `require` loads brings them along. */
@@ -99,7 +101,7 @@ test("every subpath has a list of names here", () => {
 describe.each(Object.entries(formats))("%s", (format, { extension, load, taking }) => {
   let consumer: Consumer;
   beforeAll(async () => {
-    const dependencies = Object.keys(manifest.dependencies);
+    const dependencies = [...Object.keys(manifest.dependencies), "msw"];
     consumer = await installed(
       dependencies.filter((name) => format === "esm" || !broughtAlong.includes(name)),
     );

@@ -1,0 +1,18 @@
+const { createWebhookHandler, sharedSecret, stay } = require("stayhook");
+
+exports.onConfirmed =
+  (calendar) =>
+  async ({ booking, changed }) => {
+    if (!changed) return;
+    const { checkIn, checkOut } = stay(booking);
+    await calendar.block(booking.listingId, checkIn, checkOut);
+  };
+
+exports.createSubscriber = (client, store, calendar) =>
+  createWebhookHandler({
+    client,
+    store,
+    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    on: { "booking.Confirmed": exports.onConfirmed(calendar) },
+    autoStart: false,
+  });

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { memoryStore, StayhookClient } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { createSandbox, type SandboxOptions, sandboxProfiles } from "stayhook/testing";
+import { createSubscriber, memoryCalendar } from "../subscriber.ts";
+
+/** The platform and the subscriber, each a server of its own. */
+async function start(options: SandboxOptions) {
+  const sandbox = createSandbox(options);
+  const { url: baseUrl } = await sandbox.listen();
+  const client = new StayhookClient({ baseUrl, accessToken: sandbox.accessToken, maxRetries: 0 });
+  const { calendar, blocked } = memoryCalendar();
+  const webhooks = createSubscriber(client, memoryStore(), calendar);
+  const server = createServer(toNodeHandler(webhooks)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const bookings = `http://127.0.0.1:${port}/?key=s3cret`;
+  await client.webhookConfig.ensure({ endpoints: { bookings } });
+  const close = async () => {
+    await sandbox.close();
+    server.close();
+    await webhooks.close();
+  };
+  return { sandbox, webhooks, blocked, close };
+}
+
+test("what comes twice and in disorder counts once", async () => {
+  const { sandbox, webhooks, blocked, close } = await start({
+    seed: 7,
+    delivery: { duplicates: 1, shuffle: true },
+  });
+  for (let count = 0; count < 5; count++) {
+    const { bookingCode } = await sandbox.bookings.request();
+    await sandbox.bookings.approve(bookingCode);
+  }
+  await sandbox.settled();
+  await webhooks.drain();
+  assert.equal(sandbox.deliveries.length, 20);
+  assert.equal(blocked.size, 5);
+  await close();
+});
+
+test("a duplicate that comes six hours later changes nothing", async () => {
+  const hours = 3_600_000;
+  const { sandbox, webhooks, blocked, close } = await start({
+    delivery: { duplicates: 1, duplicateAfter: 6 * hours },
+  });
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  await sandbox.advance(0); // what is due now
+  await sandbox.bookings.cancel(bookingCode);
+  await sandbox.advance(0);
+  await webhooks.drain();
+  await sandbox.advance(6 * hours); // the sandbox's clock, not yours
+  await webhooks.drain();
+  assert.equal(sandbox.deliveries.length, 4);
+  assert.equal(blocked.size, 0);
+  await close();
+});
+
+test("an outage of the platform is waited out", async () => {
+  const { sandbox, webhooks, blocked, close } = await start({ seed: 7 });
+  sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 503, times: 1 }]);
+  await sandbox.bookings.instantBook();
+  await sandbox.settled();
+  assert.deepEqual(await webhooks.drain(), { done: 0, failed: 1 });
+  const { counts } = await webhooks.health();
+  assert.equal(counts.retrying, 1); // it is kept, and comes again after its backoff
+  assert.equal(blocked.size, 0);
+  await close();
+});
+
+for (const profile of Object.keys(sandboxProfiles) as (keyof typeof sandboxProfiles)[]) {
+  if (profile === "undated" || profile === "dateless" || profile === "unlisted") continue; // no nights to block
+  test(`whatever the platform's answers look like: ${profile}`, async () => {
+    const { sandbox, webhooks, blocked, close } = await start({ profile });
+    await sandbox.bookings.instantBook();
+    await sandbox.settled();
+    await webhooks.drain();
+    assert.equal(blocked.size, 1);
+    await close();
+  });
+}

@@ -1,0 +1,46 @@
+// The subscriber that the tests beside it test: it keeps a calendar in step with the bookings.
+import {
+  type BookingEvent,
+  createWebhookHandler,
+  type EventStore,
+  type StayhookClient,
+  sharedSecret,
+  stay,
+} from "stayhook";
+
+export interface Calendar {
+  block(listingId: unknown, from: string, to: string): Promise<void>;
+  release(listingId: unknown, from: string, to: string): Promise<void>;
+}
+
+export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"Confirmed">) => {
+  if (!event.changed) return;
+  const { checkIn, checkOut } = stay(event.booking);
+  await calendar.block(event.booking.listingId, checkIn, checkOut);
+};
+
+export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
+  if (event.previousStatus !== "Confirmed") return; // it held no dates
+  const { checkIn, checkOut } = stay(event.booking);
+  await calendar.release(event.booking.listingId, checkIn, checkOut);
+};
+
+export function createSubscriber(client: StayhookClient, store: EventStore, calendar: Calendar) {
+  return createWebhookHandler({
+    client,
+    store,
+    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    on: { "booking.Confirmed": onConfirmed(calendar), "booking.Cancelled": onCancelled(calendar) },
+    autoStart: false, // in tests, drain() says when
+  });
+}
+
+/** A calendar in memory: what is blocked, as text. */
+export function memoryCalendar() {
+  const blocked = new Set<string>();
+  const calendar: Calendar = {
+    block: async (listingId, from, to) => void blocked.add(`${listingId}: ${from} to ${to}`),
+    release: async (listingId, from, to) => void blocked.delete(`${listingId}: ${from} to ${to}`),
+  };
+  return { calendar, blocked };
+}

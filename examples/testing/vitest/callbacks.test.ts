@@ -1,0 +1,22 @@
+import { createTestEvent } from "stayhook/testing";
+import { expect, test, vi } from "vitest";
+import { onCancelled, onConfirmed } from "../subscriber.ts";
+
+test("a confirmed booking blocks its nights", async () => {
+  const calendar = { block: vi.fn(), release: vi.fn() };
+  const booking = { listingId: 7, checkIn: "2027-05-01", checkOut: "2027-05-04" };
+  await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { booking }));
+  expect(calendar.block).toHaveBeenCalledExactlyOnceWith(7, "2027-05-01", "2027-05-04");
+});
+
+test("one that was told of before does not", async () => {
+  const calendar = { block: vi.fn(), release: vi.fn() };
+  await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { previousStatus: "Confirmed" }));
+  expect(calendar.block).not.toHaveBeenCalled();
+});
+
+test.each(["Confirmed", "Request", undefined])("a cancellation after %s", async (previousStatus) => {
+  const calendar = { block: vi.fn(), release: vi.fn() };
+  await onCancelled(calendar)(createTestEvent("booking.Cancelled", { previousStatus }));
+  expect(calendar.release).toHaveBeenCalledTimes(previousStatus === "Confirmed" ? 1 : 0);
+});
