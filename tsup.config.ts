@@ -47,7 +47,13 @@ const shared: Options = {
 };
 
 export default defineConfig([
-  { ...shared, entry: { ...entry, ...parts }, format: "esm", clean: true, plugins: [withoutParts] },
+  {
+    ...shared,
+    entry: { ...entry, ...parts, cli: "src/cli/main.ts" },
+    format: "esm",
+    clean: true,
+    plugins: [withoutParts],
+  },
   // ky and uuid are ESM only: what `require` loads has to bring them along.
   { ...shared, entry, format: "cjs", noExternal: ["ky", "uuid"], plugins: [relativeSourceMaps] },
 ]);

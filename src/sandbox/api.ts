@@ -46,8 +46,10 @@ export function createApi(options: {
   readonly profile: ProfileControl;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Told of each request that was answered. */
+  readonly observe: (request: SandboxRequest) => void;
 }): Api {
-  const { platform, faults, profile, clock, logger } = options;
+  const { platform, faults, profile, clock, logger, observe } = options;
   const log = createRecent<SandboxRequest>(maxKept);
   let count = 0;
 
@@ -59,7 +61,9 @@ export function createApi(options: {
       const strike = faults.strike(method, path.split("?", 1)[0] ?? "");
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
       const { status, headers, text } = render(respond(platform, request, strike?.fault), profile.draw());
-      log.add({ method, path, receivedAt, status, fault: strike?.fault });
+      const answered = { method, path, receivedAt, status, fault: strike?.fault };
+      log.add(answered);
+      observe(answered);
       logger.debug(`${method} ${path}: ${status}`);
       return {
         status,

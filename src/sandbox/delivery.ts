@@ -74,8 +74,10 @@ export function createDeliveryQueue(options: {
   readonly clock: Clock;
   readonly closing: Closing;
   readonly logger: Logger;
+  /** Told of each attempt that is over. */
+  readonly observe: (delivery: SandboxDelivery) => void;
 }): DeliveryQueue {
-  const { seed, clock, closing, logger } = options;
+  const { seed, clock, closing, logger, observe } = options;
   const delays = createRandom(seed, "delay");
   const orders = createRandom(seed, "order");
   const drops = createRandom(seed, "drop");
@@ -170,7 +172,9 @@ export function createDeliveryQueue(options: {
     return { ...delivery };
   };
 
-  const report = ({ topic, eventId, attempt: number, status, error }: SandboxDelivery): void => {
+  const report = (delivery: SandboxDelivery): void => {
+    const { topic, eventId, attempt: number, status, error } = delivery;
+    observe({ ...delivery });
     const text = `Delivery of ${eventId ?? "a notification"} (${topic}, attempt ${number}): ${status ?? error}`;
     if (status === 200) logger.debug(text);
     else logger.warn(text);

@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { type Logger, safeLogger, silentLogger } from "../logger.ts";
+import type { SandboxRequest } from "./api.ts";
+import type { SandboxDelivery } from "./delivery.ts";
 import { deliverySchema, type SandboxDeliveryOptions } from "./delivery-options.ts";
 import { faultsSchema, type SandboxFault } from "./faults.ts";
 import { check, describeObject } from "./option-kinds.ts";
@@ -23,13 +25,21 @@ export interface SandboxOptions {
   readonly profile?: SandboxProfileName | SandboxProfile | undefined;
   /** Told of each request (`debug`), each delivery (`debug`), and each that failed (`warn`). Default: silent. */
   readonly logger?: Logger | undefined;
+  /** Told of each request that was answered, and of each delivery once it is over. Must not throw. */
+  readonly observe?: ((event: SandboxObservation) => void) | undefined;
 }
+
+/** What `observe` is told; `kind` tells which. */
+export type SandboxObservation =
+  | ({ readonly kind: "request" } & SandboxRequest)
+  | ({ readonly kind: "delivery" } & SandboxDelivery);
 
 /** {@link SandboxOptions} with the defaults filled in. */
 export interface SandboxSettings {
   readonly seed: number;
   readonly accessToken: string;
   readonly logger: Logger;
+  readonly observe: (event: SandboxObservation) => void;
   readonly delivery: SandboxDeliveryOptions;
   readonly faults: readonly SandboxFault[];
   readonly profile: SandboxProfileName | SandboxProfile;
@@ -45,6 +55,11 @@ const schema = z.strictObject(
     delivery: deliverySchema.optional(),
     faults: faultsSchema.optional(),
     profile: profileSchema.optional(),
+    observe: z
+      .custom<SandboxOptions["observe"]>((value) => typeof value === "function", {
+        error: "must be a function",
+      })
+      .optional(),
     logger: z.custom<Logger>(isLogger, { error: "must have debug, info, warn and error" }).optional(),
   },
   { error: describeObject },
@@ -54,11 +69,12 @@ const schema = z.strictObject(
 export function readOptions(options: SandboxOptions): SandboxSettings {
   check(schema, options);
   const { seed = randomSeed(), accessToken = "sandbox", logger = silentLogger } = options;
-  const { delivery = {}, faults = [], profile = "default" } = options;
+  const { delivery = {}, faults = [], profile = "default", observe = () => {} } = options;
   return {
     seed,
     accessToken,
     logger: safeLogger(logger),
+    observe,
     delivery,
     faults,
     profile,

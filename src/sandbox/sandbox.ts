@@ -189,7 +189,7 @@ class InMemorySandbox implements Sandbox {
   #closed: Promise<void> | undefined;
 
   constructor(settings: SandboxSettings) {
-    const { seed, accessToken, logger } = settings;
+    const { seed, accessToken, logger, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
       seed,
@@ -197,6 +197,7 @@ class InMemorySandbox implements Sandbox {
       clock,
       closing: this.#closing,
       logger,
+      observe: (delivery) => observe({ kind: "delivery", ...delivery }),
     });
     const platform = createPlatform({
       seed,
@@ -209,7 +210,14 @@ class InMemorySandbox implements Sandbox {
     this.#settings = settings;
     this.#queue = queue;
     this.#platform = platform;
-    this.#api = createApi({ platform, faults, profile, clock, logger });
+    this.#api = createApi({
+      platform,
+      faults,
+      profile,
+      clock,
+      logger,
+      observe: (request) => observe({ kind: "request", ...request }),
+    });
     this.faults = faults;
     this.profile = profile;
     this.delivery = deliveryControl(settings.delivery, queue);

@@ -5,7 +5,7 @@ export type { SandboxDelivery } from "../sandbox/delivery.ts";
 export type { SandboxDeliveryOptions } from "../sandbox/delivery-options.ts";
 export type { SandboxFault, SandboxFaults } from "../sandbox/faults.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/listings.ts";
-export type { SandboxOptions } from "../sandbox/options.ts";
+export type { SandboxObservation, SandboxOptions } from "../sandbox/options.ts";
 export {
   type SandboxProfile,
   type SandboxProfileControl,

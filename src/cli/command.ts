@@ -1,0 +1,71 @@
+import type { ParseArgsOptionsConfig } from "node:util";
+import type { StayhookClient } from "../client/client.ts";
+import type { Io } from "./io.ts";
+import type { Output } from "./output.ts";
+
+/** An option of a command, as parseArgs takes it, and what help says of it. */
+export interface Option {
+  readonly type: "string" | "boolean";
+  readonly short?: string | undefined;
+  /** May be given more than once. */
+  readonly multiple?: boolean | undefined;
+  /** What stands for the value in help, such as `<url>`. */
+  readonly value?: string | undefined;
+  readonly help: string;
+}
+
+/** What a command is run with. */
+export interface Invocation {
+  readonly io: Io;
+  readonly out: Output;
+  readonly positionals: readonly string[];
+  /** An option's text; `undefined` where it was not given. */
+  text(name: string): string | undefined;
+  /** An option's texts, of one that may be given more than once. */
+  texts(name: string): readonly string[];
+  flag(name: string): boolean;
+  /** The client that the environment is for. @throws UsageError naming what is missing */
+  client(): StayhookClient;
+}
+
+/** A command, or a group of them. */
+export interface Command {
+  readonly name: string;
+  /** One line. */
+  readonly summary: string;
+  /** What follows its name, such as `<code>`. */
+  readonly takes?: string | undefined;
+  /** How many arguments there must be, and may be. Default none. */
+  readonly arguments?: readonly [least: number, most: number] | undefined;
+  /** Further lines of its help. */
+  readonly description?: string | undefined;
+  readonly examples: readonly string[];
+  readonly options?: Readonly<Record<string, Option>> | undefined;
+  /** Whether it asks the platform, and so takes `--base-url` and the access token. */
+  readonly asksPlatform?: boolean | undefined;
+  readonly commands?: readonly Command[] | undefined;
+  /** Resolves to the exit code; nothing for 0. */
+  readonly run?: ((invocation: Invocation) => Promise<number | undefined>) | undefined;
+}
+
+export const commonOptions: Readonly<Record<string, Option>> = {
+  json: { type: "boolean", help: "print JSON" },
+  help: { type: "boolean", short: "h", help: "print this help" },
+};
+
+export const platformOptions: Readonly<Record<string, Option>> = {
+  "base-url": { type: "string", value: "<url>", help: "the platform's; default: STAYHOOK_BASE_URL" },
+};
+
+export function optionsOf(command: Command): Readonly<Record<string, Option>> {
+  return { ...command.options, ...(command.asksPlatform ? platformOptions : {}), ...commonOptions };
+}
+
+export function parseConfigOf(command: Command): ParseArgsOptionsConfig {
+  return Object.fromEntries(
+    Object.entries(optionsOf(command)).map(([name, { type, short, multiple }]) => [
+      name,
+      { type, ...(short ? { short } : {}), ...(multiple ? { multiple } : {}) },
+    ]),
+  );
+}

@@ -1,0 +1,93 @@
+import type { Command, Invocation } from "../command.ts";
+import type { Check, CheckState } from "../doctor/check.ts";
+import { checkEndpoint, type Delivery } from "../doctor/endpoint.ts";
+import { checkPlatform } from "../doctor/platform.ts";
+import { exitCodes } from "../exit-code.ts";
+import type { Output } from "../output.ts";
+import { printable } from "../output.ts";
+
+const marks = {
+  passed: ["green", "✓"],
+  warned: ["yellow", "!"],
+  failed: ["red", "✗"],
+  skipped: ["dim", "-"],
+} as const satisfies Record<CheckState, readonly [Parameters<Output["style"]>[0], string]>;
+
+/** Topics by their URL: one that serves several topics is looked at once. */
+function endpointsOf(
+  invocation: Invocation,
+  configured: Readonly<Record<string, unknown>>,
+): Map<string, string> {
+  const to = invocation.text("to");
+  if (to !== undefined) return new Map([[to, "endpoint"]]);
+  const endpoints = new Map<string, string>();
+  for (const [topic, url] of Object.entries(configured)) {
+    if (typeof url !== "string") continue;
+    const others = endpoints.get(url);
+    endpoints.set(url, others === undefined ? topic : `${others}, ${topic}`);
+  }
+  return endpoints;
+}
+
+/** Says, before anything is sent, what the endpoints would record of it. */
+function announce({ out, flag }: Invocation, delivery: Delivery): void {
+  if (out.json) return;
+  const records = `one notification about no record, ${JSON.stringify(delivery)}, and run its fallback callback`;
+  out.note(
+    flag("deliver")
+      ? `Each endpoint will record ${records}.`
+      : `Endpoints get only what they must refuse. With --deliver, each would record ${records}.`,
+  );
+}
+
+async function* allChecks(invocation: Invocation, delivery: Delivery): AsyncGenerator<Check> {
+  const { signal } = invocation.io;
+  const { checks, config } = await checkPlatform(invocation.client(), signal);
+  yield* checks;
+  for (const [url, topic] of endpointsOf(invocation, config?.endpoints ?? {}))
+    yield* checkEndpoint(topic, url, { delivery: invocation.flag("deliver") ? delivery : undefined, signal });
+}
+
+export const doctor: Command = {
+  name: "doctor",
+  summary: "check the token, the configuration, the endpoint and the clock",
+  description: `The endpoint must answer over https in time, refuse a wrong secret and a malformed body. Nothing is
+recorded by these checks. With --deliver, a notification about no record is sent, twice, and both must be
+answered 200. Ends with 1 where a check has failed; warnings do not count.`,
+  examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
+  asksPlatform: true,
+  options: {
+    to: {
+      type: "string",
+      value: "<url>",
+      help: "the endpoint to look at; default: those that are configured",
+    },
+    deliver: { type: "boolean", help: "send a notification too, which the endpoint records" },
+  },
+  run: async (invocation) => {
+    const { out } = invocation;
+    const delivery: Delivery = {
+      eventId: crypto.randomUUID(),
+      timestamp: new Date().toISOString(),
+      bookingCode: null,
+      listingId: null,
+    };
+    // Before anything is sent, so that a setting that is missing is said alone.
+    invocation.client();
+    announce(invocation, delivery);
+    const checks: Check[] = [];
+    for await (const check of allChecks(invocation, delivery)) {
+      checks.push(check);
+      const [colour, mark] = marks[check.state];
+      if (!out.json)
+        out.line(`${out.style(colour, mark)} ${printable(check.check)}: ${printable(check.detail)}`);
+    }
+    const ok = !checks.some(({ state }) => state === "failed");
+    if (out.json)
+      out.result(
+        { ok, [invocation.flag("deliver") ? "recorded" : "wouldRecord"]: delivery, checks },
+        () => "",
+      );
+    return ok ? exitCodes.done : exitCodes.failed;
+  },
+};

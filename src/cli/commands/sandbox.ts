@@ -1,0 +1,128 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { StayhookClient } from "../../client/client.ts";
+import type { SandboxObservation } from "../../sandbox/options.ts";
+import { createSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
+import type { Command, Invocation } from "../command.ts";
+import { exitCodes, UsageError } from "../exit-code.ts";
+import type { Output } from "../output.ts";
+import { printable } from "../output.ts";
+import { originOf } from "../post.ts";
+import { typed, typedHelp } from "../sandbox/typed.ts";
+
+function numberOf({ text }: Invocation, name: string): number | undefined {
+  const given = text(name);
+  if (given === undefined) return undefined;
+  const number = Number(given);
+  if (given.trim() === "" || !Number.isInteger(number)) throw new UsageError(`--${name} must be an integer`);
+  return number;
+}
+
+const time = (date: Date): string => date.toISOString().slice(11, 23);
+
+/** A line for a request or a delivery. */
+function tell(out: Output, event: SandboxObservation): void {
+  if (event.kind === "request") {
+    const { method, path, status, receivedAt } = event;
+    out.item(event, () => {
+      const answered = out.style(status < 400 ? "green" : "red", String(status));
+      return `${out.style("dim", time(receivedAt))} <- ${method} ${printable(path)}: ${answered}`;
+    });
+    return;
+  }
+  const { url, ...rest } = event;
+  out.item({ ...rest, to: originOf(url) }, () => {
+    const { sentAt, topic, eventId, attempt, duplicate, status, error, duration } = event;
+    const answered = out.style(status === 200 ? "green" : "red", printable(status ?? error));
+    const which = [attempt > 1 ? `attempt ${attempt}` : "", duplicate ? "duplicate" : ""]
+      .filter(Boolean)
+      .join(", ");
+    const what = `${topic} ${printable(eventId)}${which ? ` (${which})` : ""}`;
+    return `${out.style("dim", time(sentAt))} -> ${what} to ${originOf(url)}: ${answered} in ${Math.round(duration ?? 0)} ms`;
+  });
+}
+
+function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
+  const { url, seed } = sandbox;
+  out.item({ kind: "listening", url, seed }, () =>
+    [
+      `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}`,
+      `  export STAYHOOK_BASE_URL=${url}${ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${sandbox.accessToken}`}`,
+      `Type ${out.style("bold", "help")} for what can happen there.`,
+    ].join("\n"),
+  );
+}
+
+/** Carries out what is typed, a line after the other, until `quit` or the signal. */
+async function takeCommands({ io, out }: Invocation, sandbox: Sandbox): Promise<void> {
+  const lines = createInterface({ input: io.stdin });
+  const quit = new AbortController();
+  let before: Promise<unknown> = Promise.resolve();
+  lines.on("line", (line) => {
+    before = before.then(() => typed(line, sandbox, out)).then((goOn) => goOn || quit.abort());
+  });
+  const ended = AbortSignal.any([io.signal, quit.signal]);
+  try {
+    // The end of the input is not the end of the sandbox: it may run in the background.
+    if (!ended.aborted) await once(ended, "abort");
+  } finally {
+    lines.close();
+  }
+}
+
+export const sandbox: Command = {
+  name: "sandbox",
+  summary: "run the platform's sandbox as a server, and move its bookings and listings by hand",
+  description: `Prints a line for each request that it gets and each notification that it delivers, until quit or
+Ctrl-C. It takes the access token in STAYHOOK_ACCESS_TOKEN, else "sandbox". Typed at it:
+
+${typedHelp}`,
+  examples: ["stayhook sandbox --to 'http://127.0.0.1:3000/hooks?key=s3cret' --duplicates 1"],
+  options: {
+    port: { type: "string", value: "<port>", help: "default: 4010; 0 for one that is free" },
+    host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },
+    to: { type: "string", value: "<url>", help: "configure this endpoint for all topics" },
+    seed: { type: "string", value: "<integer>", help: "to have the same codes, ids and order again" },
+    duplicates: { type: "string", value: "<n>", help: "how many more times each notification is delivered" },
+    shuffle: { type: "boolean", help: "deliver in another order" },
+  },
+  run: async (invocation) => {
+    const { io, out, text, flag } = invocation;
+    const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
+    const made = createSandbox({
+      seed: numberOf(invocation, "seed"),
+      accessToken,
+      delivery: { duplicates: numberOf(invocation, "duplicates"), shuffle: flag("shuffle") },
+      observe: (event) => tell(out, event),
+    });
+    const port = numberOf(invocation, "port") ?? 4010;
+    await listen(made, { port, host: text("host") });
+    try {
+      announce(out, made, accessToken !== undefined);
+      const to = text("to");
+      if (to !== undefined) await configure(made, to);
+      await takeCommands(invocation, made);
+    } finally {
+      await made.close();
+    }
+    return exitCodes.done;
+  },
+};
+
+async function listen(made: Sandbox, where: { port: number; host: string | undefined }): Promise<void> {
+  try {
+    await made.listen(where);
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code === "EADDRINUSE")
+      throw new UsageError(
+        `port ${where.port} is taken: give another one by --port, or 0 for one that is free`,
+      );
+    throw error;
+  }
+}
+
+/** As an app does when it starts, so that it is the API's own rules that hold. */
+async function configure(made: Sandbox, to: string): Promise<void> {
+  const client = new StayhookClient({ baseUrl: made.url, accessToken: made.accessToken });
+  await client.webhookConfig.ensure({ endpoints: { bookings: to, listings: to, messages: to } });
+}

@@ -1,0 +1,102 @@
+import { parseUrl } from "../../client/url-rules.ts";
+import { bookingStatuses } from "../../models/booking.ts";
+import { listingStatuses } from "../../models/listing.ts";
+import type { Command, Invocation } from "../command.ts";
+import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
+import { originOf, post } from "../post.ts";
+
+/** What the platform would send. */
+interface Wanted {
+  readonly topic: "bookings" | "listings" | "messages";
+  readonly bookingCode: string | null;
+  readonly listingId: number | null;
+}
+
+const statuses: Readonly<Record<string, readonly string[]>> = {
+  booking: bookingStatuses,
+  listing: listingStatuses,
+};
+
+/** Of nothing that exists, most likely: eight digits. */
+const madeUp = (prefix: string): string =>
+  `${prefix}${String(crypto.getRandomValues(new Uint32Array(1))[0])
+    .padStart(8, "0")
+    .slice(-8)}`;
+
+/** @throws UsageError where the platform sends no such thing */
+function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
+  const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
+  if (kind === "message" || kind === "messages" || kind === "unknown")
+    return { topic: "messages", bookingCode: null, listingId: null };
+  const known = statuses[kind];
+  if (!known || (separator === "." && ![...known, "unknown"].includes(rest ?? "")))
+    throw new UsageError(
+      "the first argument must be booking, listing, message, or an event such as booking.Confirmed",
+    );
+  const given = text(kind) ?? (separator === ":" ? rest : undefined) ?? id;
+  if (kind === "booking") return { topic: "bookings", bookingCode: given || madeUp("TEST"), listingId: null };
+  if (given && !/^\d{1,15}$/.test(given)) throw new UsageError("a listing's id is an integer");
+  return { topic: "listings", bookingCode: null, listingId: Number(given || madeUp("999")) };
+}
+
+async function endpointOf(invocation: Invocation, topic: string): Promise<string> {
+  const to = invocation.text("to");
+  if (to !== undefined) {
+    if (!parseUrl(to)) throw new UsageError("--to must be an http or https URL");
+    return to;
+  }
+  const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
+  const url = config?.endpoints[topic];
+  if (typeof url !== "string" || !parseUrl(url))
+    throw new MissingError(`the account's webhook configuration has no URL for ${topic}; give one by --to`);
+  return url;
+}
+
+export const trigger: Command = {
+  name: "trigger",
+  summary: "send one notification to an endpoint, as the platform would",
+  takes: "<what> [<code or id>]",
+  arguments: [1, 2],
+  description: `<what> is booking, listing or message; or an event, such as booking.Confirmed: a notification does
+not name the kind of event, so that the subscriber finds out by reading the record, and its status there
+is what counts. Without a code or id one is made up, which the subscriber will not find. Ends with 0 where
+it was answered 200.`,
+  examples: [
+    "stayhook trigger booking HX3K9 --to 'http://127.0.0.1:3000/hooks?key=s3cret'",
+    "stayhook trigger listing.Published 5717008",
+  ],
+  asksPlatform: true,
+  options: {
+    to: {
+      type: "string",
+      value: "<url>",
+      help: "the endpoint; default: the one that is configured for the topic",
+    },
+    booking: { type: "string", value: "<code>", help: "the booking that it is about" },
+    listing: { type: "string", value: "<id>", help: "the listing that it is about" },
+    "event-id": { type: "string", value: "<uuid>", help: "to send one again; default: a new one" },
+    timestamp: { type: "string", value: "<time>", help: "when it happened, ISO 8601; default: now" },
+  },
+  run: async (invocation) => {
+    const { out, io, text } = invocation;
+    const { topic, bookingCode, listingId } = wantedOf(invocation);
+    const notification = {
+      eventId: text("event-id") ?? crypto.randomUUID(),
+      timestamp: text("timestamp") ?? new Date().toISOString(),
+      bookingCode,
+      listingId,
+    };
+    const url = await endpointOf(invocation, topic);
+    const { status, error, duration } = await post(url, JSON.stringify(notification), io.signal);
+    const answered = status ?? error ?? "no answer";
+    out.result(
+      { to: originOf(url), notification, status: status ?? null, error: error ?? null, duration },
+      () => {
+        const colour = status === 200 ? "green" : "red";
+        return `${notification.eventId} -> ${originOf(url)}: ${out.style(colour, String(answered))} in ${duration} ms`;
+      },
+    );
+    if (status === 200) return exitCodes.done;
+    return status === undefined ? exitCodes.unreachable : exitCodes.failed;
+  },
+};

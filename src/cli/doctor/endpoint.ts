@@ -1,0 +1,99 @@
+import { isLoopback, parseUrl } from "../../client/url-rules.ts";
+import { originOf, type Posted, post, REPLY_TIME } from "../post.ts";
+import { type Check, failed, passed, skipped, warned } from "./check.ts";
+
+/** An answer that takes longer is a warning: the platform's limit is near when a machine is busy. */
+const SLOW = REPLY_TIME / 3;
+
+/** What `--deliver` sends. About no record, so that nothing but a `fallback` callback hears of it. */
+export interface Delivery {
+  readonly eventId: string;
+  readonly timestamp: string;
+  readonly bookingCode: null;
+  readonly listingId: null;
+}
+
+/** Looks at an endpoint. But for `delivery`, it sends only what no subscriber can record. */
+export async function* checkEndpoint(
+  topic: string,
+  endpoint: string,
+  { delivery, signal }: { readonly delivery: Delivery | undefined; readonly signal: AbortSignal },
+): AsyncGenerator<Check> {
+  const about = (what: string) => `${topic}: ${what}`;
+  const url = parseUrl(endpoint);
+  if (!url) return yield failed(about("url"), "it is no http or https URL");
+  yield checkScheme(about("https"), url);
+
+  const first = await post(endpoint, undefined, signal, "GET");
+  yield checkAnswer(about("answers"), endpoint, first);
+  if (first.status === undefined) return;
+
+  const guessed = withWrongSecret(url);
+  yield checkSecret(about("refuses a wrong secret"), await post(guessed, "{}", signal), url);
+  yield checkMalformed(about("refuses a malformed body"), await post(endpoint, '{"eventId":', signal));
+  yield* checkDelivery(about("delivery"), endpoint, delivery, signal);
+}
+
+function checkScheme(check: string, url: URL): Check {
+  if (url.protocol === "https:") return passed(check, url.origin);
+  return isLoopback(url)
+    ? warned(check, `${url.origin} is on this machine: only the sandbox reaches it`)
+    : failed(check, `${url.origin} is not https, and the platform delivers to nothing else`);
+}
+
+function checkAnswer(check: string, endpoint: string, { status, error, duration }: Posted): Check {
+  if (status === undefined) return failed(check, `${originOf(endpoint)}: ${error}`);
+  if (status >= 500) return failed(check, `it answers ${status}: look at its log`);
+  if (duration > SLOW)
+    return warned(check, `after ${duration} ms, and the platform waits for ${REPLY_TIME} ms`);
+  return passed(check, `within ${duration} ms`);
+}
+
+/** Another URL, which whoever does not know the secret might try. */
+function withWrongSecret(url: URL): string {
+  const wrong = new URL(url);
+  const guess = crypto.randomUUID();
+  if (wrong.search === "") wrong.pathname = wrong.pathname.replace(/[^/]*\/?$/, guess);
+  else for (const name of new Set(wrong.searchParams.keys())) wrong.searchParams.set(name, guess);
+  return wrong.href;
+}
+
+function checkSecret(check: string, { status, error }: Posted, url: URL): Check {
+  if (status === undefined) return failed(check, `${error}`);
+  if (status === 401 || status === 403 || status === 404) return passed(check, `answered ${status}`);
+  if (status === 400)
+    return failed(
+      check,
+      url.search === ""
+        ? "whoever knows the URL can send notifications: give the handler verify, and the URL a secret"
+        : "any value in the URL's query is taken: give the handler verify",
+    );
+  return failed(check, `answered ${status}, where 401 was due`);
+}
+
+function checkMalformed(check: string, { status, error }: Posted): Check {
+  if (status === 400) return passed(check, "answered 400");
+  if (status === 401 || status === 403)
+    return failed(check, `answered ${status}: it does not take the secret in the URL that is configured`);
+  if (status === 404) return failed(check, "answered 404: nothing is served at the URL that is configured");
+  return failed(check, status === undefined ? `${error}` : `answered ${status}, where 400 was due`);
+}
+
+async function* checkDelivery(
+  check: string,
+  endpoint: string,
+  delivery: Delivery | undefined,
+  signal: AbortSignal,
+): AsyncGenerator<Check> {
+  if (!delivery) {
+    yield skipped(check, "with --deliver a notification about no record is sent, and its repetition");
+    return;
+  }
+  for (const which of ["a notification", "the same again"]) {
+    const { status, error, duration } = await post(endpoint, JSON.stringify(delivery), signal);
+    const answered = status ?? error;
+    yield status === 200
+      ? passed(check, `${which} was answered 200 in ${duration} ms`)
+      : failed(check, `${which} was answered ${answered}, where 200 was due`);
+  }
+}

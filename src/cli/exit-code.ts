@@ -1,0 +1,68 @@
+import {
+  APIError,
+  AuthenticationError,
+  ConnectionError,
+  InternalServerError,
+  NotFoundError,
+  PermissionDeniedError,
+  RateLimitError,
+} from "../client/errors.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+
+/** What the process ends with; `stayhook help exit-codes` lists them. */
+export const exitCodes = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  refused: 3,
+  notFound: 4,
+  unreachable: 5,
+  interrupted: 130,
+} as const;
+
+export const describedExitCodes: readonly (readonly [number, string])[] = [
+  [exitCodes.done, "done"],
+  [exitCodes.failed, "failed: what was asked for could not be done, or a check of doctor did not pass"],
+  [
+    exitCodes.usage,
+    "wrong usage: an unknown command or option, a value that cannot be, a setting that is missing",
+  ],
+  [exitCodes.refused, "the platform refused the access token (401, 403)"],
+  [exitCodes.notFound, "there is no such booking, event or configuration"],
+  [
+    exitCodes.unreachable,
+    "the platform or the store is out of reach, or says that it cannot answer now (429, 5xx)",
+  ],
+  [exitCodes.interrupted, "interrupted by Ctrl-C"],
+];
+
+/** The command line was used wrongly; says how it is used. */
+export class UsageError extends StayhookError {
+  constructor(message: string) {
+    super(message);
+    this.name = "UsageError";
+  }
+}
+
+/** There is no such thing. */
+export class MissingError extends StayhookError {
+  constructor(message: string) {
+    super(message);
+    this.name = "MissingError";
+  }
+}
+
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError || error instanceof InvalidArgumentError) return exitCodes.usage;
+  if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
+    return exitCodes.refused;
+  if (error instanceof MissingError || error instanceof NotFoundError) return exitCodes.notFound;
+  if (error instanceof APIError && error.status === 410) return exitCodes.notFound;
+  if (
+    error instanceof ConnectionError ||
+    error instanceof RateLimitError ||
+    error instanceof InternalServerError
+  )
+    return exitCodes.unreachable;
+  return exitCodes.failed;
+}

@@ -1,0 +1,68 @@
+import { type Command, optionsOf } from "./command.ts";
+import { describedExitCodes } from "./exit-code.ts";
+
+/** Of `stayhook` itself. */
+export function helpOfAll(commands: readonly Command[]): string {
+  return [
+    "Usage: stayhook <command> [options]",
+    "",
+    "Commands:",
+    ...columns(commands.map(({ name, summary }) => [name, summary])),
+    "",
+    "Options:",
+    ...columns([
+      ["--json", "print JSON, with every command"],
+      ["-h, --help", "print help; of a command: stayhook <command> --help"],
+      ["--version", "print the version"],
+    ]),
+    "",
+    "Environment:",
+    ...columns([
+      ["STAYHOOK_BASE_URL", "where the platform is; or --base-url"],
+      ["STAYHOOK_ACCESS_TOKEN", "the access token; never an option, as others on the machine can read those"],
+      ["STAYHOOK_STORE", "where events are kept; or --store"],
+    ]),
+    "",
+    "Exit codes:",
+    ...columns(describedExitCodes.map(([code, meaning]) => [String(code), meaning])),
+    "",
+    "Example:",
+    "  stayhook sandbox --to http://127.0.0.1:3000/hooks",
+  ].join("\n");
+}
+
+/** @param path - the names that lead to the command, its own included */
+export function helpOf(command: Command, path: readonly string[]): string {
+  const name = ["stayhook", ...path].join(" ");
+  const takes = command.commands ? "<command>" : command.takes;
+  const lines = [
+    `Usage: ${[name, takes, "[options]"].filter(Boolean).join(" ")}`,
+    "",
+    sentence(command.summary),
+  ];
+  if (command.description) lines.push("", command.description);
+  if (command.commands) {
+    const listed = command.commands.map((each) => [
+      [each.name, each.takes].filter(Boolean).join(" "),
+      each.summary,
+    ]);
+    lines.push("", "Commands:", ...columns(listed as [string, string][]));
+  }
+  const options = Object.entries(optionsOf(command)).map(
+    ([option, { short, value, help }]): [string, string] => [
+      [short ? `-${short}, ` : "", `--${option}`, value ? ` ${value}` : ""].join(""),
+      help,
+    ],
+  );
+  lines.push("", "Options:", ...columns(options));
+  lines.push("", command.examples.length === 1 ? "Example:" : "Examples:");
+  lines.push(...command.examples.map((example) => `  ${example}`));
+  return lines.join("\n");
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
+}
+
+const sentence = (text: string): string => `${text[0]?.toUpperCase()}${text.slice(1)}.`;

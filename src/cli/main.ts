@@ -1,0 +1,28 @@
+#!/usr/bin/env node
+import { run } from "./cli.ts";
+
+const interruption = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  // Once: who asks a second time does not want to wait.
+  process.once(signal, () => interruption.abort());
+}
+// `stayhook events ls | head` closes the pipe when it has seen enough.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE") process.exit(0);
+  throw error;
+});
+
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+if (major < 22 || (major === 22 && minor < 13)) {
+  console.error(`stayhook: needs Node 22.13 or newer, and this is ${process.version}`);
+  process.exit(1);
+}
+
+const { stdin, stdout, stderr, env } = process;
+process.exitCode = await run(process.argv.slice(2), {
+  stdin,
+  stdout,
+  stderr,
+  env,
+  signal: interruption.signal,
+});

@@ -1,0 +1,109 @@
+import { styleText } from "node:util";
+import type { Io, Sink } from "./io.ts";
+
+type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
+
+/** One column of a table: its heading, and what a row shows in it. */
+export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown];
+
+/**
+ * Writes results to stdout and what is about them to stderr. With `--json` results are JSON; on a terminal they
+ * are tables with colour; in a pipe they are lines with tabs, as `cut` and `awk` take them.
+ */
+export class Output {
+  readonly json: boolean;
+  readonly #stdout: Sink;
+  readonly #stderr: Sink;
+
+  constructor(io: Pick<Io, "stdout" | "stderr">, json: boolean) {
+    this.json = json;
+    this.#stdout = io.stdout;
+    this.#stderr = io.stderr;
+  }
+
+  get isTerminal(): boolean {
+    return this.#stdout.isTTY === true;
+  }
+
+  /** A result: `value` as JSON, or the text for a person. */
+  result(value: unknown, text: () => string): void {
+    this.line(this.json ? JSON.stringify(value ?? null, null, 2) : text());
+  }
+
+  /** One of many results that come one after another: a line of JSON each, or a line of text. */
+  item(value: unknown, text: () => string): void {
+    this.line(this.json ? JSON.stringify(value) : text());
+  }
+
+  line(text: string): void {
+    this.#stdout.write(`${text}\n`);
+  }
+
+  /** What is not the result itself, and not wanted in a pipe. */
+  note(text: string): void {
+    this.#stderr.write(`${text}\n`);
+  }
+
+  style(style: Style, text: string): string {
+    return styled(style, text, this.#stdout);
+  }
+
+  error(message: string): void {
+    this.note(`${styled("red", "stayhook:", this.#stderr)} ${message}`);
+  }
+
+  warn(message: string): void {
+    this.note(`${styled("yellow", "stayhook:", this.#stderr)} ${message}`);
+  }
+
+  table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
+    const cells = rows.map((row) => columns.map(([, cell]) => printable(cell(row))));
+    if (!this.isTerminal) return cells.map((row) => row.join("\t")).join("\n");
+    const headings = columns.map(([heading]) => heading);
+    const widths = headings.map((heading, index) =>
+      Math.max(heading.length, ...cells.map((row) => row[index]?.length ?? 0)),
+    );
+    const lined = (row: readonly string[]) =>
+      row
+        .map((cell, index) => (index === row.length - 1 ? cell : cell.padEnd(widths[index] ?? 0)))
+        .join("  ");
+    return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
+  }
+
+  /** The fields of one thing, a line each. */
+  fields(entries: readonly (readonly [name: string, value: unknown])[]): string {
+    const width = Math.max(0, ...entries.map(([name]) => printable(name).length));
+    return entries
+      .map(([name, value]) =>
+        this.isTerminal
+          ? `${this.style("bold", printable(name).padEnd(width))}  ${printable(value)}`
+          : `${printable(name)}\t${printable(value)}`,
+      )
+      .join("\n");
+  }
+
+  /** Says how far a long work has come, on a terminal only; the returned function wipes it away. */
+  progress(text: string): () => void {
+    if (this.#stderr.isTTY !== true || this.json) return () => {};
+    this.#stderr.write(`\r\u001b[2K${text}`);
+    return () => void this.#stderr.write("\r\u001b[2K");
+  }
+}
+
+// Anybody may have named a listing: what comes from outside must not steer the terminal, nor break the lines.
+const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** A value as it is shown in one line. */
+export function printable(value: unknown): string {
+  if (value === undefined || value === null) return "-";
+  if (value instanceof Date) return value.toISOString();
+  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+  return text.replace(steering, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    return `\\u${code > 0xffff ? `{${code.toString(16)}}` : code.toString(16).padStart(4, "0")}`;
+  });
+}
+
+function styled(style: Style, text: string, sink: Sink): string {
+  return sink.isTTY === true ? styleText(style, text, { stream: sink as NodeJS.WriteStream }) : text;
+}

@@ -1,0 +1,126 @@
+import type { SandboxBooking } from "../../sandbox/bookings.ts";
+import type { SandboxListing } from "../../sandbox/listings.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { type Output, printable } from "../output.ts";
+
+type Moved = SandboxBooking | SandboxListing;
+
+interface Typed {
+  readonly usage: string;
+  readonly help: string;
+  readonly run: (sandbox: Sandbox, rest: string, out: Output) => Promise<Moved | undefined>;
+}
+
+/** By what is typed for it. */
+const commands: Readonly<Record<string, Typed>> = {
+  request: {
+    usage: "request [code]",
+    help: "a guest asks for a stay",
+    run: (sandbox, code) => sandbox.bookings.request(code ? { bookingCode: code } : {}),
+  },
+  book: {
+    usage: "book [code]",
+    help: "a guest books at once",
+    run: (sandbox, code) => sandbox.bookings.instantBook(code ? { bookingCode: code } : {}),
+  },
+  approve: {
+    usage: "approve <code>",
+    help: "the host says yes",
+    run: (sandbox, code) => sandbox.bookings.approve(code),
+  },
+  decline: {
+    usage: "decline <code>",
+    help: "the host says no",
+    run: (sandbox, code) => sandbox.bookings.decline(code),
+  },
+  cancel: {
+    usage: "cancel <code>",
+    help: "it is called off",
+    run: (sandbox, code) => sandbox.bookings.cancel(code),
+  },
+  submit: {
+    usage: "submit [name]",
+    help: "a new listing, to be reviewed",
+    run: (sandbox, name) => sandbox.listings.submit(name ? { listingName: name } : {}),
+  },
+  publish: {
+    usage: "publish <id>",
+    help: "a listing goes live",
+    run: (sandbox, id) => sandbox.listings.publish(Number(id)),
+  },
+  hide: {
+    usage: "hide <id>",
+    help: "it is taken off",
+    run: (sandbox, id) => sandbox.listings.hide(Number(id)),
+  },
+  send: {
+    usage: "send <json>",
+    help: "any notification, or any text, to the endpoint that is configured",
+    run: async (sandbox, text, out) => {
+      // Not waited for: its line comes when it was answered, after retries it may be.
+      sandbox.send(parsed(text)).catch((error: Error) => out.error(printable(error.message)));
+      return undefined;
+    },
+  },
+  list: {
+    usage: "list",
+    help: "all bookings and listings",
+    run: async (sandbox, _rest, out) => {
+      for (const record of [...sandbox.bookings.list(), ...sandbox.listings.list()]) show(record, out);
+      return undefined;
+    },
+  },
+  help: {
+    usage: "help",
+    help: "this",
+    run: async (_sandbox, _rest, out) => {
+      out.note(typedHelp);
+      return undefined;
+    },
+  },
+};
+
+const width = Math.max(...Object.values(commands).map(({ usage }) => usage.length));
+
+export const typedHelp: string = [
+  ...Object.values(commands).map(({ usage, help }) => `  ${usage.padEnd(width)}  ${help}`),
+  `  ${"quit".padEnd(width)}  end`,
+].join("\n");
+
+/** Carries out one line. Resolves to whether to go on; never rejects. */
+export async function typed(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
+  const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
+  if (name === "") return true;
+  if (name === "quit" || name === "exit") return false;
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!command) {
+    out.error(`there is no ${printable(name)} here; type help`);
+    return true;
+  }
+  try {
+    const moved = await command.run(sandbox, rest, out);
+    if (moved) show(moved, out);
+  } catch (error) {
+    out.error(printable((error as Error).message));
+  }
+  return true;
+}
+
+function show(record: Moved, out: Output): void {
+  out.item({ kind: "record", ...record }, () => {
+    const { status } = record;
+    const name =
+      "bookingCode" in record
+        ? `booking ${printable(record.bookingCode)}`
+        : `listing ${printable(record.listingId)} (${printable(record.listingName)})`;
+    return `${name} is ${out.style("cyan", printable(status))}`;
+  });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+const url = "https://example.com/hooks?key=s3cret";
+const other = "https://example.com/other";
+
+async function account() {
+  const { sandbox, env } = await platform();
+  return { sandbox, config: (...args: string[]) => cli(["config", ...args], { env }) };
+}
+
+describe("config", () => {
+  test("get: 4 where there is none, else its fields", async () => {
+    const { config } = await account();
+    const none = await config("get");
+    expect(none).toMatchObject({ code: 4, stdout: "" });
+    expect(none.stderr).toContain("stayhook config set");
+    await config("set", "--bookings", url);
+    expect(await config("get")).toMatchObject({ code: 0, stdout: `isActive\ttrue\nbookings\t${url}\n` });
+    const { stdout } = await config("get", "--json");
+    expect(JSON.parse(stdout)).toEqual({ isActive: true, endpoints: { bookings: url } });
+  });
+
+  test("set makes one, and replaces one whole", async () => {
+    const { sandbox, config } = await account();
+    expect(await config("set", "--bookings", url, "--listings", url)).toMatchObject({ code: 0 });
+    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url, listings: url } });
+    await config("set", "--listings", other, "--inactive");
+    expect(sandbox.webhookConfig).toEqual({ isActive: false, endpoints: { listings: other } });
+    expect(await config("set")).toMatchObject({ code: 2 });
+  });
+
+  test("set refuses an URL that the platform would not deliver to, and names the topic, not the URL", async () => {
+    const { sandbox, config } = await account();
+    const { code, stderr } = await config("set", "--bookings", "http://example.com/?key=s3cret");
+    expect(code).toBe(2);
+    expect(stderr).toContain("endpoints.bookings");
+    expect(stderr).not.toContain("s3cret");
+    expect(sandbox.webhookConfig).toBeUndefined();
+  });
+
+  test("ensure writes only what differs; an empty URL removes a topic", async () => {
+    const { sandbox, config } = await account();
+    const action = async (...args: string[]) =>
+      JSON.parse((await config("ensure", ...args, "--json")).stdout);
+    expect(await action("--bookings", url)).toMatchObject({ action: "created" });
+    expect(await action("--bookings", url)).toMatchObject({ action: "unchanged" });
+    expect(await action("--listings", url)).toMatchObject({ action: "updated" });
+    expect(await action("--bookings=")).toMatchObject({ action: "updated" });
+    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { listings: url } });
+  });
+
+  test("on and off", async () => {
+    const { sandbox, config } = await account();
+    expect(await config("on")).toMatchObject({ code: 4 });
+    await config("set", "--bookings", url);
+    expect((await config("off")).stdout).toContain("isActive\tfalse");
+    expect(sandbox.webhookConfig?.isActive).toBe(false);
+    expect((await config("on")).stdout).toContain("isActive\ttrue");
+    expect(sandbox.webhookConfig?.isActive).toBe(true);
+  });
+
+  test("delete", async () => {
+    const { sandbox, config } = await account();
+    expect(await config("delete")).toMatchObject({ code: 4 });
+    await config("set", "--bookings", url);
+    expect(await config("delete", "--json")).toMatchObject({ code: 0, stdout: '{\n  "deleted": true\n}\n' });
+    expect(sandbox.webhookConfig).toBeUndefined();
+  });
+});

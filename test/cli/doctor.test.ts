@@ -1,0 +1,170 @@
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** A subscriber with a secret, or without. */
+async function subscriber(env: Readonly<Record<string, string>>, secret?: string) {
+  const store = memoryStore();
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({
+      baseUrl: env.STAYHOOK_BASE_URL ?? "",
+      accessToken: env.STAYHOOK_ACCESS_TOKEN ?? "",
+    }),
+    store,
+    on: {},
+    autoStart: false,
+    logger: quiet,
+    ...(secret === undefined ? {} : { verify: sharedSecret({ query: "key", secret }) }),
+  });
+  const origin = await serve(toNodeHandler(webhooks));
+  onTestFinished(() => webhooks.close());
+  return { url: `${origin}/hooks?key=s3cret`, store };
+}
+
+interface Report {
+  readonly ok: boolean;
+  readonly wouldRecord?: { readonly eventId: string };
+  readonly recorded?: { readonly eventId: string };
+  readonly checks: readonly { readonly check: string; readonly state: string; readonly detail: string }[];
+}
+
+async function doctor(env: Readonly<Record<string, string>>, ...args: string[]) {
+  const { code, stdout } = await cli(["doctor", "--json", ...args], { env });
+  const report: Report = JSON.parse(stdout);
+  const states = Object.fromEntries(report.checks.map(({ check, state }) => [check, state]));
+  return { code, report, states };
+}
+
+describe("doctor", () => {
+  test("finds a sound account sound, and has recorded nothing", async () => {
+    const { env } = await platform();
+    const { url, store } = await subscriber(env, "s3cret");
+    await cli(["config", "set", "--bookings", url, "--listings", url], { env });
+    const { code, states, report } = await doctor(env);
+    expect(states).toEqual({
+      "access token": "passed",
+      clock: "passed",
+      configuration: "passed",
+      "bookings, listings: https": "warned",
+      "bookings, listings: answers": "passed",
+      "bookings, listings: refuses a wrong secret": "passed",
+      "bookings, listings: refuses a malformed body": "passed",
+      "bookings, listings: delivery": "skipped",
+    });
+    expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
+    expect(report.wouldRecord).toMatchObject({ bookingCode: null, listingId: null });
+    expect(await store.counts()).toMatchObject({ pending: 0 });
+    expect(JSON.stringify(report)).not.toContain("s3cret");
+  });
+
+  test("with --deliver sends a notification, twice, after it has said which", async () => {
+    const { env } = await platform();
+    const { url, store } = await subscriber(env, "s3cret");
+    await cli(["config", "set", "--bookings", url, "--listings", url], { env });
+    const { code, report } = await doctor(env, "--deliver");
+    expect(code).toBe(0);
+    const deliveries = report.checks.filter(({ check }) => check.endsWith(": delivery"));
+    expect(deliveries.map(({ state }) => state)).toEqual(["passed", "passed"]);
+    expect(await store.list({ limit: 10 })).toMatchObject([{ eventId: report.recorded?.eventId, ref: null }]);
+
+    const { stdout, stderr } = await cli(["doctor", "--deliver"], { env });
+    const [, eventId = ""] = /"eventId":"([^"]+)"/.exec(stderr) ?? [];
+    expect(await store.get(eventId)).toBeDefined();
+    expect(stdout).toMatch(/^✓ access token: /);
+  });
+
+  test("fails where the token is refused", async () => {
+    const { env } = await platform();
+    const { code, states } = await doctor({ ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng" });
+    expect(code).toBe(1);
+    expect(states).toEqual({ "access token": "failed" });
+  });
+
+  test("fails where the platform is out of reach", async () => {
+    const gone = await serve((_request, response) => response.writeHead(418).end());
+    const { code, states } = await doctor({ STAYHOOK_BASE_URL: gone, STAYHOOK_ACCESS_TOKEN: "t" });
+    expect({ code, states }).toEqual({ code: 1, states: { platform: "failed" } });
+  });
+
+  test("fails where there is no configuration, or it is off; warns of a topic that has no URL", async () => {
+    const { env } = await platform();
+    expect(await doctor(env)).toMatchObject({ code: 1, states: { configuration: "failed" } });
+    const { url } = await subscriber(env, "s3cret");
+    await cli(["config", "set", "--bookings", url, "--inactive"], { env });
+    expect(await doctor(env)).toMatchObject({
+      code: 1,
+      states: { configuration: "failed", endpoints: "warned" },
+    });
+  });
+
+  test("fails where any secret is taken", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env);
+    const { code, states } = await doctor(env, "--to", url);
+    expect(code).toBe(1);
+    expect(states).toMatchObject({ "endpoint: refuses a wrong secret": "failed" });
+  });
+
+  test("fails where the configured secret is not the endpoint's", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env, "another");
+    const { states } = await doctor(env, "--to", url);
+    expect(states).toMatchObject({
+      "endpoint: refuses a wrong secret": "passed",
+      "endpoint: refuses a malformed body": "failed",
+    });
+  });
+
+  test("fails where a malformed body is taken, where nothing is served, and where nobody answers", async () => {
+    const { env } = await platform();
+    const careless = await serve((_request, response) => response.writeHead(200).end());
+    expect((await doctor(env, "--to", careless)).states).toMatchObject({
+      "endpoint: refuses a wrong secret": "failed",
+      "endpoint: refuses a malformed body": "failed",
+    });
+    const empty = await serve((_request, response) => response.writeHead(404).end());
+    expect((await doctor(env, "--to", empty)).states).toMatchObject({
+      "endpoint: refuses a malformed body": "failed",
+    });
+    const broken = await serve((_request, response) => response.writeHead(500).end());
+    expect((await doctor(env, "--to", broken)).states).toMatchObject({ "endpoint: answers": "failed" });
+    const mute = await serve((request) => void request.socket.destroy());
+    expect((await doctor(env, "--to", mute)).states).toMatchObject({ "endpoint: answers": "failed" });
+  });
+
+  test("fails where the URL is not https", async () => {
+    const { env } = await platform();
+    const { states } = await doctor(env, "--to", "http://stayhook.invalid/hooks");
+    expect(states).toMatchObject({ "endpoint: https": "failed", "endpoint: answers": "failed" });
+  });
+
+  test.each([
+    [-3600, "3600 s ahead of"],
+    [+3600, "3600 s behind"],
+  ])("fails where the platform's clock is %i s off", async (seconds, said) => {
+    const date = new Date(Date.now() + seconds * 1000).toUTCString();
+    const baseUrl = await serve((_request, response) => {
+      response.writeHead(404, { date }).end();
+    });
+    const { report } = await doctor({ STAYHOOK_BASE_URL: baseUrl, STAYHOOK_ACCESS_TOKEN: "t" });
+    const clock = report.checks.find(({ check }) => check === "clock");
+    expect(clock).toMatchObject({ state: "failed" });
+    // The answer takes a moment.
+    expect(clock?.detail.replace(/360\d|3599/, "3600")).toContain(said);
+  });
+});

@@ -1,0 +1,138 @@
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A file in which one event is done, two are parked and one waits. */
+async function recorded() {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const { sandbox, env } = await platform();
+  const store = sqliteStore(file, { durability: "process-crash" });
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
+    store,
+    on: {
+      "booking.Request": () => {
+        throw new Error("the calendar is closed");
+      },
+    },
+    maxAttempts: 1,
+    autoStart: false,
+    logger: quiet,
+  });
+  const receive = async (n: number, bookingCode: string) => {
+    const eventId = `00000000-0000-4000-8000-00000000000${n}`;
+    const body = JSON.stringify({ eventId, timestamp: "2026-11-21T10:00:00Z", bookingCode, listingId: null });
+    expect(await webhooks.receive({ method: "POST", url: "/", headers: {}, body })).toMatchObject({
+      status: 200,
+    });
+    return eventId;
+  };
+  await sandbox.bookings.create({ bookingCode: "FINE", status: "Confirmed" });
+  await sandbox.bookings.create({ bookingCode: "BAD", status: "Request" });
+  const done = await receive(1, "FINE");
+  const parked = [await receive(2, "BAD"), await receive(3, "BAD")];
+  await webhooks.drain();
+  const waiting = await receive(4, "FINE");
+  await webhooks.close();
+  await store.close();
+  const events = (...args: string[]) => cli(["events", ...args, "--store", file], { env });
+  const json = async (...args: string[]) => JSON.parse((await events(...args, "--json")).stdout);
+  return { file, env, done, parked, waiting, events, json };
+}
+
+describe("events", () => {
+  test("counts", async () => {
+    const { json, events } = await recorded();
+    expect(await json("counts")).toEqual({
+      pending: 1,
+      processing: 0,
+      retrying: 0,
+      done: 1,
+      parked: 2,
+      oldestWaiting: expect.any(Number),
+    });
+    expect((await events("counts")).stdout).toMatch(
+      /^pending\t1\nprocessing\t0\nretrying\t0\ndone\t1\nparked\t2\n/,
+    );
+  });
+
+  test("ls, the newest first, of a state, so many, and on from there", async () => {
+    const { json, events, done, parked, waiting } = await recorded();
+    const ids = async (...args: string[]) =>
+      (await json("ls", ...args)).map(({ eventId }: { eventId: string }) => eventId);
+    const newest = [waiting, ...parked.toReversed(), done];
+    expect(await ids()).toEqual(newest);
+    expect(await ids("--limit", "2")).toEqual(newest.slice(0, 2));
+    expect(await ids("--limit", "2", "--after", (newest[1] as string).toUpperCase())).toEqual(
+      newest.slice(2),
+    );
+    expect(await ids("--state", "parked")).toEqual(parked.toReversed());
+    const { stdout } = await events("ls", "--state", "parked");
+    expect(stdout).toMatch(
+      /^\S+\tparked\tbooking\.Request\tbooking:BAD\t1\t\S+Z\tcallback\t.*the calendar is closed/,
+    );
+  });
+
+  test("show, in any letter case; 4 where it is not there", async () => {
+    const { json, events, done } = await recorded();
+    expect(await json("show", done.toUpperCase())).toMatchObject({
+      eventId: done,
+      state: "done",
+      type: "booking.Confirmed",
+      lastStatus: "Confirmed",
+    });
+    expect((await events("show", done)).stdout).toContain("state\tdone\n");
+    expect(await events("show", "11111111-0000-4000-8000-000000000000")).toMatchObject({
+      code: 4,
+      stdout: "",
+    });
+  });
+
+  test("replay of some, of which one may not be there", async () => {
+    const { events, json, done, parked } = await recorded();
+    expect(await events("replay", done, parked[0] as string)).toMatchObject({ code: 0 });
+    expect(await json("counts")).toMatchObject({ pending: 3, parked: 1, done: 0 });
+    expect(await events("replay", "11111111-0000-4000-8000-000000000000")).toMatchObject({ code: 4 });
+  });
+
+  test("replay of all that are parked, by reason and time", async () => {
+    const { json } = await recorded();
+    expect(await json("replay", "--all", "--reason", "denied")).toEqual({ replayed: 0 });
+    expect(await json("replay", "--all", "--before", "2020-01-01T00:00:00Z")).toEqual({ replayed: 0 });
+    expect(await json("replay", "--all", "--reason", "callback")).toEqual({ replayed: 2 });
+    expect(await json("counts")).toMatchObject({ pending: 3, parked: 0 });
+  });
+
+  test("--before that is no time is wrong usage", async () => {
+    const { events } = await recorded();
+    expect(await events("replay", "--all", "--before", "yesterday")).toMatchObject({ code: 2 });
+  });
+
+  test("a long replay says on a terminal how far it is, and in a pipe nothing", async () => {
+    const { file, events } = await recorded();
+    const shown = await cli(["events", "replay", "--all", "--store", file], { terminal: true });
+    expect(shown.stderr).toContain("0 of 2 parked events");
+    expect((await events("replay", "--all")).stderr).toBe("");
+  });
+
+  test("the store may be named by the environment", async () => {
+    const { file } = await recorded();
+    const { code } = await cli(["events", "counts"], { env: { STAYHOOK_STORE: file } });
+    expect(code).toBe(0);
+  });
+
+  test("a file that is not there is not made", async () => {
+    const { file } = await recorded();
+    const typo = `${file}x`;
+    expect(await cli(["events", "counts", "--store", typo])).toMatchObject({ code: 4, stdout: "" });
+    expect(existsSync(typo)).toBe(false);
+  });
+});

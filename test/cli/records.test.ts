@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+test("listings, all of them or those of a status", async () => {
+  const { sandbox, env } = await platform();
+  await sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
+  await sandbox.listings.create({ listingId: 2, listingName: "B", status: "Published", beds: 3 });
+  const all = JSON.parse((await cli(["listings", "--json"], { env })).stdout);
+  expect(all).toMatchObject([{ listingId: 1 }, { listingId: 2, beds: 3 }]);
+  const { stdout } = await cli(["listings", "--status", "Published"], { env });
+  expect(stdout).toBe("2\tPublished\tB\n");
+});
+
+test("a booking, with every field that the platform has", async () => {
+  const { sandbox, env } = await platform();
+  const booking = await sandbox.bookings.request({ bookingCode: "HX3K9", guests: 2 });
+  expect(JSON.parse((await cli(["booking", "HX3K9", "--json"], { env })).stdout)).toEqual(booking);
+  const { stdout } = await cli(["booking", "HX3K9"], { env });
+  expect(stdout).toContain("status\tRequest\n");
+  expect(stdout).toContain("guests\t2\n");
+});
+
+test("a booking that is not there ends with 4, and a code that cannot be one with 2", async () => {
+  const { env, sandbox } = await platform();
+  expect(await cli(["booking", "NONE"], { env })).toMatchObject({ code: 4, stdout: "" });
+  const asked = sandbox.requests.length;
+  expect(await cli(["booking", ""], { env })).toMatchObject({ code: 2, stdout: "" });
+  expect(sandbox.requests).toHaveLength(asked);
+});

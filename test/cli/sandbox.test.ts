@@ -1,0 +1,114 @@
+import { StayhookClient } from "stayhook";
+import { describe, expect, test } from "vitest";
+import { receiver } from "./receiver.ts";
+import { cli, start, until } from "./support.ts";
+
+/** Starts it on a free port, and resolves when it listens. */
+async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
+  const running = start(["sandbox", "--port", "0", "--seed", "7", ...args], { env });
+  const url = await until(() => {
+    const [found] = /http:\/\/127\.0\.0\.1:\d+/.exec(running.stdout()) ?? [];
+    expect(found).toBeDefined();
+    return found as string;
+  });
+  return { ...running, url };
+}
+
+describe("sandbox", () => {
+  test("is the platform, as a server, and prints a line for each request", async () => {
+    const { url, stdout } = await sandbox();
+    expect(stdout()).toContain(`STAYHOOK_BASE_URL=${url} STAYHOOK_ACCESS_TOKEN=sandbox`);
+    const client = new StayhookClient({ baseUrl: url, accessToken: "sandbox" });
+    expect(await client.listings.list()).toEqual([]);
+    await until(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
+  });
+
+  test("takes the environment's token, and does not print it", async () => {
+    const { url, stdout, stderr } = await sandbox([], { STAYHOOK_ACCESS_TOKEN: "my-0wn-token" });
+    await new StayhookClient({ baseUrl: url, accessToken: "my-0wn-token" }).listings.list();
+    expect(stdout() + stderr()).not.toContain("my-0wn-token");
+  });
+
+  test("does what is typed at it, one after the other, and tells of each delivery", async () => {
+    const { received, url: to } = await receiver();
+    const running = await sandbox(["--to", `${to}?key=s3cret`]);
+    for (const line of ["request AB12", "approve AB12", "submit Old Mill", "list"]) running.type(line);
+    await until(() =>
+      expect(running.stdout().match(/-> bookings \S+ to \S+: 200 in \d+ ms$/gm)).toHaveLength(2),
+    );
+    const { stdout } = running;
+    expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n");
+    const [, id = ""] = /listing (\d+) \(Old Mill\) is InReview/.exec(stdout()) ?? [];
+    running.type(`publish ${id}`);
+    await until(() => expect(stdout()).toMatch(/-> listings \S+ to \S+: 200 in/));
+    running.type(`hide ${id}`);
+    running.type("send not json");
+    await until(() => expect(received()).toContain("not json"));
+    expect(stdout()).toContain(`listing ${id} (Old Mill) is Hidden`);
+    expect(stdout()).not.toContain("s3cret");
+  });
+
+  test("says what it does not know, or cannot do, and goes on", async () => {
+    const running = await sandbox();
+    for (const line of ["", "  ", "constructor", "approve NONE", "publish x", "send {}", "help", "book X1"])
+      running.type(line);
+    await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
+    const { stderr } = running;
+    expect(stderr()).toContain("there is no constructor here; type help");
+    expect(stderr()).toContain("NONE");
+    expect(stderr()).toContain("no active configuration has a URL");
+    expect(stderr()).toMatch(/^ {2}request \[code\] +a guest asks/m);
+  });
+
+  test("ends by quit, and by an interruption; the end of its input does not end it", async () => {
+    const quitting = await sandbox();
+    quitting.type("quit");
+    expect(await quitting.ended).toMatchObject({ code: 0 });
+    await expect(fetch(quitting.url)).rejects.toThrow();
+
+    const running = await sandbox();
+    running.endInput();
+    expect((await fetch(running.url)).status).toBe(401);
+    running.interrupt();
+    expect(await running.ended).toMatchObject({ code: 0 });
+  });
+
+  test("prints a line of JSON for each thing with --json", async () => {
+    const { url: to } = await receiver();
+    const running = await sandbox(["--json", "--to", `${to}?key=s3cret`, "--duplicates", "1"]);
+    running.type("request AB12");
+    const kinds = () =>
+      running
+        .stdout()
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line).kind as string);
+    await until(() => expect(kinds().filter((kind) => kind === "delivery")).toHaveLength(2));
+    expect(kinds()[0]).toBe("listening");
+    expect(new Set(kinds())).toEqual(new Set(["listening", "request", "record", "delivery"]));
+    expect(running.stdout()).not.toContain("s3cret");
+  });
+
+  test("a port that is taken is wrong usage, with a way out", async () => {
+    const { url } = await sandbox();
+    const { code, stderr } = await cli(["sandbox", "--port", new URL(url).port]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("0 for one that is free");
+  });
+
+  test("the same seed gives the same codes", async () => {
+    const codes = [];
+    for (let time = 0; time < 2; time += 1) {
+      const running = await sandbox();
+      running.type("request");
+      codes.push(
+        await until(() => {
+          const [, code] = /booking (\S+) is Request/.exec(running.stdout()) ?? [];
+          expect(code).toBeDefined();
+          return code;
+        }),
+      );
+    }
+    expect(codes[0]).toBe(codes[1]);
+  });
+});

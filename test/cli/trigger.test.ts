@@ -1,0 +1,110 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { expect, onTestFinished, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+/** Where nobody listens. */
+async function closed(): Promise<string> {
+  const server = createServer();
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return `http://127.0.0.1:${port}`;
+}
+
+/** A subscriber that notes what its callbacks get. */
+async function subscriber(env: Readonly<Record<string, string>>) {
+  const heard: string[] = [];
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({
+      baseUrl: env.STAYHOOK_BASE_URL ?? "",
+      accessToken: env.STAYHOOK_ACCESS_TOKEN ?? "",
+    }),
+    store: memoryStore(),
+    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    on: { fallback: (event) => void heard.push(event.type) },
+    autoStart: false,
+    logger: { debug() {}, info() {}, warn() {}, error() {} },
+  });
+  const server = createServer(toNodeHandler(webhooks));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(async () => {
+    server.close();
+    await webhooks.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks?key=s3cret`;
+  return { url, heard, webhooks };
+}
+
+test("sends one notification, as the platform would, and ends with 0 where it was answered 200", async () => {
+  const { sandbox, env } = await platform();
+  const { url, heard, webhooks } = await subscriber(env);
+  await sandbox.bookings.instantBook({ bookingCode: "HX3K9" });
+  await sandbox.listings.create({ listingId: 7, status: "Hidden" });
+  for (const what of [
+    ["booking.Confirmed", "HX3K9"],
+    ["booking", "--booking", "HX3K9"],
+    ["booking:HX3K9"],
+    ["listing", "7"],
+    ["message"],
+  ]) {
+    const { code, stdout, stderr } = await cli(["trigger", ...what, "--to", url]);
+    expect({ code, stderr }, what.join(" ")).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(/^[\w-]{36} -> http:\/\/127\.0\.0\.1:\d+: 200 in \d+ ms\n$/);
+    expect(stdout).not.toContain("s3cret");
+  }
+  await webhooks.drain();
+  expect(heard.sort()).toEqual([
+    "booking.Confirmed",
+    "booking.Confirmed",
+    "booking.Confirmed",
+    "listing.Hidden",
+    "unknown",
+  ]);
+});
+
+test("goes to the endpoint that is configured for the topic, where none is given", async () => {
+  const { sandbox, env } = await platform();
+  const { url, heard, webhooks } = await subscriber(env);
+  await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Declined" });
+  expect(await cli(["trigger", "booking", "HX3K9"], { env })).toMatchObject({ code: 4 });
+  await cli(["config", "set", "--bookings", url], { env });
+  expect(await cli(["trigger", "booking", "HX3K9"], { env })).toMatchObject({ code: 0 });
+  expect(await cli(["trigger", "listing", "7"], { env })).toMatchObject({ code: 4 });
+  await webhooks.drain();
+  expect(heard).toEqual(["booking.Declined"]);
+});
+
+test("the same event id again is a duplicate", async () => {
+  const { env } = await platform();
+  const { url, webhooks } = await subscriber(env);
+  const eventId = "6F1F7A1E-9A40-4D43-8F0A-0A3F4D1F2B11";
+  for (let time = 0; time < 2; time += 1)
+    expect(await cli(["trigger", "message", "--event-id", eventId, "--to", url])).toMatchObject({ code: 0 });
+  expect((await webhooks.health()).counts.pending).toBe(1);
+});
+
+test("without a code one is made up, a new one each time", async () => {
+  const { env } = await platform();
+  const { url } = await subscriber(env);
+  const sent = async () =>
+    JSON.parse((await cli(["trigger", "booking.Request", "--to", url, "--json"])).stdout).notification;
+  const [first, second] = [await sent(), await sent()];
+  expect(first.bookingCode).toMatch(/^TEST\d{8}$/);
+  expect(second.bookingCode).not.toBe(first.bookingCode);
+});
+
+test("ends with 1 where the answer is another, and with 5 where there is none; the secret is not shown", async () => {
+  const { env } = await platform();
+  const { url } = await subscriber(env);
+  const refused = await cli(["trigger", "message", "--to", url.replace("s3cret", "wr0ng"), "--json"]);
+  expect(refused.code).toBe(1);
+  expect(JSON.parse(refused.stdout)).toMatchObject({ status: 401, error: null, to: new URL(url).origin });
+  expect(refused.stdout).not.toContain("wr0ng");
+  const away = await cli(["trigger", "message", "--to", `${await closed()}/?key=s3cret`]);
+  expect(away).toMatchObject({ code: 5, stderr: "" });
+  expect(away.stdout).toContain("ECONNREFUSED");
+  expect(away.stdout).not.toContain("s3cret");
+});

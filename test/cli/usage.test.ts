@@ -1,0 +1,161 @@
+import { describe, expect, test } from "vitest";
+import { manifest } from "../package/support/pack.ts";
+import { cli, plain, platform } from "./support.ts";
+
+const commands = [
+  ["config"],
+  ["config", "get"],
+  ["config", "set"],
+  ["config", "ensure"],
+  ["config", "on"],
+  ["config", "off"],
+  ["config", "delete"],
+  ["listings"],
+  ["booking"],
+  ["trigger"],
+  ["sandbox"],
+  ["events"],
+  ["events", "ls"],
+  ["events", "show"],
+  ["events", "replay"],
+  ["events", "counts"],
+  ["reconcile"],
+  ["doctor"],
+];
+
+describe("help", () => {
+  test("of all names every command, the environment and the exit codes", async () => {
+    const { code, stdout, stderr } = await cli(["--help"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    for (const [name] of commands) expect(stdout).toMatch(new RegExp(`^  ${name} +\\w`, "m"));
+    for (const name of ["STAYHOOK_BASE_URL", "STAYHOOK_ACCESS_TOKEN", "STAYHOOK_STORE"])
+      expect(stdout).toContain(name);
+    for (const exit of [0, 1, 2, 3, 4, 5, 130]) expect(stdout).toMatch(new RegExp(`^  ${exit} +\\w`, "m"));
+    expect((await cli(["help"])).stdout).toBe(stdout);
+    expect((await cli(["-h"])).stdout).toBe(stdout);
+  });
+
+  test.each(commands)("of %s %s has its usage and an example of it", async (...path) => {
+    const asked = path.filter((name) => name !== undefined);
+    const { code, stdout, stderr } = await cli([...asked, "--help"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(new RegExp(`^Usage: stayhook ${asked.join(" ")}`));
+    expect(stdout).toMatch(new RegExp(`^Examples?:\n  stayhook ${asked.join(" ")}`, "m"));
+    expect((await cli(["help", ...asked])).stdout).toBe(stdout);
+  });
+
+  test("without a command goes to stderr, as a mistake", async () => {
+    expect(await cli([])).toMatchObject({ code: 2, stdout: "" });
+    const group = await cli(["config"]);
+    expect(group).toMatchObject({ code: 2, stdout: "" });
+    expect(group.stderr).toContain("Usage: stayhook config <command>");
+  });
+});
+
+test("the version is the package's", async () => {
+  expect(await cli(["--version"])).toMatchObject({ code: 0, stdout: `${manifest.version}\n` });
+  expect(JSON.parse((await cli(["version", "--json"])).stdout)).toEqual({ version: manifest.version });
+});
+
+describe("wrong usage ends with 2 and says what is wrong", () => {
+  test.each([
+    [["nonsense"], "there is no such command"],
+    [["config", "nonsense"], "there is no such command"],
+    [["listings", "--nonsense"], "there is no option --nonsense"],
+    [["listings", "extra"], "more arguments than it takes"],
+    [["booking"], "<code> is missing"],
+    [["booking", "A", "B"], "more arguments than it takes"],
+    [["listings", "--status"], "--status needs a value"],
+    [["listings", "--json=yes"], "--json takes no value"],
+    [["listings"], "STAYHOOK_BASE_URL"],
+    [["events", "counts"], "STAYHOOK_STORE"],
+    [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of pending"],
+    [["events", "ls", "--limit", "0", "--store", "x"], "--limit must be an integer"],
+    [["events", "replay", "--store", "x"], "give ids of events, or --all"],
+    [["events", "replay", "--reason", "callback", "A", "--store", "x"], "go with --all"],
+    [["events", "counts", "--store", "mysql://x/y"], "must be an SQLite file"],
+    [["sandbox", "--port", "many"], "--port must be an integer"],
+    [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],
+    [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],
+    [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
+    [["trigger", "booking", "A", "--to", "nowhere"], "--to must be"],
+  ])("%j", async (args, message) => {
+    const { code, stdout, stderr } = await cli(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain(message);
+  });
+
+  test("a base URL that cannot be one, by the name that it was given under", async () => {
+    const { code, stderr } = await cli(["listings", "--base-url", "http://example.com"], {
+      env: { STAYHOOK_ACCESS_TOKEN: "t" },
+    });
+    expect(code).toBe(2);
+    expect(stderr).toContain("--base-url");
+  });
+});
+
+describe("the access token", () => {
+  test.each(["--token", "--access-token", "--api-key", "--accessToken"])(
+    "is no option: %s",
+    async (option) => {
+      for (const args of [[option, "hunter2"], [`${option}=hunter2`]]) {
+        const { code, stdout, stderr } = await cli(["listings", ...args]);
+        expect(code).toBe(2);
+        expect(stderr).toContain("STAYHOOK_ACCESS_TOKEN alone");
+        expect(stdout + stderr).not.toContain("hunter2");
+      }
+    },
+  );
+
+  test("is repeated nowhere, also where the platform refuses it", async () => {
+    const { env } = await platform();
+    const { code, stderr } = await cli(["listings"], {
+      env: { ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng-token" },
+    });
+    expect(code).toBe(3);
+    expect(stderr).toContain("401");
+    expect(stderr).not.toContain("wr0ng-token");
+  });
+
+  test("an argument too many is not repeated: it may be one", async () => {
+    const { stderr } = await cli(["config", "get", "hunter2"]);
+    expect(stderr).not.toContain("hunter2");
+  });
+});
+
+test("errors are JSON with --json, and exit codes tell them apart", async () => {
+  const { env } = await platform();
+  const missing = await cli(["booking", "NONE", "--json"], { env });
+  expect(missing).toMatchObject({ code: 4, stdout: "" });
+  expect(JSON.parse(missing.stderr)).toEqual({
+    error: { name: "MissingError", message: "there is no booking NONE" },
+  });
+  const away = await cli(["booking", "NONE", "--base-url", "http://127.0.0.1:1", "--json"], { env });
+  expect(away.code).toBe(5);
+  expect(JSON.parse(away.stderr)).toMatchObject({ error: { name: "ConnectionError" } });
+});
+
+test("options may stand before the command", async () => {
+  const { env } = await platform();
+  const { STAYHOOK_BASE_URL = "", ...token } = env;
+  expect(JSON.parse((await cli(["--json", "listings"], { env })).stdout)).toEqual([]);
+  const { code } = await cli(["config", "--base-url", STAYHOOK_BASE_URL, "get"], { env: token });
+  expect(code).toBe(4);
+});
+
+test("colour and tables are for a terminal; a pipe gets tabs", async () => {
+  const { sandbox, env } = await platform();
+  await sandbox.listings.submit({ listingId: 7, listingName: "Harbour Loft" });
+  const piped = await cli(["listings"], { env });
+  expect(piped.stdout).toBe("7\tInReview\tHarbour Loft\n");
+  const shown = await cli(["listings"], { env, terminal: true });
+  expect(shown.stdout).not.toBe(plain(shown.stdout));
+  expect(plain(shown.stdout)).toBe("LISTING  STATUS    NAME\n7        InReview  Harbour Loft\n");
+});
+
+test("what others have named cannot steer the terminal, nor break the lines", async () => {
+  const { sandbox, env } = await platform();
+  await sandbox.listings.submit({ listingId: 7, listingName: "a\u001b]0;b\u0007\tc\nd\u202ee" });
+  const { stdout } = await cli(["listings"], { env, terminal: true });
+  expect(plain(stdout).split("\n")[1]).toBe("7        InReview  a\\u001b]0;b\\u0007\\u0009c\\u000ad\\u202ee");
+});
