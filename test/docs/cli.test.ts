@@ -1,0 +1,105 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import { expect, onTestFinished, test } from "vitest";
+import { describedExitCodes } from "../../src/cli/exit-code.ts";
+import { platform, start, until } from "../cli/support.ts";
+
+const text = readFileSync(new URL("../../docs/cli.md", import.meta.url), "utf8");
+const lines = [...text.matchAll(/```sh\n([\s\S]*?)```/g)]
+  .flatMap(([, block = ""]) => block.trim().split("\n"))
+  .filter((line) => line.startsWith("npx stayhook "));
+
+const eventId = "6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11";
+
+/** The words of a line, as a shell takes them. */
+const words = (line: string) =>
+  [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, bare]) => quoted ?? bare ?? "");
+
+/** A subscriber with a parked event, at a platform with what the lines ask for. */
+async function account() {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-docs-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const { sandbox, env } = await platform();
+  await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Confirmed" });
+  await sandbox.listings.create({ listingId: 5717008, status: "Published" });
+  const store = sqliteStore(file, { durability: "process-crash" });
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
+    store,
+    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    on: {
+      "booking.Confirmed": () => {
+        throw new Error("not yet");
+      },
+    },
+    maxAttempts: 1,
+    autoStart: false,
+    logger: { debug() {}, info() {}, warn() {}, error() {} },
+  });
+  const server = createServer(toNodeHandler(webhooks));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(async () => {
+    server.close();
+    await webhooks.close();
+    await store.close();
+  });
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks?key=s3cret`;
+  const body = JSON.stringify({
+    eventId,
+    timestamp: "2026-11-21T10:00:00Z",
+    bookingCode: "HX3K9",
+    listingId: null,
+  });
+  await fetch(endpoint, { method: "POST", body });
+  await webhooks.drain();
+  return { env, file, endpoint, webhooks };
+}
+
+test("every command of docs/cli.md does what the text says", { timeout: 60_000 }, async () => {
+  const { env, file, endpoint, webhooks } = await account();
+  const adapted = (line: string) =>
+    words(line)
+      .slice(2)
+      .map((word) => (word === "events.db" ? file : word.replace(/^https?:\/\/[^/]+\/hooks\?.*/, endpoint)));
+  const ran: string[] = [];
+  for (const line of lines) {
+    const args = adapted(line);
+    // What is shown of a configuration comes before it is deleted; doctor and trigger need one.
+    if (args[0] === "doctor" || args[0] === "trigger")
+      await start(
+        ["config", "ensure", "--bookings", endpoint, "--listings", endpoint, "--messages", endpoint],
+        {
+          env,
+        },
+      ).ended;
+    // Two replays: what the first has taken up must be parked again for the second.
+    if (args.includes("--all")) await webhooks.drain();
+    if (args[0] === "sandbox") {
+      const running = start([...args, "--port", "0"], { env });
+      await until(() => expect(running.stdout()).toContain("listens on"));
+      running.type("book");
+      await until(() => expect(running.stdout().match(/-> bookings .*: 200 in/g)).toHaveLength(2));
+      running.type("quit");
+      expect((await running.ended).code).toBe(0);
+    } else {
+      const { code, stderr } = await start(args, { env }).ended;
+      expect({ line, code, stderr: code === 0 ? "" : stderr }).toEqual({ line, code: 0, stderr: "" });
+    }
+    ran.push(args[0] ?? "");
+  }
+  expect(new Set(ran)).toEqual(
+    new Set(["config", "listings", "booking", "doctor", "trigger", "sandbox", "events"]),
+  );
+});
+
+test("docs/cli.md has the exit codes that there are", () => {
+  const listed = [...text.matchAll(/^\| (\d+) \|/gm)].map(([, code]) => Number(code));
+  expect(listed).toEqual(describedExitCodes.map(([code]) => code));
+});
