@@ -48,6 +48,44 @@ describe("sandbox", () => {
     expect(stdout()).not.toContain("s3cret");
   });
 
+  test("answers by faults and profiles that are typed at it", async () => {
+    const running = await sandbox();
+    const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox", maxRetries: 0 });
+    const type = async (line: string) => {
+      running.type(line);
+      running.type("list");
+      const printed = running.stdout().length;
+      await until(() => expect(running.stdout().length).toBeGreaterThan(printed));
+    };
+    running.type("book X1");
+    await type("fault 503 GET /v2/listings");
+    await expect(client.listings.list()).rejects.toMatchObject({ status: 503 });
+    expect(await client.bookings.get("X1")).toMatchObject({ bookingCode: "X1" });
+    await type("heal");
+    expect(await client.listings.list()).toEqual([]);
+    await type("profile wrapped");
+    const { body } = await client.bookings.get("X1").withResponse();
+    expect(body).toMatchObject({ data: { bookingCode: "X1" } });
+    running.type("profile nonsense");
+    running.type("fault often");
+    await until(() => expect(running.stderr()).toMatch(/profile[\s\S]*status/));
+  });
+
+  test("loses what it is told to lose, and takes no rate or profile that there is not", async () => {
+    const { url: to, received } = await receiver();
+    const running = await sandbox(["--to", to, "--drop", "1", "--profile", "named"]);
+    running.type("book X1");
+    await until(() => expect(running.stdout()).toContain("dropped on purpose"));
+    expect(received()).toEqual([]);
+    for (const args of [
+      ["--drop", "2"],
+      ["--drop", ""],
+      ["--profile", "nonsense"],
+      ["--seed", "1.5"],
+    ])
+      expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
+  });
+
   test("says what it does not know, or cannot do, and goes on", async () => {
     const running = await sandbox();
     for (const line of ["", "  ", "constructor", "approve NONE", "publish x", "send {}", "help", "book X1"])

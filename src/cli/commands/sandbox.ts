@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
 import type { SandboxObservation } from "../../sandbox/options.ts";
+import type { SandboxProfileName } from "../../sandbox/profiles.ts";
 import { createSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Command, Invocation } from "../command.ts";
 import { exitCodes, UsageError } from "../exit-code.ts";
@@ -10,12 +11,19 @@ import { printable } from "../output.ts";
 import { originOf } from "../post.ts";
 import { typed, typedHelp } from "../sandbox/typed.ts";
 
-function numberOf({ text }: Invocation, name: string): number | undefined {
+function integerOf({ text }: Invocation, name: string): number | undefined {
   const given = text(name);
   if (given === undefined) return undefined;
   const number = Number(given);
   if (given.trim() === "" || !Number.isInteger(number)) throw new UsageError(`--${name} must be an integer`);
   return number;
+}
+
+function rateOf({ text }: Invocation): number | undefined {
+  const given = text("drop");
+  if (given === undefined) return undefined;
+  // Whether it can be one, the sandbox says.
+  return given.trim() === "" ? Number.NaN : Number(given);
 }
 
 const time = (date: Date): string => date.toISOString().slice(11, 23);
@@ -85,17 +93,24 @@ ${typedHelp}`,
     seed: { type: "string", value: "<integer>", help: "to have the same codes, ids and order again" },
     duplicates: { type: "string", value: "<n>", help: "how many more times each notification is delivered" },
     shuffle: { type: "boolean", help: "deliver in another order" },
+    drop: { type: "string", value: "<rate>", help: "the share of notifications that get lost, from 0 to 1" },
+    profile: { type: "string", value: "<name>", help: "how answers are formed, such as wrapped" },
   },
   run: async (invocation) => {
     const { io, out, text, flag } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
     const made = createSandbox({
-      seed: numberOf(invocation, "seed"),
+      seed: integerOf(invocation, "seed"),
       accessToken,
-      delivery: { duplicates: numberOf(invocation, "duplicates"), shuffle: flag("shuffle") },
+      delivery: {
+        duplicates: integerOf(invocation, "duplicates"),
+        shuffle: flag("shuffle"),
+        drop: rateOf(invocation),
+      },
+      profile: text("profile") as SandboxProfileName | undefined,
       observe: (event) => tell(out, event),
     });
-    const port = numberOf(invocation, "port") ?? 4010;
+    const port = integerOf(invocation, "port") ?? 4010;
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);

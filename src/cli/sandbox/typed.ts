@@ -1,5 +1,6 @@
 import type { SandboxBooking } from "../../sandbox/bookings.ts";
 import type { SandboxListing } from "../../sandbox/listings.ts";
+import type { SandboxProfileName } from "../../sandbox/profiles.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type Output, printable } from "../output.ts";
 
@@ -59,6 +60,32 @@ const commands: Readonly<Record<string, Typed>> = {
     run: async (sandbox, text, out) => {
       // Not waited for: its line comes when it was answered, after retries it may be.
       sandbox.send(parsed(text)).catch((error: Error) => out.error(printable(error.message)));
+      return undefined;
+    },
+  },
+  fault: {
+    usage: "fault <status> [route]",
+    help: "requests are answered so, such as: fault 503 GET /v2/listings",
+    run: async (sandbox, rest) => {
+      const [, status = "", route] = /^(\S*)\s*(.*)$/s.exec(rest) ?? [];
+      const fault = { status: Number(status), ...(route ? { route } : {}) };
+      sandbox.faults.set([...sandbox.faults.list(), fault]);
+      return undefined;
+    },
+  },
+  heal: {
+    usage: "heal",
+    help: "ends all faults",
+    run: async (sandbox) => {
+      sandbox.faults.clear();
+      return undefined;
+    },
+  },
+  profile: {
+    usage: "profile <name>",
+    help: "answers take another form, such as wrapped",
+    run: async (sandbox, name) => {
+      sandbox.profile.set(name as SandboxProfileName);
       return undefined;
     },
   },
