@@ -29,10 +29,7 @@ export const describedExitCodes: readonly (readonly [number, string])[] = [
   ],
   [exitCodes.refused, "the platform refused the access token (401, 403)"],
   [exitCodes.notFound, "there is no such booking, event or configuration"],
-  [
-    exitCodes.unreachable,
-    "the platform or the store is out of reach, or says that it cannot answer now (429, 5xx)",
-  ],
+  [exitCodes.unreachable, "the platform is out of reach, or says that it cannot answer now (429, 5xx)"],
   [exitCodes.interrupted, "interrupted by Ctrl-C"],
 ];
 

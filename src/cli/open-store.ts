@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { StayhookError } from "../errors.ts";
+import { silentLogger } from "../logger.ts";
 import type { EventStore } from "../stores/store.ts";
 import type { Invocation, Option } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
@@ -43,17 +44,13 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
     case "postgres":
     case "postgresql": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
-      const schema = text("schema");
-      return postgresStore({
-        connectionString: where,
-        ...(schema === undefined ? {} : { schema }),
-      }) as EventStore<unknown>;
+      return postgresStore({ connectionString: where, schema: text("schema") });
     }
     case "redis":
     case "rediss": {
       const { redisStore } = await import("../stores/redis/index.ts");
-      const prefix = text("prefix");
-      return redisStore({ url: where, ...(prefix === undefined ? {} : { prefix }) });
+      // What its settings would lose is said where the app runs.
+      return redisStore({ url: where, prefix: text("prefix"), logger: silentLogger });
     }
     case undefined:
       return openFile(where);

@@ -1,9 +1,14 @@
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import { createWebhookHandler, StayhookClient } from "stayhook";
+import { postgresStore } from "stayhook/postgres";
+import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { postgresUrl } from "../support/postgres-server.ts";
+import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 import { cli, platform } from "./support.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
@@ -47,6 +52,58 @@ async function recorded() {
   const json = async (...args: string[]) => JSON.parse((await events(...args, "--json")).stdout);
   return { file, env, done, parked, waiting, events, json };
 }
+
+const servers = {
+  postgres: { url: await postgresUrl(), names: "--schema" },
+  redis: { url: await redisUrl(), names: "--prefix" },
+};
+
+describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) => {
+  test.skipIf(url === "")("events are listed, shown and replayed, by what names their place", async () => {
+    const place = `stayhook_cli_${crypto.randomUUID().slice(0, 8)}`;
+    const store = url.startsWith("redis")
+      ? redisStore({ url, prefix: place, logger: quiet })
+      : postgresStore({ connectionString: url, schema: place });
+    onTestFinished(async () => {
+      await store.close();
+      if (url.startsWith("redis")) return deleteKeys(url, `{${place}}`);
+      const client = new pg.Client({ connectionString: url });
+      await client.connect();
+      await client.query(`DROP SCHEMA "${place}" CASCADE`);
+      await client.end();
+    });
+    const eventId = crypto.randomUUID();
+    await store.add({
+      eventId,
+      ref: "booking:HX3K9",
+      source: "webhook",
+      topic: null,
+      timestamp: new Date().toISOString(),
+      notification: "{}",
+    });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    if (!claim) throw new Error("nothing to claim");
+    await store.settle(claim, { state: "parked", reason: "denied", error: "no" });
+    const events = async (...args: string[]) => {
+      const { code, stdout, stderr } = await cli(["events", ...args, names, place, "--json"], {
+        env: { STAYHOOK_STORE: url },
+      });
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      return JSON.parse(stdout);
+    };
+    expect(await events("ls")).toMatchObject([{ eventId, state: "parked" }]);
+    expect(await events("show", eventId)).toMatchObject({ reason: "denied", lastError: "no" });
+    expect(await events("replay", "--all")).toEqual({ replayed: 1 });
+    expect(await events("counts")).toMatchObject({ pending: 1, parked: 0 });
+  });
+});
+
+test("a password in --store is warned of, and not repeated", async () => {
+  const { code, stderr } = await cli(["events", "counts", "--store", "postgres://u:hunter2@127.0.0.1:1/x"]);
+  expect(code).toBe(1);
+  expect(stderr).toContain("STAYHOOK_STORE is not shown to them");
+  expect(stderr).not.toContain("hunter2");
+});
 
 describe("events", () => {
   test("counts", async () => {

@@ -95,7 +95,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
     ran.push(args[0] ?? "");
   }
   expect(new Set(ran)).toEqual(
-    new Set(["config", "listings", "booking", "doctor", "trigger", "sandbox", "events"]),
+    new Set(["config", "listings", "booking", "doctor", "trigger", "sandbox", "events", "reconcile"]),
   );
 });
 

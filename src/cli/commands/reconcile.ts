@@ -1,10 +1,113 @@
-import type { Command } from "../command.ts";
-import { storeOptions } from "../open-store.ts";
+import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
+import { createWebhookHandler } from "../../webhooks/handler.ts";
+import type { Command, Invocation } from "../command.ts";
+import { exitCodes, UsageError } from "../exit-code.ts";
+import { storeOptions, withStore } from "../open-store.ts";
+import { printable } from "../output.ts";
+
+const exitCodeOf: Readonly<Record<Incomplete, number>> = {
+  locked: exitCodes.failed,
+  unreachable: exitCodes.unreachable,
+  aborted: exitCodes.interrupted,
+};
+
+const described: Readonly<Record<Incomplete, string>> = {
+  locked: "another pass is under way: nothing was done",
+  unreachable: "the platform is out of reach: the next pass goes on where this one stopped",
+  aborted: "interrupted: the next pass goes on where this one stopped",
+};
+
+function concurrencyOf({ text }: Invocation): number | undefined {
+  const given = text("concurrency");
+  if (given !== undefined && !/^[1-9]\d{0,2}$/.test(given))
+    throw new UsageError("--concurrency must be an integer from 1 to 999");
+  return given === undefined ? undefined : Number(given);
+}
+
+/** Says what is found as it is found, and on a terminal how far the pass is. */
+function teller({ out }: Invocation): { observe(event: ReconcileObservation): void; end(): void } {
+  let checked = 0;
+  let wipe = () => {};
+  const tell = (text: string): void => {
+    wipe();
+    out.note(text);
+  };
+  return {
+    observe(event) {
+      if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
+      if (out.json) return;
+      if (event.kind === "changed")
+        tell(
+          `${printable(event.ref)}: ${printable(event.previousStatus ?? "new")} -> ${printable(event.status)}`,
+        );
+      if (event.kind === "vanished") tell(`${printable(event.ref)}: no longer in the list`);
+      if (event.kind === "failed")
+        tell(
+          `${printable(event.ref)}: ${printable(event.error instanceof Error ? event.error.message : event.error)}`,
+        );
+    },
+    end: () => wipe(),
+  };
+}
 
 export const reconcile: Command = {
   name: "reconcile",
-  summary: "look for what never arrived",
-  examples: ["stayhook reconcile --store events.db"],
+  summary: "make one pass over listings and known bookings, for what never arrived",
+  description: `Puts what has changed into the store, where the processes of the app handle it: this command has none of
+their callbacks, and runs none. Ends with 1 where something could not be read or another pass is under way, and
+with 5 where the platform is out of reach.`,
+  examples: [
+    "stayhook reconcile --store events.db",
+    "stayhook reconcile --store events.db --watch HX3K9 --json",
+  ],
   asksPlatform: true,
-  options: storeOptions,
+  options: {
+    watch: {
+      type: "string",
+      multiple: true,
+      value: "<code>",
+      help: "have this booking read too, from now on",
+    },
+    "no-baseline": {
+      type: "boolean",
+      help: "on the first pass tell of listings that were never handled, instead of only learning them",
+    },
+    concurrency: { type: "string", value: "<n>", help: "bookings that are read at once; default: 4" },
+    ...storeOptions,
+  },
+  run: async (invocation) => {
+    const { out, io, flag, texts } = invocation;
+    const concurrency = concurrencyOf(invocation);
+    const client = invocation.client();
+    return withStore(invocation, async (store) => {
+      const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
+      const told = teller(invocation);
+      const reconciler = createReconciler({
+        client,
+        webhooks,
+        store,
+        concurrency,
+        baseline: !flag("no-baseline"),
+        observe: told.observe,
+      });
+      try {
+        for (const code of texts("watch")) await reconciler.watch(code);
+        const report = await reconciler.run({ signal: io.signal });
+        told.end();
+        const { incomplete } = report;
+        out.result(report, () =>
+          out.fields(Object.entries({ ...report, duration: `${Math.round(report.duration)} ms` })),
+        );
+        if (incomplete) {
+          out.warn(described[incomplete]);
+          return exitCodeOf[incomplete];
+        }
+        return report.failed > 0 ? exitCodes.failed : exitCodes.done;
+      } finally {
+        told.end();
+        await reconciler.close();
+        await webhooks.close();
+      }
+    });
+  },
 };

@@ -1,0 +1,100 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { cli, platform } from "./support.ts";
+
+/** An app that has handled a booking and knows a listing, at a platform where both have changed since. */
+async function app() {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const { sandbox, env } = await platform();
+  const heard: string[] = [];
+  /** One life of the app's process. */
+  const live = async (arriving?: string) => {
+    const store = sqliteStore(file, { durability: "process-crash" });
+    const webhooks = createWebhookHandler({
+      client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
+      store,
+      on: { fallback: (event) => void heard.push(`${event.type} by ${event.source}`) },
+      autoStart: false,
+    });
+    if (arriving !== undefined)
+      await webhooks.receive({ method: "POST", url: "/", headers: {}, body: arriving });
+    await webhooks.drain();
+    await webhooks.close();
+    await store.close();
+  };
+  await sandbox.bookings.request({ bookingCode: "AB12" });
+  await live(
+    JSON.stringify({
+      eventId: crypto.randomUUID(),
+      timestamp: new Date().toISOString(),
+      bookingCode: "AB12",
+      listingId: null,
+    }),
+  );
+  const reconcile = (...args: string[]) => cli(["reconcile", "--store", file, ...args], { env });
+  return { sandbox, env, file, heard, live, reconcile };
+}
+
+describe("reconcile", () => {
+  test("puts what has changed into the store, for the app's own callbacks", async () => {
+    const { sandbox, heard, live, reconcile } = await app();
+    await reconcile();
+    await live();
+    await sandbox.bookings.approve("AB12");
+    const { code, stdout, stderr } = await reconcile("--json");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toEqual({ checked: 1, changed: 1, failed: 0, duration: expect.any(Number) });
+    expect(heard).toEqual(["booking.Request by webhook"]);
+    await live();
+    expect(heard).toEqual(["booking.Request by webhook", "booking.Confirmed by reconcile"]);
+    expect(JSON.parse((await reconcile("--json")).stdout)).toMatchObject({ changed: 0 });
+  });
+
+  test("says what it has found, to a person", async () => {
+    const { sandbox, reconcile } = await app();
+    await sandbox.bookings.approve("AB12");
+    const { code, stdout, stderr } = await reconcile();
+    expect(code).toBe(0);
+    expect(stderr).toBe("booking:AB12: Request -> Confirmed\n");
+    expect(stdout).toMatch(/^checked\t1\nchanged\t1\nfailed\t0\nduration\t\d+ ms\n$/);
+  });
+
+  test("learns listings on the first pass, or tells them", async () => {
+    for (const [args, told] of [
+      [[], []],
+      [["--no-baseline"], ["listing.Published by reconcile"]],
+    ] as const) {
+      const { sandbox, heard, live, reconcile } = await app();
+      await sandbox.listings.create({ listingId: 7, status: "Published" });
+      expect(await reconcile(...args)).toMatchObject({ code: 0 });
+      await live();
+      expect(heard.slice(1)).toEqual(told);
+    }
+  });
+
+  test("watches bookings that no notification has told of", async () => {
+    const { sandbox, heard, live, reconcile } = await app();
+    await sandbox.bookings.create({ bookingCode: "NEW1", status: "Confirmed" });
+    await sandbox.bookings.create({ bookingCode: "NEW2", status: "Cancelled" });
+    expect(await reconcile("--watch", "NEW1", "--watch", "NEW2")).toMatchObject({ code: 0 });
+    await live();
+    expect(heard.slice(1).sort()).toEqual([
+      "booking.Cancelled by reconcile",
+      "booking.Confirmed by reconcile",
+    ]);
+    expect(await reconcile("--watch", "NONE")).toMatchObject({ code: 4, stdout: "" });
+  });
+
+  test("ends with 5 where the platform refuses to be asked, and with 2 for what cannot be", async () => {
+    const { sandbox, reconcile } = await app();
+    sandbox.faults.set([{ status: 429, retryAfter: 3600 }]);
+    expect(await reconcile("--json")).toMatchObject({ code: 5 });
+    expect(await reconcile("--concurrency", "0")).toMatchObject({ code: 2 });
+  });
+});
