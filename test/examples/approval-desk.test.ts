@@ -3,7 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { createTables, decide, forget, open, openRequests } from "../../examples/approval-desk/desk.ts";
+import {
+  createTables,
+  decide,
+  forget,
+  open,
+  openRequests,
+  takeReminder,
+} from "../../examples/approval-desk/desk.ts";
 import { Reminders, type RemindersOptions } from "../../examples/approval-desk/reminders.ts";
 import type { Sandbox } from "../../src/testing/index.ts";
 import { installed } from "../package/support/consumer.ts";
@@ -86,6 +93,17 @@ describe("the desk", () => {
     // Asked for anew.
     expect(open(db, asked("A", 2 * HOUR))).toBe(true);
     expect(codes(db)).toEqual(["B", "A"]);
+  });
+
+  test("gives each reminder away once, to whoever takes it first", () => {
+    const file = newFile();
+    const [db, other] = [openDesk(file), openDesk(file)];
+    open(db, asked("A"));
+    expect(takeReminder(db, "A", 6 * HOUR)).toBe(true);
+    expect(takeReminder(other, "A", 6 * HOUR)).toBe(false);
+    expect(takeReminder(other, "A", HOUR)).toBe(true);
+    expect(takeReminder(db, "A", 6 * HOUR)).toBe(false);
+    expect(takeReminder(db, "B", HOUR)).toBe(false);
   });
 
   test("does not take a request that was seen decided on first", () => {
