@@ -64,8 +64,11 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
   }
   if (from === "next") await expectDrainRoute(example);
   // Those two are for where no process lives on.
-  if (from !== "next" && from !== "lambda") return expectCleanExit(sandbox, example, way);
-  expect(await example.stop()).toEqual([0, null]);
+  if (from === "next" || from === "lambda") expect(await example.stop()).toEqual([0, null]);
+  else await expectCleanExit(sandbox, example, way);
+  const store = sqliteStore(join(example.directory, "events.db"));
+  expect(await store.counts()).toMatchObject({ pending: 0, processing: 0, retrying: 0, parked: 0 });
+  await store.close();
 });
 
 async function expectDrainRoute({ url, directory }: Example): Promise<void> {

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -52,4 +53,27 @@ test.each(Object.entries(routes))("%s", { timeout: 60_000 }, async (_, load) => 
     },
   });
   await expectRefusals({ url, hooks });
+});
+
+test("Next.js: what follows the answer is given to after", async () => {
+  const kept: Promise<unknown>[] = [];
+  vi.doMock("next/server", () => ({ after: (promise: Promise<unknown>) => void kept.push(promise) }));
+  onTestFinished(() => void vi.doUnmock("next/server"));
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
+  vi.stubEnv("STAYHOOK_BASE_URL", "https://platform.example");
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "t");
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  const { POST } = await import("../../examples/next/app/hooks/route.ts");
+  const { webhooks } = await import("../../examples/next/webhooks.ts");
+  onTestFinished(async () => {
+    await webhooks.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const url = `https://subscriber.example/hooks?key=${encodeURIComponent(SECRET)}`;
+  const body = JSON.stringify({ eventId: randomUUID(), timestamp: "2026-05-01T12:00:00Z" });
+  expect((await POST(new Request(url, { method: "POST", body }))).status).toBe(200);
+  expect(kept).toHaveLength(1);
+  await kept[0];
+  expect(await webhooks.health()).toMatchObject({ state: "idle", counts: { done: 1 } });
 });
