@@ -57,7 +57,11 @@ export class RedisStore implements EventStore {
     const claims: ClaimedEvent[] = [];
     for (;;) {
       const limit = Math.min(options.limit - claims.length, PAGE);
-      const page = await this.#claim(options, Math.max(0, limit));
+      const page = await this.#claim(options, Math.max(0, limit)).catch((error) => {
+        // What is leased already is to be worked on, whatever became of the rest.
+        if (claims.length === 0) throw error;
+        return [];
+      });
       claims.push(...page);
       if (page.length < PAGE || claims.length >= options.limit) return claims;
     }
@@ -216,8 +220,11 @@ export class RedisStore implements EventStore {
       if (Number(dueSooner) === 1) this.#wake.wake();
       return result;
     } catch (error) {
-      // If it was done all the same, or will be, we are to hear of it as the others do.
-      if (!(error instanceof NotSentError)) this.#handle = newName();
+      if (!(error instanceof NotSentError)) {
+        // If it is still on its way, we are to hear of it as the others do; if it was done, we may have heard already.
+        this.#handle = newName();
+        this.#wake.wake();
+      }
       throw error;
     }
   }

@@ -18,6 +18,8 @@ export async function createProxy(target: string): Promise<Proxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let lose: (() => void) | undefined;
+  /** The connection that asks next, once an answer is to be lost: others may be told something meanwhile. */
+  let asking: Socket | undefined;
   const server = createServer((near) => {
     connections += 1;
     const far = connect(Number(port), hostname);
@@ -32,9 +34,12 @@ export async function createProxy(target: string): Promise<Proxy> {
         end();
       });
     }
-    near.on("data", (chunk) => far.write(chunk));
+    near.on("data", (chunk) => {
+      if (lose !== undefined) asking ??= near;
+      far.write(chunk);
+    });
     far.on("data", (chunk) => {
-      if (lose === undefined) {
+      if (lose === undefined || asking !== near) {
         near.write(chunk);
         return;
       }
@@ -60,6 +65,7 @@ export async function createProxy(target: string): Promise<Proxy> {
     cut,
     loseNextAnswer: () =>
       new Promise((resolve) => {
+        asking = undefined;
         lose = resolve;
       }),
   };
