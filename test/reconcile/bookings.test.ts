@@ -165,6 +165,15 @@ test("watch is counted by the next pass, which reads the booking whether it was 
   expect(told).toHaveLength(1);
 });
 
+test("a pass waits for a watch that was not awaited", async () => {
+  const sandbox = await startSandbox({ faults: [{ route: "GET /v2/bookings/{bookingCode}", delay: 150 }] });
+  const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+  const { reconciler, told } = machineOf(sandbox, memory());
+  void reconciler.watch(bookingCode);
+  expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
+  expect(told).toHaveLength(1);
+});
+
 test("watch refuses what is no code, says which booking there is not, and waits out an outage", async () => {
   const sandbox = await startSandbox();
   const { reconciler, store, webhooks, told } = machineOf(sandbox, memory(), {

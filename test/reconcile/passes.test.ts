@@ -158,6 +158,23 @@ test("a pass that start() could not make for the store is told of, and made agai
   await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
 });
 
+test("the place of a pass that was cut off longer than `every` ago is worth nothing", async () => {
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1, every: "1h" } });
+  const { codes } = await known(sandbox, machine, 3);
+  sandbox.faults.set([{ route: `/v2/bookings/${codes[1]}`, status: 401 }]);
+  expect(await machine.reconciler.run()).toMatchObject({ checked: 1, incomplete: "unreachable" });
+  sandbox.faults.clear();
+  const now = vi.spyOn(Date, "now");
+  try {
+    const later = Date.now() + 2 * 3_600_000;
+    now.mockImplementation(() => later);
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 3 });
+  } finally {
+    now.mockRestore();
+  }
+});
+
 describe("out of reach", () => {
   test("Retry-After is waited for by all of the pass", async () => {
     const sandbox = await startSandbox();
