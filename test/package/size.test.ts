@@ -1,0 +1,81 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+import { installed } from "./support/consumer.ts";
+import { root, subpaths } from "./support/pack.ts";
+import { type Size, sizeOf } from "./support/size.ts";
+
+const file = join(import.meta.dirname, "size-budget.json");
+const document = join(root, "docs/size.md");
+
+const toUpdate = "STAYHOOK_UPDATE_SIZES=1 npx vitest run test/package/size.test.ts";
+
+/** kB, minified and gzipped, by what is imported: a whole entry, or names of it. */
+const budgets: Readonly<Record<string, number>> = JSON.parse(readFileSync(file, "utf8"));
+
+/** Optional peers: who uses the entry has them already. */
+const peers = Object.keys(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).peerDependencies);
+
+/** `stayhook { stay }` */
+function statementOf(entry: string): string {
+  const [subpath, ...names] = entry.split(" ");
+  return `export ${names.join(" ") || "*"} from "${subpath}";`;
+}
+
+const measured = new Map<string, Size>();
+beforeAll(async () => {
+  const consumer = await installed();
+  for (const entry of Object.keys(budgets))
+    measured.set(
+      entry,
+      await sizeOf(consumer, statementOf(entry), [...peers, ...peers.map((peer) => `${peer}/*`)]),
+    );
+  if (process.env.STAYHOOK_UPDATE_SIZES === "1") update();
+}, 240_000);
+
+const kB = (bytes: number) => bytes / 1000;
+const shown = (bytes: number) => (kB(bytes) < 9.95 ? kB(bytes).toFixed(1) : kB(bytes).toFixed(0));
+
+describe("min+gzip, dependencies included", () => {
+  test.each(Object.entries(budgets))(
+    "%s fits into %s kB, which is no more than it needs",
+    (entry, budget) => {
+      const size = kB(measured.get(entry)!.gzipped);
+      expect(size, `too large; if it is worth it: ${toUpdate}`).toBeLessThanOrEqual(budget);
+      expect(size, `lower its budget: ${toUpdate}`).toBeGreaterThanOrEqual(budget * 0.9 - 0.1);
+    },
+  );
+
+  test("every subpath has a budget", () => {
+    expect(
+      Object.keys(budgets)
+        .filter((entry) => !entry.includes(" "))
+        .toSorted(),
+    ).toEqual(subpaths.toSorted());
+  });
+
+  test("docs/size.md has these figures", () => {
+    const rows = readFileSync(document, "utf8").matchAll(/^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \|/gm);
+    const figures = Array.from(rows, ([, entry = "", ...sizes]) => [entry, sizes.map(Number)] as const);
+    expect(figures.map(([entry]) => entry)).toEqual(Object.keys(budgets));
+    for (const [entry, sizes] of figures) {
+      const { minified, gzipped } = measured.get(entry)!;
+      for (const [index, size] of [minified, gzipped].entries()) {
+        // As rounded; esbuild and zlib differ by a few bytes from machine to machine.
+        const most = kB(size) < 9.95 ? 0.1 : 1;
+        expect(Math.abs(sizes[index]! - kB(size)), `${entry}: ${shown(size)} kB`).toBeLessThanOrEqual(most);
+      }
+    }
+  });
+});
+
+/** Writes what was measured into both files, with 3 % to spare. For the next run. */
+function update(): void {
+  const entries = [...measured].map(([entry, { gzipped }]) => [entry, Math.ceil(kB(gzipped) * 10.3) / 10]);
+  writeFileSync(file, `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`);
+  const rows = [...measured].map(
+    ([entry, { minified, gzipped }]) => `| \`${entry}\` | ${shown(minified)} | ${shown(gzipped)} |\n`,
+  );
+  const text = readFileSync(document, "utf8");
+  writeFileSync(document, text.replace(/(\|---\|---:\|---:\|\n)(\|.*\n)*/, `$1${rows.join("")}`));
+}
