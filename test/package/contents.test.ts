@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { basename, isAbsolute, join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { type Consumer, installed } from "./support/consumer.ts";
-import { manifest } from "./support/pack.ts";
+import { manifest, subpaths } from "./support/pack.ts";
 
 let consumer: Consumer;
 beforeAll(async () => {
@@ -18,7 +18,9 @@ test("the tarball holds what was built, and what a reader looks for, and nothing
     "package.json",
   ]);
   const foreign = files.filter(
-    (file) => file.startsWith("dist/") && !/^dist\/[\w-]+\.(js|cjs|d\.ts|d\.cts|(js|cjs)\.map)$/.test(file),
+    (file) =>
+      file.startsWith("dist/") &&
+      !/^dist\/(testing\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts|(js|cjs)\.map)$/.test(file),
   );
   expect(foreign).toEqual([]);
 });
@@ -35,13 +37,18 @@ test("all that package.json points to is there", () => {
 
 test("source maps carry their sources, as src is not in the tarball, and no path of this machine", () => {
   const dist = join(consumer.directory, "node_modules/stayhook/dist");
-  const scripts = readdirSync(dist).filter((name) => /\.c?js$/.test(name));
-  for (const name of scripts) {
-    expect(readFileSync(join(dist, name), "utf8")).toContain(`//# sourceMappingURL=${name}.map`);
-    const map: SourceMap = JSON.parse(readFileSync(join(dist, `${name}.map`), "utf8"));
+  const scripts = readdirSync(dist, { recursive: true, encoding: "utf8" }).filter((path) =>
+    /\.c?js$/.test(path),
+  );
+  // Of each format, one for each entry.
+  expect(scripts.length).toBeGreaterThan(2 * subpaths.length);
+  for (const path of scripts) {
+    const name = basename(path);
+    expect(readFileSync(join(dist, path), "utf8")).toContain(`//# sourceMappingURL=${name}.map`);
+    const map: SourceMap = JSON.parse(readFileSync(join(dist, `${path}.map`), "utf8"));
     expect(map.sources.filter((source) => isAbsolute(source))).toEqual([]);
     expect(map.file ?? name).toBe(name);
-    const without = map.sources.filter((_, index) => typeof map.sourcesContent[index] !== "string");
+    const without = map.sources.filter((_, index) => typeof map.sourcesContent?.[index] !== "string");
     // The script itself is there.
     expect(without.filter((source) => source !== name)).toEqual([]);
   }
@@ -50,7 +57,8 @@ test("source maps carry their sources, as src is not in the tarball, and no path
 interface SourceMap {
   readonly file?: string;
   readonly sources: readonly string[];
-  readonly sourcesContent: readonly (string | null)[];
+  /** Absent where it is of the script alone, which only takes from others. */
+  readonly sourcesContent?: readonly (string | null)[];
 }
 
 test("a stack trace leads to the source, in both formats", async () => {
