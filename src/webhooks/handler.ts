@@ -182,7 +182,8 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
     autoStart,
     receive,
     fetch: async (request, context) => {
-      const { method, url, headers, body } = request;
+      const { method, url, headers } = request;
+      const body = request.bodyUsed ? readBefore() : request.body;
       const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
       return new Response(result.body, { status: result.status, headers: result.headers });
     },
@@ -219,6 +220,13 @@ export function createWebhookHandler<B extends Booking, L extends Listing, Tx = 
       if (options.autoStart ?? true) await queue?.push();
     },
   });
+}
+
+/** A body that is gone: who read it and let go of it leaves a stream that looks empty. */
+function readBefore(): ReadableStream {
+  const stream = new ReadableStream();
+  stream.getReader();
+  return stream;
 }
 
 /** Whether a request brings along what keeps the process alive; `null` is what some frameworks have for no context. */

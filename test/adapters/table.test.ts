@@ -6,6 +6,7 @@ import { getRequestListener } from "@hono/node-server";
 import { bodyParser } from "@koa/bodyparser";
 import { All, Controller, Module, Req, Res } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import connectApp from "connect";
 import express5 from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
@@ -36,6 +37,12 @@ const expressApp =
 const apps: Record<string, MakeApp> = {
   "Express 5": expressApp(express5),
   "Express 4": expressApp(express4),
+  Connect: (webhooks, parses) => {
+    const app = connectApp();
+    if (parses) app.use(express5.json());
+    app.use("/hooks", toNodeHandler(webhooks));
+    return app;
+  },
   Fastify: async (webhooks, parses) => {
     const app = fastify();
     onTestFinished(() => app.close());

@@ -27,6 +27,16 @@ describe("a notification", () => {
     expect(platform.reads).toEqual([]);
   });
 
+  test("whose Request was read before, and let go of, is answered 500 and not taken for an empty one", async () => {
+    const { webhooks } = handlerOf({ autoStart: false });
+    const body = JSON.stringify(notificationOf());
+    const request = new Request("http://localhost/", { method: "POST", body });
+    const reader = (request.body as ReadableStream).getReader();
+    while (!(await reader.read()).done);
+    reader.releaseLock();
+    expect((await webhooks.fetch(request)).status).toBe(500);
+  });
+
   test("is not answered before the store has it", async () => {
     const memory = memoryStore();
     let added = false;
