@@ -62,6 +62,16 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await store.close();
   });
 
+  test("whose socket has just broken is waited for", async () => {
+    const client = clientOf({ enableOfflineQueue: false, lazyConnect: true });
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.add(eventOf());
+    client.stream.destroy();
+    expect(client.status).toBe("ready");
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+    await store.close();
+  });
+
   test("keeps its keyPrefix, and so does what others are told", async () => {
     const prefix = randomUUID();
     const [one, other] = ["app:", "app:"].map((keyPrefix) =>

@@ -9,3 +9,4 @@ store.subscribe?.(() => {});
 await store.add(eventOf()).catch((error: Error) => console.log(error.message));
 // Long enough that the subscription is there, and that it does not end by itself before.
 await new Promise((resolve) => setTimeout(resolve, 200));
+if (process.getActiveResourcesInfo().includes("Timeout")) console.log("a timer holds it open");

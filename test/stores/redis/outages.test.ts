@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { inspect } from "node:util";
 import { Redis } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
@@ -168,6 +170,16 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     }
   });
 
+  test("one that is dead and does not say so is given up after one call", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url, commandTimeout: 1000 });
+    await store.add(eventOf());
+    proxy.stall();
+    expect((await errorOf(store.counts())).message).toContain("did not answer within 1000 ms");
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+    expect(proxy.connections).toBe(2);
+  });
+
   test("CLIENT KILL harms nobody", async () => {
     const store = open({ url });
     const woken = vi.fn();
@@ -275,6 +287,22 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
 });
 
 describe("a password", () => {
+  test("that the server repeats is not shown", async () => {
+    const server = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.on("data", () => {
+        socket.write("-ERR what is hush/hush, with args beginning with: 'hush/hush'\r\n".repeat(8));
+      });
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const store = open({ url: `redis://:hush%2Fhush@127.0.0.1:${port}`, commandTimeout: 10_000 });
+    const error = await errorOf(store.add(eventOf()));
+    expect(error.message).toContain("ERR what is ***");
+    expect(inspect(error, { depth: 10, showHidden: true })).not.toContain("hush");
+  });
+
   test("that is wrong is said at once, and never shown", async () => {
     const guarded = await startOwnRedis({ args: ["--requirepass", "right-one"] });
     if (guarded === undefined) return;

@@ -133,6 +133,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
   test("are held open by no store whose Redis is away", async () => {
     const { code, output } = await start("idle", { url: "redis://127.0.0.1:1", prefix: "away" }).ended;
     expect(output).toContain("could not be reached within 1000 ms");
+    expect(output).not.toContain("holds it open");
     expect(code).toBe(0);
   }, 60_000);
 });

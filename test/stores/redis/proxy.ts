@@ -9,6 +9,8 @@ export interface Proxy {
   readonly connections: number;
   /** Cuts what is connected. */
   cut(): void;
+  /** Lets what is connected be, but passes nothing on any more; what connects later works. */
+  stall(): void;
   /** Resolves once Redis has answered the next request, of which nobody hears: the connection is cut. */
   loseNextAnswer(): Promise<void>;
 }
@@ -20,8 +22,10 @@ export async function createProxy(target: string): Promise<Proxy> {
   let lose: (() => void) | undefined;
   /** The connection that asks next, once an answer is to be lost: others may be told something meanwhile. */
   let asking: Socket | undefined;
+  let stalled = 0;
   const server = createServer((near) => {
     connections += 1;
+    const number = connections;
     const far = connect(Number(port), hostname);
     const end = (): void => {
       near.destroy();
@@ -35,6 +39,7 @@ export async function createProxy(target: string): Promise<Proxy> {
       });
     }
     near.on("data", (chunk) => {
+      if (number <= stalled) return;
       if (lose !== undefined) asking ??= near;
       far.write(chunk);
     });
@@ -63,6 +68,9 @@ export async function createProxy(target: string): Promise<Proxy> {
       return connections;
     },
     cut,
+    stall() {
+      stalled = connections;
+    },
     loseNextAnswer: () =>
       new Promise((resolve) => {
         asking = undefined;
