@@ -10,8 +10,10 @@ export interface Clock {
   wait(ms: number): Promise<void>;
   /** When the first that waits is due; `undefined` where nothing waits. */
   next(): number | undefined;
-  /** Moves ahead to this time, and calls what is due by then, in the order in which it is due. */
+  /** Moves ahead to this time, and calls what is due by then. The rest is to be set anew when it has come to rest. */
   moveTo(time: number): void;
+  /** Sets what still waits by the time that it is now. */
+  setAnew(): void;
 }
 
 interface Alarm {
@@ -52,12 +54,13 @@ export function createClock(closing: Closing): Clock {
     moveTo(time) {
       // The machine's own time may have come further meanwhile.
       ahead = Math.max(ahead, time - Date.now());
-      const due = [...alarms].filter((alarm) => alarm.due <= time).sort((a, b) => a.due - b.due);
+      for (const alarm of [...alarms]) if (alarm.due <= time) alarm.ring();
+    },
+    setAnew() {
       for (const alarm of alarms) {
         clearTimeout(alarm.timer);
         alarm.timer = setTimeout(alarm.ring, Math.max(0, alarm.due - now()));
       }
-      for (const alarm of due) alarm.ring();
     },
   };
 }

@@ -316,6 +316,7 @@ class InMemorySandbox implements Sandbox {
       this.#clock.moveTo(next);
     }
     this.#clock.moveTo(target);
+    this.#clock.setAnew();
   }
 
   settled(): Promise<void> {

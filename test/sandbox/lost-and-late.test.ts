@@ -166,6 +166,14 @@ describe("advance", () => {
     expect(received).toHaveLength(4);
   });
 
+  it("leaves the rest of a wait to time that passes by itself", async () => {
+    const { sandbox, received } = direct({ delivery: { delay: hour } });
+    const sending = sandbox.send({}, { url });
+    await sandbox.advance(hour - 20);
+    expect(received).toHaveLength(0);
+    expect(await sending).toMatchObject({ status: 200 });
+  });
+
   it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, "1" as never])("refuses %s", async (ms) => {
     await expect(createSandbox().advance(ms)).rejects.toBeInstanceOf(InvalidArgumentError);
   });
