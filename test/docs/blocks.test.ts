@@ -108,6 +108,13 @@ const plans: Record<string, Plan> = {
       db.close();
     },
   },
+  reconcile: {
+    given: ["client", "webhooks", "store"],
+    shows: async ({ platform }) => {
+      const listed = () => platform.requests.some(({ path }) => path === "/v2/listings");
+      await vi.waitFor(() => expect(listed()).toBe(true), { timeout: 20_000 });
+    },
+  },
   sqlite: {
     given: ["createWebhookHandler", "client"],
     shows: ({ database }) => expect(statSync(database).mode & 0o777).toBe(0o600),
