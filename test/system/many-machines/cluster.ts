@@ -1,0 +1,147 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished, vi } from "vitest";
+import { History } from "./history.ts";
+import type { MachineOptions } from "./machine.ts";
+import type { StorePlace } from "./store-place.ts";
+
+const program = join(import.meta.dirname, "machine.ts");
+
+/** For a machine that eight others share. */
+export const PATIENCE = 90_000;
+
+/** One process of a cluster. */
+export interface Machine {
+  readonly child: ChildProcess;
+  readonly pid: number;
+  /** Of a web machine. */
+  readonly port: number;
+}
+
+/** Processes on one store, each of which writes what it does to one file. Ended with the test. */
+export class Cluster {
+  readonly #place: StorePlace;
+  readonly #log: string;
+  readonly #leaseDuration: number;
+  readonly #work: number;
+  readonly #machines = new Set<Machine>();
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
+
+  /** Times in ms. */
+  constructor(place: StorePlace, options: { readonly leaseDuration: number; readonly work: number }) {
+    this.#place = place;
+    this.#leaseDuration = options.leaseDuration;
+    this.#work = options.work;
+    const directory = mkdtempSync(join(tmpdir(), "stayhook-machines-"));
+    this.#log = join(directory, "log");
+    writeFileSync(this.#log, "");
+    onTestFinished(() => {
+      this.#agent.destroy();
+      for (const { child } of this.#machines) child.kill("SIGKILL");
+      rmSync(directory, { recursive: true, force: true });
+    });
+  }
+
+  get history(): History {
+    return History.read(this.#log);
+  }
+
+  /** @param ahead - by how much its clock is ahead of the others', ms */
+  async start(role: MachineOptions["role"], { ahead = 0 } = {}): Promise<Machine> {
+    const options = { role, place: this.#place, log: this.#log, ahead } as const;
+    const args = {
+      ...options,
+      leaseDuration: this.#leaseDuration,
+      work: this.#work,
+    } satisfies MachineOptions;
+    const child = fork(program, [JSON.stringify(args)], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+    const ended = once(child, "exit").then(([code]) => {
+      throw new Error(`a ${role} process ended by itself, with ${code}`);
+    });
+    const [{ port = 0 }] = (await Promise.race([once(child, "message"), ended])) as [{ port?: number }];
+    ended.catch(() => {});
+    const machine = { child, pid: child.pid as number, port };
+    this.#machines.add(machine);
+    return machine;
+  }
+
+  /** Resolves to the answer's status, which is 0 where there was none. */
+  post({ port }: Machine, eventId: string, bookingCode: string): Promise<number> {
+    const body = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp: "2026-03-01T10:00:00Z" });
+    return new Promise((resolve) => {
+      const sent = request(
+        {
+          port,
+          host: "127.0.0.1",
+          method: "POST",
+          agent: this.#agent,
+          headers: { "content-length": body.length },
+        },
+        (response) => {
+          response.resume().once("end", () => resolve(response.statusCode ?? 0));
+        },
+      );
+      sent.once("error", () => resolve(0));
+      sent.end(body);
+    });
+  }
+
+  /** kill -9. Resolves when the process is gone. */
+  async kill(machine: Machine): Promise<void> {
+    const gone = once(machine.child, "exit");
+    machine.child.kill("SIGKILL");
+    await gone;
+    this.#machines.delete(machine);
+    this.#say("killed", machine);
+  }
+
+  freeze(machine: Machine): void {
+    machine.child.kill("SIGSTOP");
+    this.#say("frozen", machine);
+  }
+
+  wake(machine: Machine): void {
+    this.#say("woken", machine);
+    machine.child.kill("SIGCONT");
+  }
+
+  /** Resolves to its `webhooks.health().state`. */
+  async health({ child }: Machine): Promise<string> {
+    const answered = once(child, "message");
+    child.send("health");
+    return (await answered)[0].health;
+  }
+
+  /** Resolves when it holds of what has happened so far. */
+  until(check: (history: History) => void | Promise<void>): Promise<void> {
+    return vi.waitFor(() => check(this.history), { timeout: PATIENCE, interval: 50 });
+  }
+
+  #say(what: string, { pid }: Machine): void {
+    appendFileSync(this.#log, `${pid} ${what}\n`);
+  }
+}
+
+export interface Sent {
+  readonly eventId: string;
+  readonly bookingCode: string;
+}
+
+export const eventOf = (bookingCode: string): Sent => ({ eventId: randomUUID(), bookingCode });
+
+/** Runs so many at once, in their order. */
+export async function inTurns<T>(items: readonly T[], atOnce: number, run: (item: T) => Promise<void>) {
+  let next = 0;
+  const runner = async () => {
+    while (next < items.length) {
+      const item = items[next++] as T;
+      await run(item);
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, runner));
+}

@@ -1,0 +1,113 @@
+import { describe, expect, test } from "vitest";
+import { randomOf, seedOf } from "../random.ts";
+import { Cluster, eventOf, inTurns, type Machine, PATIENCE } from "./cluster.ts";
+import { kinds, newPlace } from "./servers.ts";
+import { openStore } from "./store-place.ts";
+
+const seed = seedOf("many machines");
+const MINUTE = 60_000;
+
+describe.each(kinds)("on %s", (kind) => {
+  test("two web and three worker processes handle each event once, one at a time of a booking, though workers are killed and frozen and their clocks are minutes apart", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const random = randomOf(seed);
+    const place = await newPlace(kind);
+    const cluster = new Cluster(place, { leaseDuration: 3000, work: 2 });
+    const webs = await Promise.all([cluster.start("web"), cluster.start("web", { ahead: -3 * MINUTE })]);
+    const ahead = () => ({ ahead: (random.below(11) - 5) * MINUTE });
+    const workers = await Promise.all([
+      cluster.start("worker", { ahead: 5 * MINUTE }),
+      cluster.start("worker", { ahead: -5 * MINUTE }),
+      cluster.start("worker", ahead()),
+    ]);
+    const next = () => random.below(workers.length);
+
+    const events = Array.from({ length: 2000 }, () =>
+      eventOf(random.oneIn(7) ? "HOT" : `B${random.below(100)}`),
+    );
+    const statuses: number[] = [];
+    let sent = 0;
+    const sending = inTurns(events, 20, async ({ eventId, bookingCode }) => {
+      sent += 1;
+      // To both at the same instant.
+      const both = webs.map((web) => cluster.post(web, eventId, bookingCode));
+      statuses.push(...(await Promise.all(both)));
+    });
+    const sentUntil = (share: number) =>
+      cluster.until(() => expect(sent).toBeGreaterThanOrEqual(share * events.length));
+
+    await sentUntil(0.2);
+    const killed = next();
+    await cluster.kill(workers[killed] as Machine);
+    workers[killed] = await cluster.start("worker", ahead());
+    await sentUntil(0.5);
+    const frozen = workers[next()] as Machine;
+    cluster.freeze(frozen);
+    await sentUntil(0.7);
+    const other = workers.findIndex((worker) => worker !== frozen);
+    await cluster.kill(workers[other] as Machine);
+    workers[other] = await cluster.start("worker", ahead());
+    await sending;
+    // What both have held is free when its lease has ended: then nothing is left, and only then one wakes.
+    const store = openStore(place);
+    const finished = { pending: 0, processing: 0, retrying: 0, parked: 0, done: events.length };
+    await cluster.until(async () => expect(await store.counts()).toEqual(finished));
+    cluster.wake(frozen);
+    expect(await cluster.health(frozen)).toBe("running");
+    expect(await store.counts()).toEqual(finished);
+    await store.close();
+
+    expect(statuses.filter((status) => status !== 200)).toEqual([]);
+    const { history } = cluster;
+    expect(history.overlaps()).toEqual([]);
+    expect(history.repeatedForNothing()).toEqual([]);
+    expect(history.count("began").size).toBe(events.length);
+    expect([...history.count("done").values()].filter((times) => times > 1)).toEqual([]);
+    expect(history.of("failed").length + history.of("parked").length).toBe(0);
+    const busy = new Set(history.of("began").map(({ pid }) => pid));
+    expect(webs.filter(({ pid }) => busy.has(pid))).toEqual([]);
+    expect(await Promise.all(webs.map((web) => cluster.health(web)))).toEqual(["idle", "idle"]);
+    expect(
+      workers.filter(({ pid }) => !busy.has(pid)),
+      "all have had a part",
+    ).toEqual([]);
+  });
+
+  test("a worker that was frozen for longer than its lease records nothing any more", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const place = await newPlace(kind);
+    const cluster = new Cluster(place, { leaseDuration: 1500, work: 2500 });
+    const web = await cluster.start("web");
+    const first = await cluster.start("worker");
+    const [long, deaf] = [eventOf("LONG"), eventOf("DEAF")];
+    for (const { eventId, bookingCode } of [long, deaf]) await cluster.post(web, eventId, bookingCode);
+    await cluster.until((history) => expect(history.of("began")).toHaveLength(2));
+    cluster.freeze(first);
+    const second = await cluster.start("worker");
+    await cluster.until((history) => {
+      expect(history.of("began", long.eventId).at(-1)).toMatchObject({ pid: second.pid });
+      expect(history.of("done", deaf.eventId)).toMatchObject([{ pid: second.pid }]);
+    });
+
+    cluster.wake(first);
+    const ofFirst = (what: string) =>
+      cluster.history
+        .of(what)
+        .filter(({ pid }) => pid === first.pid)
+        .map(({ eventId }) => eventId);
+    await cluster.until(() => {
+      expect(ofFirst("cut"), "its signal aborts").toEqual([long.eventId]);
+      expect(ofFirst("late"), "or it should have").toEqual([deaf.eventId]);
+    });
+    // It goes on to work, and so has had the time to record what it should not.
+    await cluster.kill(second);
+    await cluster.until(() => expect(ofFirst("began").filter((id) => id === long.eventId)).toHaveLength(2));
+    expect(ofFirst("done")).toEqual([]);
+    const store = openStore(place);
+    expect(await store.get(deaf.eventId)).toMatchObject({ state: "done", attempts: 2 });
+    await store.close();
+    expect(cluster.history.overlaps()).toEqual([]);
+  });
+});

@@ -1,0 +1,55 @@
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import { onTestFinished } from "vitest";
+import { postgresUrl, startOwnPostgres } from "../../support/postgres-server.ts";
+import { deleteKeys, redisUrl, startOwnRedis } from "../../support/redis-server.ts";
+import type { StorePlace } from "./store-place.ts";
+
+export type Kind = StorePlace["kind"];
+
+/** The stores that many machines share, where there is a server for them. */
+export const kinds: readonly Kind[] = (
+  await Promise.all([
+    postgresUrl().then((url) => (url === undefined ? [] : (["postgres"] as const))),
+    redisUrl().then((url) => (url === undefined && !process.env.CI ? [] : (["redis"] as const))),
+  ])
+).flat();
+
+/** A place of the test's own on the machine's server, deleted after the test. */
+export async function newPlace(kind: Kind): Promise<StorePlace> {
+  const name = `machines_${randomUUID().replaceAll("-", "")}`;
+  const url = kind === "postgres" ? await postgresUrl() : await redisUrl();
+  if (url === undefined) throw new Error(`there is no ${kind} server`);
+  onTestFinished(() => (kind === "postgres" ? dropSchema(url, name) : deleteKeys(url, `{${name}}`)));
+  return { kind, url, name };
+}
+
+async function dropSchema(connectionString: string, name: string): Promise<void> {
+  const client = new pg.Client({ connectionString });
+  await client.connect();
+  await client.query(`DROP SCHEMA IF EXISTS "${name}" CASCADE`);
+  await client.end();
+}
+
+/** A server that no one else uses. */
+export interface OwnServer {
+  readonly place: StorePlace;
+  /** As a crash does. */
+  kill(): Promise<void>;
+  start(): Promise<void>;
+}
+
+export async function ownServer(kind: Kind): Promise<OwnServer> {
+  const name = "machines";
+  if (kind === "postgres") {
+    const server = await startOwnPostgres();
+    if (!server) throw new Error("PostgreSQL is not installed");
+    onTestFinished(() => server.close());
+    const { connectionString: url } = server;
+    return { place: { kind, url, name }, kill: () => server.stop("immediate"), start: () => server.start() };
+  }
+  const server = await startOwnRedis();
+  if (!server) throw new Error("Redis is not installed");
+  onTestFinished(() => server.close());
+  return { place: { kind, url: server.url, name }, kill: () => server.kill(), start: () => server.start() };
+}
