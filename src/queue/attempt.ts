@@ -98,6 +98,7 @@ export class Attempt<Tx> {
   async #settle(outcome: Outcome<Tx>): Promise<AttemptEnd>;
   async #settle(outcome: Outcome<Tx>, writes: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure>;
   async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
+    this.lease.end();
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
         const recorded = await Promise.race([

@@ -8,6 +8,7 @@ export class Lease {
   #claim: ClaimedEvent;
   #endsAt: number;
   #lost = false;
+  #ending = false;
   readonly #onLost: () => void;
 
   constructor(claim: ClaimedEvent, endsAt: number, onLost: () => void) {
@@ -26,6 +27,18 @@ export class Lease {
 
   get held(): boolean {
     return !this.#lost && performance.now() < this.#endsAt;
+  }
+
+  /**
+   * Its end is being recorded. From then on the store's answer to that says whether it was held: a renewal beside it may
+   * find it gone because it has just been ended.
+   */
+  get ending(): boolean {
+    return this.#ending;
+  }
+
+  end(): void {
+    this.#ending = true;
   }
 
   renewed(claim: ClaimedEvent, endsAt: number): void {

@@ -64,7 +64,7 @@ export class Renewal<Tx> {
       for (const lease of leases) {
         const claim = held.get(lease.claim.eventId);
         if (claim) lease.renewed(claim, sentAt + this.#leaseDuration);
-        else if (this.#leases.has(lease)) this.#lose(lease);
+        else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
       }
     } catch (error) {
       // With nothing left to keep, the store may have been closed.

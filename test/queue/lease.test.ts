@@ -143,6 +143,46 @@ describe("a lease", () => {
     end();
   });
 
+  test("renewed while its end is being recorded is not taken for lost", async () => {
+    const answer = gate();
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        const settled = await own(claim, outcome);
+        await answer.opened;
+        return settled;
+      },
+    });
+    const { work, end } = longWork();
+    const { queue, add, kinds, logged } = queueOf({ store, work, leaseDuration: 30 * SECOND });
+    await add("a");
+    queue.start();
+    await advance(9 * SECOND);
+    end();
+    await advance(2 * SECOND); // a renewal, which finds it no more
+    answer.open();
+    await advance(0);
+    expect(kinds()).toEqual(["done"]);
+    expect(logged).toEqual([]);
+  });
+
+  test("whose end cannot be recorded by its own is lost", async () => {
+    const store = alteredStore(memoryStore(), {
+      settle: () => () => new Promise(() => {}),
+      renew: () => async () => [],
+    });
+    const { work, end } = longWork();
+    const { queue, add, kinds, logged } = queueOf({ store, work, leaseDuration: 30 * SECOND });
+    await add("a");
+    queue.start();
+    await advance(9 * SECOND);
+    end();
+    await advance(20 * SECOND);
+    expect(logged).toEqual([]);
+    await advance(2 * SECOND);
+    expect(kinds()).toEqual([]);
+    expect(logged).toMatchObject([expect.stringContaining("was lost before its end could be recorded")]);
+  });
+
   test("counts from before the claim was sent, not from when it came back", async () => {
     const memory = memoryStore();
     const slow = new Proxy(memory, {
