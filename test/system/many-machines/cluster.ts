@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +27,7 @@ export interface Machine {
 export class Cluster {
   readonly #place: StorePlace;
   readonly #log: string;
+  readonly #history: History;
   readonly #leaseDuration: number;
   readonly #work: number;
   readonly #machines = new Set<Machine>();
@@ -39,16 +40,19 @@ export class Cluster {
     this.#work = options.work;
     const directory = mkdtempSync(join(tmpdir(), "stayhook-machines-"));
     this.#log = join(directory, "log");
-    writeFileSync(this.#log, "");
+    this.#history = new History(this.#log);
     onTestFinished(() => {
       this.#agent.destroy();
       for (const { child } of this.#machines) child.kill("SIGKILL");
+      this.#history.close();
       rmSync(directory, { recursive: true, force: true });
     });
   }
 
+  /** All that has happened so far. */
   get history(): History {
-    return History.read(this.#log);
+    this.#history.readOn();
+    return this.#history;
   }
 
   /** @param ahead - by how much its clock is ahead of the others', ms */

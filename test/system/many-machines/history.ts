@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { closeSync, openSync, readSync } from "node:fs";
 
 /** Something that a machine has written down, or that was done to it. */
 interface Line {
@@ -14,22 +14,34 @@ interface Line {
 
 /** What has happened, in its order: who writes a line waits until it is written. */
 export class History {
-  readonly lines: readonly Line[];
+  readonly lines: Line[] = [];
+  readonly #file: number;
+  #rest = "";
+  #position = 0;
 
-  constructor(lines: readonly Line[]) {
-    this.lines = lines;
+  constructor(file: string) {
+    this.#file = openSync(file, "a+");
   }
 
-  static read(file: string): History {
-    const text = readFileSync(file, "utf8");
-    // A line that is being written is not there yet.
-    const lines = text.slice(0, text.lastIndexOf("\n") + 1).split("\n");
-    return new History(
-      lines.filter(Boolean).map((line) => {
+  /** Takes in what was written since. */
+  readOn(): void {
+    const piece = Buffer.alloc(1 << 20);
+    for (;;) {
+      const length = readSync(this.#file, piece, 0, piece.length, this.#position);
+      if (length === 0) return;
+      this.#position += length;
+      // A line that is being written is not there yet.
+      const lines = (this.#rest + piece.toString("latin1", 0, length)).split("\n");
+      this.#rest = lines.pop() as string;
+      for (const line of lines) {
         const [pid, what = "", eventId = "", booking = ""] = line.split(" ");
-        return { pid: Number(pid), what, eventId, booking };
-      }),
-    );
+        this.lines.push({ pid: Number(pid), what, eventId, booking });
+      }
+    }
+  }
+
+  close(): void {
+    closeSync(this.#file);
   }
 
   of(what: string, eventId?: string): Line[] {
