@@ -53,6 +53,8 @@ export class Attempt<Tx> {
   }
 
   async #run(): Promise<AttemptEnd> {
+    // The claim came back too late, or the process stood still: another may have it by now.
+    if (!this.lease.held) return this.#giveUp();
     if (this.claim.attempts > this.#options.policy.maxAttempts) return this.#parkDeadly();
     const result = await this.#work.run();
     if (result.state !== "cut") return this.#end(result);

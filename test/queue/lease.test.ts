@@ -210,6 +210,26 @@ describe("a lease", () => {
     end();
   });
 
+  test("that has ended when the claim comes back is not begun with", async () => {
+    let wait = 31 * SECOND;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => async (options) => {
+        const claims = await own(options);
+        await new Promise((resolve) => setTimeout(resolve, wait));
+        wait = 0;
+        return claims;
+      },
+    });
+    const { queue, add, ran, logged, kinds } = queueOf({ store, leaseDuration: 30 * SECOND });
+    await add("a");
+    queue.start();
+    await advance(31 * SECOND);
+    expect(logged).toMatchObject([expect.stringContaining("was lost before its end could be recorded")]);
+    await advance(SECOND);
+    expect(ran).toEqual(["a"]);
+    expect(kinds()).toEqual(["done"]);
+  });
+
   test("that was renewed counts from before the renewal was sent", async () => {
     let slow = 25 * SECOND;
     const store = alteredStore(memoryStore(), {
