@@ -5,7 +5,7 @@ interface Line {
   readonly pid: number;
   /**
    * Of callbacks: `began`; then `ended`, `cut` (its signal aborted), or `late` (it ended after its signal had aborted). Of
-   * the handler: `done`, `failed`, `parked`. Of a process: `killed`, `frozen`, `woken`.
+   * the handler: `done`, `failed`, `parked`, `warned`. Of a process: `killed`, `frozen`, `woken`.
    */
   readonly what: string;
   readonly eventId: string;
@@ -80,7 +80,15 @@ export class History {
     return found;
   }
 
-  /** Events whose callback began again though no process that had begun it was killed or frozen. */
+  #tell(eventId: string): string {
+    const lines = this.lines.filter((line) => line.eventId === eventId);
+    return `${eventId}: ${lines.map(({ pid, what, booking }) => `${pid} ${what} ${booking}`).join(", ")}`;
+  }
+
+  /**
+   * Events whose callback began again though no process that had begun it was killed or frozen. (One that was frozen may
+   * begin what it had claimed just before, and finds out then.)
+   */
   repeatedForNothing(): string[] {
     const harmed = new Set(
       this.lines.filter(({ what }) => what === "killed" || what === "frozen").map(({ pid }) => pid),
@@ -89,7 +97,7 @@ export class History {
     const found: string[] = [];
     for (const { eventId, pid } of this.of("began")) {
       const before = begun.get(eventId);
-      if (before !== undefined && !harmed.has(before)) found.push(eventId);
+      if (before !== undefined && !harmed.has(before) && !harmed.has(pid)) found.push(this.#tell(eventId));
       begun.set(eventId, pid);
     }
     return found;

@@ -13,7 +13,7 @@ describe.each(kinds)("on %s", (kind) => {
   }, async () => {
     const random = randomOf(seed);
     const place = await newPlace(kind);
-    const cluster = new Cluster(place, { leaseDuration: 3000, work: 2 });
+    const cluster = new Cluster(place, { leaseDuration: 5000, work: 2 });
     const webs = await Promise.all([cluster.start("web"), cluster.start("web", { ahead: -3 * MINUTE })]);
     const ahead = () => ({ ahead: (random.below(11) - 5) * MINUTE });
     const workers = await Promise.all([

@@ -47,7 +47,12 @@ async function callback(eventId: string, bookingCode: string, signal: AbortSigna
 }
 
 const store: EventStore = openStore(place);
-const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+const warned = (message: string) => {
+  // Of an event, for when a test fails.
+  const [eventId = ""] = /[0-9a-f-]{36}/.exec(message) ?? [];
+  say("warned", eventId, message.replaceAll(" ", "_"));
+};
+const logger = { debug() {}, info() {}, warn: warned, error: warned };
 const webhooks = createWebhookHandler({
   client: new StayhookClient({
     baseUrl: "https://platform.test",
@@ -60,7 +65,7 @@ const webhooks = createWebhookHandler({
   leaseDuration,
   recordTimeout: 2000,
   backoff: () => 200,
-  logger: quiet,
+  logger,
   observe: (event) => {
     if (event.kind === "done" || event.kind === "failed" || event.kind === "parked")
       say(event.kind, event.eventId, event.ref?.slice("booking:".length));

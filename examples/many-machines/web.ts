@@ -1,0 +1,16 @@
+// A process that receives: it records notifications and answers them, and runs no callback. As many as you like.
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { toNodeHandler } from "stayhook/node";
+import { store, webhooks } from "./handler.ts";
+
+const server = createServer(toNodeHandler(webhooks));
+server.listen(Number(process.env.PORT ?? 3000), () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+);
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close();
+  await store.close();
+});
