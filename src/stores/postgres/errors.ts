@@ -4,8 +4,8 @@ import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 const TRY_AGAIN = ["40001", "40P01"];
 /** Another transaction holds what is needed. */
 const LOCKED = "55P03";
-/** The server ends, starts, or has no room. */
-const SERVER_GONE = /^(08|57P0)/;
+/** The server ends or starts, or has ended the session. */
+const SERVER_GONE = /^(08|57P0|25P0[34])/;
 
 /** PostgreSQL's code, where it was PostgreSQL that refused. */
 export function sqlState(error: unknown): string | undefined {

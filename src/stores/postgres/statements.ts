@@ -5,6 +5,9 @@ import { literal, quote } from "./tables.ts";
 /** Of what is done, so many are counted; beyond, PostgreSQL's own estimate has to do. */
 const COUNTED = 100_000;
 
+/** How long the server waits for the COMMIT once a record's row is locked, ms: who is frozen there holds up the others. */
+const COMMIT_WITHIN = 2000;
+
 /** What is called with how many parameters, and what it gives. */
 const CALLS = {
   add: ["answer, made_due::text", "add_events", 8],
@@ -15,6 +18,11 @@ const CALLS = {
   replayParked: ["found::text, replayed::text, last_seq, made_due::text", "replay_parked", 4],
   prune: ["gone::text", "prune_events", 4],
   pruneRecords: ["gone::text", "prune_records", 2],
+  settleAtLast: [
+    `settled::text, made_due::text, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`,
+    "settle_event",
+    11,
+  ],
 } as const;
 
 /** Each statement by what it does. Every column is text. */

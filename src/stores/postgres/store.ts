@@ -19,7 +19,7 @@ import { channelOf, migrate } from "./schema.ts";
 import { Slots } from "./slots.ts";
 import { type Statements, statements } from "./statements.ts";
 import { toRecord, toText } from "./text.ts";
-import { runWrites, WriteFailed, type Writes } from "./user-writes.ts";
+import { MOST_TIME, runWrites, WriteFailed, type Writes } from "./user-writes.ts";
 import { Wake, type WakeOptions } from "./wake.ts";
 
 /** What is read or replayed in one go. */
@@ -228,12 +228,12 @@ export class PgStore implements PostgresStore {
 
   /** The user's writes first, and the event's end last: who adds to its record waits for that alone. */
   async #settleWith(session: Session, claim: ClaimedEvent, outcome: Done, writes: Writes): Promise<boolean> {
-    await session.query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    await session.query(BEGIN);
     try {
       if ((await this.#stateOf(session, claim)) === "held") {
         await runWrites(session, writes);
         // Never by what was recorded before: these writes would be there twice.
-        const rows = await session.query(this.#run.settle, settleValues(claim, outcome, false));
+        const rows = await session.query(this.#run.settleAtLast, settleValues(claim, outcome, false));
         if (rows[0]?.settled === "true") {
           await session.query("COMMIT");
           return this.#settled(rows);
@@ -297,6 +297,11 @@ export class PgStore implements PostgresStore {
   }
 }
 
+/**
+ * A process that is frozen within it must not keep its locks for ever: the server then ends the session, and with it
+ * the transaction.
+ */
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${MOST_TIME}`;
 const READING = "events could not be read";
 const REPLAYING = "events could not be replayed";
 

@@ -9,7 +9,7 @@ import { sqlState } from "./errors.ts";
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
 /** How long the writes of one event may take together, ms: they hold a connection. */
-const MOST_TIME = 60_000;
+export const MOST_TIME = 60_000;
 
 /** A write failed by itself; its `cause` is the user's own error. */
 export class WriteFailed extends Error {}
