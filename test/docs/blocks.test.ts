@@ -5,9 +5,11 @@ import { statSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
 import type { WebhookHandler } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { postgresUrl } from "../support/postgres-server.ts";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
 import { servers } from "./http.ts";
@@ -139,6 +141,24 @@ const plans: Record<string, Plan> = {
       const store = sqliteStore(backup);
       expect((await store.get("kept"))?.state).toBe("pending");
       await store.close();
+    },
+  },
+  postgres: {
+    given: ["createWebhookHandler", "client"],
+    before: () => vi.stubEnv("DATABASE_URL", "postgresql://127.0.0.1:1/none"),
+    shows: async ({ made }) => {
+      const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
+      expect(status).toBe(503);
+    },
+  },
+  "postgres-tables": {
+    given: ["createWebhookHandler", "client"],
+    before: () => withDatabase("CREATE TABLE blocked (code text)"),
+    shows: async ({ made }) => {
+      if (process.env.DATABASE_URL === undefined) return;
+      await seesConfirmedTwice(made[0] as WebhookHandler);
+      await made[0]?.close();
+      await endDatabase((rows) => expect(rows).toEqual([{ code: "HX3K9" }]));
     },
   },
   redis: {
@@ -277,6 +297,37 @@ async function theContractHolds(topic = "") {
   const chosen = cases.filter(({ name }) => name.startsWith(topic));
   expect(chosen).not.toEqual([]);
   await Promise.all(chosen.map(({ run }) => run()));
+}
+
+/** A database of the block's own, on the server that tests share. */
+async function withDatabase(sql: string) {
+  const server = await postgresUrl();
+  if (server === undefined) return;
+  const database = `stayhook_docs_${randomUUID().slice(0, 8)}`;
+  const admin = new pg.Client({ connectionString: server });
+  await admin.connect();
+  await admin.query(`CREATE DATABASE ${database}`);
+  await admin.end();
+  const url = new URL(server);
+  url.pathname = `/${database}`;
+  vi.stubEnv("DATABASE_URL", url.href);
+  const client = new pg.Client({ connectionString: url.href });
+  await client.connect();
+  await client.query(sql);
+  await client.end();
+}
+
+async function endDatabase(check: (rows: unknown[]) => void) {
+  const url = process.env.DATABASE_URL as string;
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client.query("SELECT * FROM blocked");
+  await client.end();
+  const admin = new pg.Client({ connectionString: await postgresUrl() });
+  await admin.connect();
+  await admin.query(`DROP DATABASE ${new URL(url).pathname.slice(1)} WITH (FORCE)`);
+  await admin.end();
+  check(rows);
 }
 
 /** Two events of one status, one after the other. */

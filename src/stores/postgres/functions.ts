@@ -1,11 +1,13 @@
 import { literal, quote } from "./tables.ts";
 
 /**
- * Whatever the tables' statistics say at the moment, and whenever the plan was made: by the indexes. A lock that
+ * Whatever the tables' statistics say at the moment, and whenever the plan was made (a session keeps one from when the
+ * tables were empty): by the index that has the order. Where an id is looked for, no condition may lead to the index of
+ * what is open: it was small when the plan was made. A lock that
  * somebody's transaction keeps is waited for a while, not for ever.
  */
 const SETTINGS = `
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET lock_timeout = '5s'`;
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET lock_timeout = '5s'`;
 
 /**
  * What the store does, each in one call: one round trip, one transaction, and no state of the session, so that it
@@ -101,12 +103,12 @@ DECLARE
   r ${s}.records;
 BEGIN
   IF only_id IS NOT NULL THEN
-    SELECT ARRAY[ev.record] INTO chosen FROM ${s}.events ev WHERE ev.id = only_id AND ev.state <> 'done';
+    SELECT ARRAY[ev.record] INTO chosen FROM ${s}.events ev WHERE ev.id = only_id;
     PERFORM FROM ${s}.records rec WHERE rec.record = chosen[1]
       AND coalesce(rec.lease_until <= now(), true) AND coalesce(rec.wait_until <= now(), true) FOR UPDATE;
     IF NOT FOUND OR most < 1 THEN RETURN; END IF;
     SELECT array_agg(ev.seq) INTO seqs FROM ${s}.events ev
-    WHERE ev.id = only_id AND ev.state IN ('pending', 'processing', 'retrying') AND ev.ready_at <= now();
+    WHERE ev.id = only_id AND ev.ready_at <= now();
   ELSE
     FOREACH retries IN ARRAY ARRAY[retries_first, NOT retries_first] LOOP
       IF retries THEN
@@ -128,7 +130,7 @@ BEGIN
   FOR i IN 1 .. coalesce(cardinality(seqs), 0) LOOP
     until := clock_timestamp() + greatest(lease_ms, 1) * interval '1 millisecond';
     UPDATE ${s}.events ev SET state = 'processing', attempts = ev.attempts + 1, ready_at = until
-    WHERE ev.seq = seqs[i] AND ev.state IN ('pending', 'processing', 'retrying') RETURNING ev.* INTO e;
+    WHERE ev.seq = seqs[i] AND ev.ready_at IS NOT NULL RETURNING ev.* INTO e;
     IF NOT FOUND THEN
       -- Somebody has deleted it by hand.
       UPDATE ${s}.records r SET ${heads} WHERE r.record = chosen[i];
