@@ -39,7 +39,11 @@ export async function drain<Tx>(
       }
       // The end of an attempt while the claim was under way may have made another event of its record due.
       if (claims.length > 0 || book.endings !== endings) continue;
-      if (book.open === 0 && (free > 0 || gate.paused)) break;
+      if (book.open === 0 && (free > 0 || gate.paused)) {
+        // What the loop has claimed just now is not begun yet, and cannot be claimed here.
+        if (await Promise.race([workers.claimedByOthers(), stop.requested])) continue;
+        break;
+      }
       await Promise.race([workers.nextChange({ noSlot: free <= 0 }), stop.requested]);
     }
     if (stop.asked) await workers.release((eventId) => book.isOpen(eventId));

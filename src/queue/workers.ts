@@ -42,7 +42,7 @@ export class Workers<Tx> {
   readonly #listeners = new Set<WorkersListener>();
   /** Slots promised to claims that are on their way to the store. */
   #reserved = 0;
-  readonly #claiming = new Set<Promise<unknown>>();
+  readonly #claiming = new Set<Promise<readonly Claim[]>>();
   #closing = false;
 
   constructor(options: QueueOptions<Tx>, gate: OutageGate) {
@@ -88,6 +88,12 @@ export class Workers<Tx> {
       this.#reserved -= limit - kept;
       if (kept < limit) this.#freed();
     }
+  }
+
+  /** Waits for the claims that are on their way to the store. Resolves to whether they have got anything. */
+  async claimedByOthers(): Promise<boolean> {
+    const claimed = await Promise.allSettled(this.#claiming);
+    return claimed.some((each) => each.status === "fulfilled" && each.value.length > 0);
   }
 
   async #claim({ outOfTurn = false, ...options }: ClaimOptions): Promise<Claim[]> {

@@ -275,6 +275,40 @@ describe("drain", () => {
     await draining;
   });
 
+  test("waits for what the loop has claimed, though the store has not told it yet", async () => {
+    const [held, told] = [gate(), gate()];
+    let slow = false;
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => async (options) => {
+        const claims = await own(options);
+        if (slow && claims.length > 0) await told.opened;
+        return claims;
+      },
+    });
+    const { queue, add, ran } = queueOf({
+      store,
+      concurrency: 2,
+      work: ({ eventId }) => (eventId === "first" ? held.opened.then(() => done) : done),
+    });
+    queue.start();
+    await add("first");
+    await advance(0);
+    slow = true;
+    await add("second");
+    await advance(0);
+    held.open();
+    await advance(0);
+    let drained = false;
+    const draining = queue.drain({}).then(() => {
+      drained = true;
+    });
+    await advance(0);
+    expect([ran, drained]).toEqual([["first"], false]);
+    told.open();
+    await draining;
+    expect(await store.counts()).toMatchObject({ done: 2, processing: 0 });
+  });
+
   test("ends when the queue is closed, with what had begun", async () => {
     const held = gate();
     const { queue, add, store } = queueOf({ concurrency: 1, work: () => held.opened.then(() => done) });
