@@ -8,6 +8,9 @@ export interface TcpProxy {
   cut(): void;
   /** Takes connections again. */
   restore(): void;
+  /** Keeps back what is sent to the server until {@link release}: slow, not broken. */
+  hold(): void;
+  release(): void;
   close(): Promise<void>;
 }
 
@@ -15,7 +18,9 @@ export interface TcpProxy {
 export async function tcpProxy(target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target);
   const open = new Set<Socket>();
+  const ways = new Map<Socket, Socket>();
   let down = false;
+  let held = false;
 
   const server = createServer((socket) => {
     if (down) {
@@ -31,10 +36,13 @@ export async function tcpProxy(target: string): Promise<TcpProxy> {
       one.on("error", () => other.destroy());
       one.on("close", () => {
         open.delete(one);
+        ways.delete(one);
         other.destroy();
       });
-      one.pipe(other);
     }
+    ways.set(socket, upstream);
+    if (!held) socket.pipe(upstream);
+    upstream.pipe(socket);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
 
@@ -46,6 +54,14 @@ export async function tcpProxy(target: string): Promise<TcpProxy> {
     },
     restore() {
       down = false;
+    },
+    hold() {
+      held = true;
+      for (const [socket, upstream] of ways) socket.unpipe(upstream);
+    },
+    release() {
+      held = false;
+      for (const [socket, upstream] of ways) socket.pipe(upstream);
     },
     async close() {
       for (const socket of open) socket.destroy();

@@ -55,9 +55,12 @@ export class Cluster {
     return this.#history;
   }
 
-  /** @param ahead - by how much its clock is ahead of the others', ms */
-  async start(role: MachineOptions["role"], { ahead = 0 } = {}): Promise<Machine> {
-    const options = { role, place: this.#place, log: this.#log, ahead } as const;
+  /**
+   * @param ahead - by how much its clock is ahead of the others', ms
+   * @param place - the store, by another way than the others'
+   */
+  async start(role: MachineOptions["role"], { ahead = 0, place = this.#place } = {}): Promise<Machine> {
+    const options = { role, place, log: this.#log, ahead } as const;
     const args = {
       ...options,
       leaseDuration: this.#leaseDuration,

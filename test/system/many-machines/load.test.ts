@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { tcpProxy, through } from "../../support/tcp-proxy.ts";
 import { randomOf, seedOf } from "../random.ts";
 import { Cluster, eventOf, inTurns, type Machine, PATIENCE } from "./cluster.ts";
 import { kinds, newPlace } from "./servers.ts";
@@ -108,5 +109,33 @@ describe.each(kinds)("on %s", (kind) => {
     expect(event?.attempts).toBeGreaterThanOrEqual(2);
     await store.close();
     expect(cluster.history.overlaps()).toEqual([]);
+  });
+
+  test("an end that comes when another has the event records nothing", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const place = await newPlace(kind);
+    const cluster = new Cluster(place, { leaseDuration: 2000, work: 1000 });
+    const way = await tcpProxy(place.url);
+    onTestFinished(() => way.close());
+    const slow = await cluster.start("worker", { place: { ...place, url: through(way, place.url) } });
+    const web = await cluster.start("web");
+    const { eventId, bookingCode } = eventOf("DEAF");
+    await cluster.post(web, eventId, bookingCode);
+    await cluster.until((history) => expect(history.of("began", eventId)).toHaveLength(1));
+    // Its renewals and the end of the event are on their way now, and stay there.
+    way.hold();
+    // (On a machine that is too slow, its lease may have ended before: then it sends nothing.)
+    await cluster.until((history) => {
+      expect([...history.of("ended", eventId), ...history.of("late", eventId)]).toHaveLength(1);
+    });
+    const other = await cluster.start("worker");
+    await cluster.until((history) => expect(history.of("began", eventId)).toHaveLength(2));
+    way.release();
+    await cluster.until((history) => expect(history.of("done", eventId)).toMatchObject([{ pid: other.pid }]));
+    expect(cluster.history.of("began", eventId).map(({ pid }) => pid)).toEqual([slow.pid, other.pid]);
+    const store = openStore(place);
+    expect(await store.get(eventId)).toMatchObject({ state: "done", attempts: 2 });
+    await store.close();
   });
 });
