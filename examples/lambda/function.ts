@@ -1,18 +1,23 @@
 // A subscriber in two AWS Lambda functions.
-//   npm install stayhook
+//   npm install stayhook pg
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
 //   `drain`: by a schedule of EventBridge, each minute: what has to be tried again
 // Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, type EventStore, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
+import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVENTS_DB } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DATABASE_URL } = process.env;
+
+// A function's own disk does not outlive it: SQLite is for trying it on your machine.
+const store: EventStore = DATABASE_URL
+  ? postgresStore({ connectionString: DATABASE_URL })
+  : sqliteStore(process.env.EVENTS_DB ?? "events.db");
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
-  // SQLite is for your machine: a function's own disk does not outlive it.
-  store: sqliteStore(EVENTS_DB ?? "events.db"),
+  store,
   processing: "inline", // before the answer, as nothing lives on after it
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {

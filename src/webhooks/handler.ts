@@ -52,7 +52,10 @@ export interface WebhookHandler {
   fetch(request: Request, context?: FetchContext): Promise<Response>;
   /** Takes a notification in whatever form a framework has it; the adapters call it. Never rejects. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
-  /** Begins to process what is due, by itself, until {@link close}. Twice is safe. */
+  /**
+   * Begins to process what is due, by itself, until {@link close}. Twice is safe. It holds no process open: a worker
+   * that has no server needs a timer of its own to live on.
+   */
   start(): void;
   /**
    * Processes what is due now, each event once: for cron jobs, serverless and tests. Ends when nothing is left,

@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
@@ -21,11 +20,8 @@ const project = await installed([
   ...["ky", "uuid", "zod", "typescript", "@types/node"],
   ...["express", "fastify", "koa", "@koa/bodyparser", "hono", "@hono/node-server"],
   ...["@nestjs/common", "@nestjs/core", "@nestjs/platform-express", "reflect-metadata", "rxjs"],
-  ...["next", "react", "react-dom"],
+  ...["next", "react", "react-dom", "@types/react"],
 ]);
-// Next.js would install what it misses.
-write("node_modules/@types/react/package.json", '{ "name": "@types/react", "types": "index.d.ts" }');
-write("node_modules/@types/react/index.d.ts", "export {};");
 // Its packages are links to where this repository has them.
 const nextConfig = "export default { turbopack: { root: '/' }, devIndicators: false };";
 
@@ -105,10 +101,4 @@ async function leaveBehind(path: string): Promise<void> {
     notification: JSON.stringify({ eventId: ids.eventId, timestamp }),
   });
   await store.close();
-}
-
-function write(path: string, content: string): void {
-  const file = join(project.directory, path);
-  mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(file, content);
 }
