@@ -1,3 +1,4 @@
+import { ConnectionError } from "../client/errors.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { version } from "../version.ts";
 import type { Command, Invocation } from "./command.ts";
@@ -13,8 +14,9 @@ import { connect } from "./connection.ts";
 import { exitCodeOf, exitCodes, UsageError } from "./exit-code.ts";
 import { helpOf, helpOfAll } from "./help.ts";
 import type { Io } from "./io.ts";
-import { Output, printable } from "./output.ts";
+import { Output } from "./output.ts";
 import { parse } from "./parse.ts";
+import { reasonOf } from "./post.ts";
 
 const commands: readonly Command[] = [config, listings, booking, trigger, sandbox, events, reconcile, doctor];
 
@@ -103,9 +105,8 @@ function find(args: readonly string[]): {
 }
 
 function report(error: unknown, out: Output): void {
-  const { name, message, status } = describe(error);
-  if (out.json) out.note(JSON.stringify({ error: { name, message, status } }));
-  else out.error(printable(message));
+  const { message, ...details } = describe(error);
+  out.error(message, details);
 }
 
 function describe(error: unknown): {
@@ -118,9 +119,17 @@ function describe(error: unknown): {
   const hint = error instanceof InvalidArgumentError ? baseUrlHint(error) : "";
   return {
     name: error.name,
-    message: `${error.message || error.name}${hint}`,
+    message: `${messageOf(error)}${hint}`,
     status: typeof status === "number" ? status : undefined,
   };
+}
+
+/** "See cause" helps nobody who only has the message. */
+function messageOf(error: Error): string {
+  const message = error.message || error.name;
+  return error instanceof ConnectionError
+    ? `${message.replace(/; see cause\.?$/, "")} (${reasonOf(error.cause)})`
+    : message;
 }
 
 function baseUrlHint({ issues }: InvalidArgumentError): string {

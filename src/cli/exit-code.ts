@@ -9,7 +9,7 @@ import {
 } from "../client/errors.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 
-/** What the process ends with; `stayhook help exit-codes` lists them. */
+/** What the process ends with; `stayhook --help` lists them. */
 export const exitCodes = {
   done: 0,
   failed: 1,

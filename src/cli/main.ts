@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { run } from "./cli.ts";
+import { exitCodes } from "./exit-code.ts";
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -26,3 +27,5 @@ process.exitCode = await run(process.argv.slice(2), {
   env,
   signal: interruption.signal,
 });
+// What it was waiting for may keep the process alive.
+if (process.exitCode === exitCodes.interrupted) process.exit();

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
 import { silentLogger } from "../logger.ts";
 import type { EventStore } from "../stores/store.ts";
@@ -23,12 +24,22 @@ export const storeOptions: Readonly<Record<string, Option>> = {
 export async function withStore<T>(
   invocation: Invocation,
   use: (store: EventStore<unknown>) => Promise<T>,
+  { seesToSignal = false }: { readonly seesToSignal?: boolean } = {},
 ): Promise<T> {
   const store = await open(invocation);
+  const { signal } = invocation.io;
+  let interrupt = () => {};
+  const interrupted = new Promise<never>((_resolve, reject) => {
+    interrupt = () => reject(signal.reason);
+  });
+  // Who sees to Ctrl-C itself has something to say then.
+  if (!seesToSignal) signal.addEventListener("abort", interrupt, { once: true });
+  const used = use(store).finally(() => store.close());
   try {
-    return await use(store);
+    // Where the store is what keeps the user waiting, its end is not waited for either.
+    return await Promise.race([used, interrupted]);
   } finally {
-    await store.close();
+    signal.removeEventListener("abort", interrupt);
   }
 }
 
@@ -39,15 +50,16 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
   if (!where) throw new UsageError("say where the events are: --store, or STAYHOOK_STORE");
   if (given !== undefined && hasPassword(given))
     out.warn("others on this machine can read the password in --store; STAYHOOK_STORE is not shown to them");
-  const scheme = /^(\w+):\/\//.exec(where)?.[1]?.toLowerCase();
+  // One letter and a colon is a drive of Windows.
+  const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
   switch (scheme) {
-    case "postgres":
-    case "postgresql": {
+    case "postgres://":
+    case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
       return postgresStore({ connectionString: where, schema: text("schema") });
     }
-    case "redis":
-    case "rediss": {
+    case "redis://":
+    case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
       // What its settings would lose is said where the app runs.
       return redisStore({ url: where, prefix: text("prefix"), logger: silentLogger });
@@ -60,8 +72,14 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
 }
 
 async function openFile(path: string): Promise<EventStore<unknown>> {
-  if (!existsSync(path)) throw new MissingError(`there is no file ${path}`);
+  if (!existsSync(path)) {
+    // What was meant to be a connection string may hold a password.
+    throw new MissingError(/[@=]/.test(path) ? "there is no such file" : `there is no file ${path}`);
+  }
   try {
+    const { DatabaseSync } = await import("node:sqlite");
+    if (isForeign(path, DatabaseSync))
+      throw new MissingError(`there are no events in ${path}: no stayhook has ever used it`);
     const { sqliteStore } = await import("../stores/sqlite/index.ts");
     return sqliteStore(path) as EventStore<unknown>;
   } catch (error) {
@@ -71,6 +89,23 @@ async function openFile(path: string): Promise<EventStore<unknown>> {
   }
 }
 
+/** Whether it is a database without the store's tables: looking into it must not make them. */
+function isForeign(path: string, Database: typeof DatabaseSync): boolean {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new Database(path, { readOnly: true });
+    const table = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'stayhook_events'").get();
+    return table === undefined;
+  } catch {
+    // What is wrong with it, the store says.
+    return false;
+  } finally {
+    database?.close();
+  }
+}
+
 function hasPassword(where: string): boolean {
-  return URL.canParse(where) && new URL(where).password !== "";
+  if (!URL.canParse(where)) return false;
+  const { password, searchParams } = new URL(where);
+  return password !== "" || searchParams.has("password");
 }

@@ -14,9 +14,11 @@ export class Output {
   readonly json: boolean;
   readonly #stdout: Sink;
   readonly #stderr: Sink;
+  readonly #wantsColour: boolean;
 
-  constructor(io: Pick<Io, "stdout" | "stderr">, json: boolean) {
+  constructor(io: Pick<Io, "stdout" | "stderr" | "env">, json: boolean) {
     this.json = json;
+    this.#wantsColour = wantsColour(io.env);
     this.#stdout = io.stdout;
     this.#stderr = io.stderr;
   }
@@ -27,12 +29,12 @@ export class Output {
 
   /** A result: `value` as JSON, or the text for a person. */
   result(value: unknown, text: () => string): void {
-    this.line(this.json ? JSON.stringify(value ?? null, null, 2) : text());
+    this.line(this.json ? printableJson(value ?? null, 2) : text());
   }
 
   /** One of many results that come one after another: a line of JSON each, or a line of text. */
   item(value: unknown, text: () => string): void {
-    this.line(this.json ? JSON.stringify(value) : text());
+    this.line(this.json ? printableJson(value) : text());
   }
 
   line(text: string): void {
@@ -45,15 +47,25 @@ export class Output {
   }
 
   style(style: Style, text: string): string {
-    return styled(style, text, this.#stdout);
+    return this.#styled(style, text, this.#stdout);
   }
 
-  error(message: string): void {
-    this.note(`${styled("red", "stayhook:", this.#stderr)} ${message}`);
+  /** Something went wrong; `details` are for JSON. */
+  error(message: string, details: Readonly<Record<string, unknown>> = {}): void {
+    if (this.json) this.note(printableJson({ error: { ...details, message } }));
+    else this.note(`${this.#styled("red", "stayhook:", this.#stderr)} ${printable(message)}`);
   }
 
   warn(message: string): void {
-    this.note(`${styled("yellow", "stayhook:", this.#stderr)} ${message}`);
+    if (this.json) this.note(printableJson({ warning: { message } }));
+    else this.note(`${this.#styled("yellow", "stayhook:", this.#stderr)} ${printable(message)}`);
+  }
+
+  #styled(style: Style, text: string, sink: Sink): string {
+    // Whether it is wanted is asked of `env`; styleText would ask the process.
+    return sink.isTTY === true && this.#wantsColour
+      ? styleText(style, text, { validateStream: false })
+      : text;
   }
 
   table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
@@ -104,6 +116,20 @@ export function printable(value: unknown): string {
   });
 }
 
-function styled(style: Style, text: string, sink: Sink): string {
-  return sink.isTTY === true ? styleText(style, text, { stream: sink as NodeJS.WriteStream }) : text;
+/** The same in JSON, which it stays: what JSON leaves as it is may steer a terminal too. */
+function printableJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, null, indent).replace(steering, (character) =>
+    character === "\n"
+      ? character
+      : character
+          .split("")
+          .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+          .join(""),
+  );
+}
+
+/** On a terminal; elsewhere there is none. */
+function wantsColour({ NO_COLOR, FORCE_COLOR, TERM }: Io["env"]): boolean {
+  if (FORCE_COLOR !== undefined && FORCE_COLOR !== "") return !/^(0|false)$/.test(FORCE_COLOR);
+  return !NO_COLOR && TERM !== "dumb";
 }

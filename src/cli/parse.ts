@@ -8,7 +8,8 @@ export interface Parsed {
 }
 
 /** Names of options that people try for the access token. Their values must not be repeated. */
-const secretOptions = /^--?(access[-_]?)?(token|api[-_]?key|key|secret|password|auth(orization)?|bearer)\b/i;
+const secretOptions =
+  /^--?(stayhook[-_]?)?(access[-_]?)?(token|api[-_]?key|key|secret|password|auth(orization)?|bearer)\b/i;
 
 /**
  * Reads the arguments of a command. Its errors never repeat a value: somebody may have put a secret there.
@@ -49,7 +50,9 @@ function describe(error: unknown, command: Command, args: readonly string[]): st
     return "the access token is taken from STAYHOOK_ACCESS_TOKEN alone, as others on the machine can read options";
   }
   const { code } = error as { readonly code?: unknown };
-  if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") return `there is no option ${unknown ?? "of that name"}`;
+  // Of -xyz only the letter is a name; the rest may be its value.
+  if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION")
+    return `there is no option ${unknown?.replace(/^(-[^-]).*$/s, "$1") ?? "of that name"}`;
   if (code === "ERR_PARSE_ARGS_INVALID_OPTION_VALUE") return `${culprit(known, args)} is used wrongly`;
   return "the arguments cannot be read";
 }

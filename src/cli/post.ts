@@ -36,10 +36,10 @@ export async function post(
 }
 
 /** Short, and without the URL, which may hold a secret. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === "TimeoutError")
     return `no answer within ${REPLY_TIME / 1000} s`;
-  const { cause } = error as { readonly cause?: Error & { readonly code?: unknown } };
+  const { cause } = (error ?? {}) as { readonly cause?: Error & { readonly code?: unknown } };
   if (typeof cause?.code === "string") return cause.code;
   return cause instanceof Error ? cause.message : "no connection";
 }

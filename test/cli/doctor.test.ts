@@ -2,7 +2,8 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { receiver } from "./receiver.ts";
 import { cli, platform } from "./support.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
@@ -68,7 +69,7 @@ describe("doctor", () => {
     });
     expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
     expect(report.wouldRecord).toMatchObject({ bookingCode: null, listingId: null });
-    expect(await store.counts()).toMatchObject({ pending: 0 });
+    expect(await store.list({ limit: 10 })).toEqual([]);
     expect(JSON.stringify(report)).not.toContain("s3cret");
   });
 
@@ -114,10 +115,11 @@ describe("doctor", () => {
 
   test("fails where any secret is taken", async () => {
     const { env } = await platform();
-    const { url } = await subscriber(env);
+    const { url, store } = await subscriber(env);
     const { code, states } = await doctor(env, "--to", url);
     expect(code).toBe(1);
     expect(states).toMatchObject({ "endpoint: refuses a wrong secret": "failed" });
+    expect(await store.list({ limit: 10 })).toEqual([]);
   });
 
   test("fails where the configured secret is not the endpoint's", async () => {
@@ -147,10 +149,56 @@ describe("doctor", () => {
     expect((await doctor(env, "--to", mute)).states).toMatchObject({ "endpoint: answers": "failed" });
   });
 
+  test("fails where no answer comes in the platform's time, and warns where it comes late", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env, "s3cret");
+    await cli(["config", "set", "--bookings", url, "--listings", url], { env });
+    let now = 0;
+    // The endpoint's answers; the platform's are by another clock.
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 11_000));
+    onTestFinished(() => clock.mockRestore());
+    const late = await doctor(env, "--deliver");
+    clock.mockRestore();
+    expect(late).toMatchObject({ code: 0, states: { "bookings, listings: answers": "warned" } });
+    const deliveries = late.report.checks.filter(({ check }) => check.endsWith(": delivery"));
+    expect(deliveries.map(({ state }) => state)).toEqual(["warned", "warned"]);
+
+    const never = await serve(() => {});
+    const timeout = AbortSignal.timeout;
+    const timeouts = vi
+      .spyOn(AbortSignal, "timeout")
+      .mockImplementation((ms) => timeout.call(AbortSignal, ms === 30_000 ? 50 : ms));
+    onTestFinished(() => timeouts.mockRestore());
+    const { report } = await doctor(env, "--to", `${never}/?key=s3cret`);
+    expect(report.checks.at(-1)).toMatchObject({
+      check: "endpoint: answers",
+      state: "failed",
+      detail: expect.stringContaining("no answer within 30 s"),
+    });
+    expect(JSON.stringify(report)).not.toContain("s3cret");
+  });
+
+  test("sends nothing that could be recorded to an endpoint that takes anything", async () => {
+    const { env } = await platform();
+    const { url, received } = await receiver();
+    for (const to of [url, `${url}?key=s3cret`]) await cli(["doctor", "--to", to], { env });
+    for (const body of received()) expect(["", "{}", '{"eventId":']).toContain(body);
+    expect(received()).toHaveLength(6);
+  });
+
   test("fails where the URL is not https", async () => {
     const { env } = await platform();
     const { states } = await doctor(env, "--to", "http://stayhook.invalid/hooks");
     expect(states).toMatchObject({ "endpoint: https": "failed", "endpoint: answers": "failed" });
+  });
+
+  test("takes clocks that are some seconds apart as agreeing", async () => {
+    const date = new Date(Date.now() - 40_000).toUTCString();
+    const baseUrl = await serve((_request, response) => {
+      response.writeHead(404, { date }).end();
+    });
+    const { states } = await doctor({ STAYHOOK_BASE_URL: baseUrl, STAYHOOK_ACCESS_TOKEN: "t" });
+    expect(states).toMatchObject({ clock: "passed" });
   });
 
   test.each([

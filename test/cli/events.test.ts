@@ -1,6 +1,8 @@
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
@@ -9,7 +11,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
-import { cli, platform } from "./support.ts";
+import { cli, platform, start, until } from "./support.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -105,6 +107,55 @@ test("a password in --store is warned of, and not repeated", async () => {
   expect(stderr).not.toContain("hunter2");
 });
 
+test("with --json what it warns of is JSON too", async () => {
+  const { stderr } = await cli([
+    "events",
+    "counts",
+    "--json",
+    "--store",
+    "postgres://u@127.0.0.1:1/x?password=hunter2",
+  ]);
+  const lines = stderr.trim().split("\n");
+  expect(lines.map((line) => Object.keys(JSON.parse(line)))).toEqual([["warning"], ["error"]]);
+  expect(stderr).not.toContain("hunter2");
+});
+
+test.each([
+  ["postgresql+psycopg2://u:hunter2@127.0.0.1/x", 2],
+  ["postgres:/u:hunter2@127.0.0.1/x", 2],
+  ["u:hunter2@127.0.0.1/x", 4],
+  ["host=127.0.0.1 password=hunter2", 4],
+  ["postgres://u:hunter2@127.0.0.1:99999/x", 2],
+  ["redis://:hunter2@127.0.0.1:99999", 2],
+])("a password in what is no store is not repeated: %s", async (store, expected) => {
+  for (const args of [[], ["--json"]]) {
+    const { code, stdout, stderr } = await cli(["events", "counts", ...args], {
+      env: { STAYHOOK_STORE: store },
+    });
+    expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
+    expect(stderr).not.toContain("hunter2");
+  }
+});
+
+test("ends by Ctrl-C while the store keeps it waiting", async () => {
+  let asked = false;
+  const mute = createServer(() => {
+    asked = true;
+  });
+  await new Promise<void>((listening) => mute.listen(0, "127.0.0.1", listening));
+  const sockets = new Set<Socket>();
+  mute.on("connection", (socket) => void sockets.add(socket.on("error", () => {})));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    mute.close();
+  });
+  const { port } = mute.address() as AddressInfo;
+  const running = start(["events", "counts"], { env: { STAYHOOK_STORE: `postgres://127.0.0.1:${port}/x` } });
+  await until(() => expect(asked).toBe(true));
+  running.interrupt();
+  expect(await running.ended).toEqual({ code: 130, stdout: "", stderr: "" });
+});
+
 describe("events", () => {
   test("counts", async () => {
     const { json, events } = await recorded();
@@ -184,6 +235,40 @@ describe("events", () => {
     const { file } = await recorded();
     const { code } = await cli(["events", "counts"], { env: { STAYHOOK_STORE: file } });
     expect(code).toBe(0);
+  });
+
+  test("a file that holds no events is left as it is", async () => {
+    const { file } = await recorded();
+    const other = `${file}.other`;
+    const database = new DatabaseSync(other);
+    database.exec("CREATE TABLE mine (a)");
+    database.close();
+    writeFileSync(`${file}.empty`, "");
+    for (const each of [other, `${file}.empty`]) {
+      const before = readFileSync(each);
+      const { code, stdout, stderr } = await cli(["events", "counts", "--store", each]);
+      expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+      expect(stderr).toContain("there are no events in");
+      expect(readFileSync(each).equals(before)).toBe(true);
+    }
+  });
+
+  test("a file that cannot be read says so, whatever is wrong with it", async () => {
+    const { file } = await recorded();
+    writeFileSync(`${file}.text`, "no database ".repeat(500));
+    const whole = new DatabaseSync(file);
+    whole.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    whole.close();
+    writeFileSync(`${file}.cut`, readFileSync(file).subarray(0, 5000));
+    copyFileSync(file, `${file}.newer`);
+    const newer = new DatabaseSync(`${file}.newer`);
+    newer.exec("PRAGMA user_version = 99");
+    newer.close();
+    for (const each of [`${file}.text`, `${file}.cut`, `${file}.newer`, dirname(file)]) {
+      const { code, stdout, stderr } = await cli(["events", "ls", "--store", each, "--json"]);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(JSON.parse(stderr).error.message).toContain(each);
+    }
   });
 
   test("a file that is not there is not made", async () => {

@@ -19,3 +19,12 @@ export async function receiver(): Promise<{
   });
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, received: () => bodies };
 }
+
+/** Where nobody listens. */
+export async function closed(): Promise<string> {
+  const server = createServer();
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return `http://127.0.0.1:${port}`;
+}

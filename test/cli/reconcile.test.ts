@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { cli, platform } from "./support.ts";
 
 /** An app that has handled a booking and knows a listing, at a platform where both have changed since. */
@@ -94,7 +94,13 @@ describe("reconcile", () => {
   test("ends with 5 where the platform refuses to be asked, and with 2 for what cannot be", async () => {
     const { sandbox, reconcile } = await app();
     sandbox.faults.set([{ status: 429, retryAfter: 3600 }]);
-    expect(await reconcile("--json")).toMatchObject({ code: 5 });
+    const logged = vi.spyOn(console, "warn");
+    onTestFinished(() => logged.mockRestore());
+    const { code, stdout, stderr } = await reconcile("--json");
+    expect(code).toBe(5);
+    expect(JSON.parse(stdout)).toMatchObject({ incomplete: "unreachable" });
+    expect(JSON.parse(stderr)).toEqual({ warning: { message: expect.stringContaining("out of reach") } });
+    expect(logged).not.toHaveBeenCalled();
     expect(await reconcile("--concurrency", "0")).toMatchObject({ code: 2 });
   });
 });

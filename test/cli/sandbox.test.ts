@@ -125,6 +125,11 @@ describe("sandbox", () => {
     expect(kinds()[0]).toBe("listening");
     expect(new Set(kinds())).toEqual(new Set(["listening", "request", "record", "delivery"]));
     expect(running.stdout()).not.toContain("s3cret");
+    running.type("nonsense");
+    running.type("publish 1");
+    await until(() => expect(running.stderr().trim().split("\n")).toHaveLength(2));
+    for (const line of running.stderr().trim().split("\n"))
+      expect(JSON.parse(line)).toEqual({ error: { message: expect.any(String) } });
   });
 
   test("a port that is taken is wrong usage, with a way out", async () => {

@@ -3,16 +3,8 @@ import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
+import { closed } from "./receiver.ts";
 import { cli, platform } from "./support.ts";
-
-/** Where nobody listens. */
-async function closed(): Promise<string> {
-  const server = createServer();
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return `http://127.0.0.1:${port}`;
-}
 
 /** A subscriber that notes what its callbacks get. */
 async function subscriber(env: Readonly<Record<string, string>>) {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { manifest } from "../package/support/pack.ts";
+import { closed } from "./receiver.ts";
 import { cli, plain, platform } from "./support.ts";
 
 const commands = [
@@ -79,6 +80,9 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
     [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],
     [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
     [["trigger", "booking", "A", "--to", "nowhere"], "--to must be"],
+    [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "no code or id"],
+    [["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"], "--booking goes with"],
+    [["config", "ensure"], "at least one of --bookings"],
   ])("%j", async (args, message) => {
     const { code, stdout, stderr } = await cli(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
@@ -95,7 +99,7 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
 });
 
 describe("the access token", () => {
-  test.each(["--token", "--access-token", "--api-key", "--accessToken"])(
+  test.each(["--token", "--access-token", "--stayhook-access-token", "-token", "--api-key", "--accessToken"])(
     "is no option: %s",
     async (option) => {
       for (const args of [[option, "hunter2"], [`${option}=hunter2`]]) {
@@ -117,6 +121,11 @@ describe("the access token", () => {
     expect(stderr).not.toContain("wr0ng-token");
   });
 
+  test("what stands behind the letter of an option is not repeated either", async () => {
+    const { code, stderr } = await cli(["listings", "-khunter2"]);
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("no option -k;") });
+  });
+
   test("an argument too many is not repeated: it may be one", async () => {
     const { stderr } = await cli(["config", "get", "hunter2"]);
     expect(stderr).not.toContain("hunter2");
@@ -133,6 +142,19 @@ test("errors are JSON with --json, and exit codes tell them apart", async () => 
   const away = await cli(["booking", "NONE", "--base-url", "http://127.0.0.1:1", "--json"], { env });
   expect(away.code).toBe(5);
   expect(JSON.parse(away.stderr)).toMatchObject({ error: { name: "ConnectionError" } });
+  const refused = await cli(["listings", "--json"], { env: { ...env, STAYHOOK_ACCESS_TOKEN: "wrong" } });
+  expect(refused.code).toBe(3);
+  expect(JSON.parse(refused.stderr)).toMatchObject({ error: { name: "AuthenticationError", status: 401 } });
+});
+
+test("says why nobody answered", async () => {
+  const baseUrl = await closed();
+  const { code, stderr } = await cli(["listings", "--base-url", baseUrl], {
+    env: { STAYHOOK_ACCESS_TOKEN: "t" },
+  });
+  expect(code).toBe(5);
+  expect(stderr).toContain("ECONNREFUSED");
+  expect(stderr).not.toContain("see cause");
 });
 
 test("options may stand before the command", async () => {
@@ -151,6 +173,41 @@ test("colour and tables are for a terminal; a pipe gets tabs", async () => {
   const shown = await cli(["listings"], { env, terminal: true });
   expect(shown.stdout).not.toBe(plain(shown.stdout));
   expect(plain(shown.stdout)).toBe("LISTING  STATUS    NAME\n7        InReview  Harbour Loft\n");
+});
+
+test.each([
+  [{ NO_COLOR: "1" }, false],
+  [{ NO_COLOR: "" }, true],
+  [{ TERM: "dumb" }, false],
+  [{ FORCE_COLOR: "0" }, false],
+  [{ FORCE_COLOR: "1", NO_COLOR: "1" }, true],
+])("colour on a terminal with %j: %s", async (settings, coloured) => {
+  const { sandbox, env } = await platform();
+  await sandbox.listings.submit({ listingId: 7 });
+  const given = { ...env, ...settings };
+  const { stdout } = await cli(["listings"], { env: given, terminal: true });
+  expect(plain(stdout)).toMatch(/^LISTING /);
+  expect(stdout !== plain(stdout)).toBe(coloured);
+  const wrong = await cli(["nonsense"], { env: given, terminal: true });
+  expect(wrong.stderr !== plain(wrong.stderr)).toBe(coloured);
+  const piped = await cli(["listings"], { env: given });
+  expect(piped.stdout).toMatch(/^7\t/);
+  expect(plain(piped.stdout)).toBe(piped.stdout);
+});
+
+test("JSON cannot steer it either, and means the same", async () => {
+  const { sandbox, env } = await platform();
+  const listingName = "a\u009b31mb\u202ec\u{e0041}\u007f\u2028\n";
+  await sandbox.listings.submit({ listingId: 7, listingName });
+  const { stdout } = await cli(["listings", "--json"], { env, terminal: true });
+  expect(stdout.replaceAll("\n", "")).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}]/u);
+  expect(JSON.parse(stdout)).toMatchObject([{ listingName }]);
+});
+
+test("an error cannot steer it", async () => {
+  const { env } = await platform();
+  const { stderr } = await cli(["booking", "a\u009b31mb"], { env });
+  expect(stderr).toBe("stayhook: there is no booking a\\u009b31mb\n");
 });
 
 test("what others have named cannot steer the terminal, nor break the lines", async () => {

@@ -97,6 +97,10 @@ const ensure: Command = {
   options: endpointOptions,
   run: async (invocation) => {
     const endpoints = endpointsOf(invocation);
+    if (Object.keys(endpoints).length === 0)
+      throw new UsageError(
+        "give at least one of --bookings, --listings and --messages; config on and config off only switch",
+      );
     const ensured = await invocation
       .client()
       .webhookConfig.ensure(

@@ -114,8 +114,11 @@ async function replayAll(invocation: Invocation, store: EventStore<unknown>): Pr
     throw new UsageError("--before must be a time, such as 2026-11-21T12:00:00Z");
   const { parked: total } = await store.counts();
   let wipe = out.progress(`0 of ${total} parked events`);
+  let ended = false;
   const look = setInterval(async () => {
     const { parked } = await store.counts().catch(() => ({ parked: total }));
+    // Behind the end, nothing would wipe it away.
+    if (ended) return;
     wipe = out.progress(`${Math.max(0, total - parked)} of ${total} parked events`);
   }, LOOK_AGAIN);
   try {
@@ -124,6 +127,7 @@ async function replayAll(invocation: Invocation, store: EventStore<unknown>): Pr
       ...(before === undefined ? {} : { before: new Date(before) }),
     });
   } finally {
+    ended = true;
     clearInterval(look);
     wipe();
   }

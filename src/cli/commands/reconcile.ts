@@ -1,3 +1,4 @@
+import { silentLogger } from "../../logger.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
 import type { Command, Invocation } from "../command.ts";
@@ -79,35 +80,42 @@ with 5 where the platform is out of reach.`,
     const { out, io, flag, texts } = invocation;
     const concurrency = concurrencyOf(invocation);
     const client = invocation.client();
-    return withStore(invocation, async (store) => {
-      const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
-      const told = teller(invocation);
-      const reconciler = createReconciler({
-        client,
-        webhooks,
-        store,
-        concurrency,
-        baseline: !flag("no-baseline"),
-        observe: told.observe,
-      });
-      try {
-        for (const code of texts("watch")) await reconciler.watch(code);
-        const report = await reconciler.run({ signal: io.signal });
-        told.end();
-        const { incomplete } = report;
-        out.result(report, () =>
-          out.fields(Object.entries({ ...report, duration: `${Math.round(report.duration)} ms` })),
-        );
-        if (incomplete) {
-          out.warn(described[incomplete]);
-          return exitCodeOf[incomplete];
+    return withStore(
+      invocation,
+      async (store) => {
+        // What these would log, `told` says, and the report.
+        const logger = silentLogger;
+        const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger });
+        const told = teller(invocation);
+        const reconciler = createReconciler({
+          client,
+          webhooks,
+          store,
+          concurrency,
+          baseline: !flag("no-baseline"),
+          observe: told.observe,
+          logger,
+        });
+        try {
+          for (const code of texts("watch")) await reconciler.watch(code);
+          const report = await reconciler.run({ signal: io.signal });
+          told.end();
+          const { incomplete } = report;
+          out.result(report, () =>
+            out.fields(Object.entries({ ...report, duration: `${Math.round(report.duration)} ms` })),
+          );
+          if (incomplete) {
+            out.warn(described[incomplete]);
+            return exitCodeOf[incomplete];
+          }
+          return report.failed > 0 ? exitCodes.failed : exitCodes.done;
+        } finally {
+          told.end();
+          await reconciler.close();
+          await webhooks.close();
         }
-        return report.failed > 0 ? exitCodes.failed : exitCodes.done;
-      } finally {
-        told.end();
-        await reconciler.close();
-        await webhooks.close();
-      }
-    });
+      },
+      { seesToSignal: true },
+    );
   },
 };

@@ -26,8 +26,13 @@ const madeUp = (prefix: string): string =>
 /** @throws UsageError where the platform sends no such thing */
 function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
-  if (kind === "message" || kind === "messages" || kind === "unknown")
+  for (const other of ["booking", "listing"])
+    if (other !== kind && text(other) !== undefined)
+      throw new UsageError(`--${other} goes with ${other}, as the first argument, alone`);
+  if (kind === "message" || kind === "messages" || kind === "unknown") {
+    if (id !== undefined) throw new UsageError("a message has no code or id here");
     return { topic: "messages", bookingCode: null, listingId: null };
+  }
   const known = statuses[kind];
   if (!known || (separator === "." && ![...known, "unknown"].includes(rest ?? "")))
     throw new UsageError(

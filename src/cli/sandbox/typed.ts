@@ -59,7 +59,7 @@ const commands: Readonly<Record<string, Typed>> = {
     help: "any notification, or any text, to the endpoint that is configured",
     run: async (sandbox, text, out) => {
       // Not waited for: its line comes when it was answered, after retries it may be.
-      sandbox.send(parsed(text)).catch((error: Error) => out.error(printable(error.message)));
+      sandbox.send(parsed(text)).catch((error: Error) => out.error(error.message));
       return undefined;
     },
   },
@@ -121,14 +121,14 @@ export async function typed(line: string, sandbox: Sandbox, out: Output): Promis
   if (name === "quit" || name === "exit") return false;
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!command) {
-    out.error(`there is no ${printable(name)} here; type help`);
+    out.error(`there is no ${name} here; type help`);
     return true;
   }
   try {
     const moved = await command.run(sandbox, rest, out);
     if (moved) show(moved, out);
   } catch (error) {
-    out.error(printable((error as Error).message));
+    out.error((error as Error).message);
   }
   return true;
 }
