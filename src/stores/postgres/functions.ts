@@ -146,25 +146,35 @@ BEGIN
 END`,
     ),
 
+    // Without patience: those whose record another transaction holds are named, so that the others do not wait for it.
     define(
-      "renew_leases(ids text[], records text[], leases text[], lease_ms double precision)",
-      "TABLE (place text)",
+      "renew_leases(ids text[], records text[], leases text[], lease_ms double precision, patience text)",
+      "TABLE (place text, locked boolean)",
       `
 DECLARE
   until timestamptz;
   g record;
   held_seq bigint;
 BEGIN
+  PERFORM set_config('lock_timeout', coalesce(patience, '0'), true);
   FOR g IN SELECT * FROM unnest(ids, records, leases) WITH ORDINALITY AS t (id, record, lease, place)
     ORDER BY t.record COLLATE "C", t.place
   LOOP
-    SELECT r.lease_seq INTO held_seq FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease FOR UPDATE;
-    CONTINUE WHEN NOT FOUND;
+    IF patience IS NULL THEN
+      SELECT r.lease_seq INTO held_seq FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease FOR UPDATE SKIP LOCKED;
+      IF NOT FOUND THEN
+        RETURN QUERY SELECT g.place::text, true FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease;
+        CONTINUE;
+      END IF;
+    ELSE
+      SELECT r.lease_seq INTO held_seq FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease FOR UPDATE;
+      CONTINUE WHEN NOT FOUND;
+    END IF;
     until := clock_timestamp() + lease_ms * interval '1 millisecond';
     UPDATE ${s}.events e SET ready_at = until WHERE e.seq = held_seq AND e.id = g.id;
     CONTINUE WHEN NOT FOUND;
     UPDATE ${s}.records r SET lease_until = until, ${heads} WHERE r.record = g.record;
-    RETURN QUERY SELECT g.place::text;
+    RETURN QUERY SELECT g.place::text, false;
   END LOOP;
 END`,
     ),

@@ -12,7 +12,7 @@ const COMMIT_WITHIN = 2000;
 const CALLS = {
   add: ["answer, made_due::text", "add_events", 8],
   claim: ["*", "claim_events", 4],
-  renew: ["place", "renew_leases", 4],
+  renew: ["place, locked::text", "renew_leases", 5],
   settle: ["settled::text, made_due::text", "settle_event", 11],
   replay: ["replayed::text, made_due::text", "replay_event", 1],
   replayParked: ["found::text, replayed::text, last_seq, made_due::text", "replay_parked", 4],

@@ -12,7 +12,7 @@ import type {
 } from "../store.ts";
 import { Adds, type Answer, PATIENCE } from "./adds.ts";
 import { type Connections, type Row, type Session, Undone } from "./connections.ts";
-import { lostConnection, mayTryAgain, storeError } from "./errors.ts";
+import { isLocked, lostConnection, mayTryAgain, storeError } from "./errors.ts";
 import type { PostgresStore, TransactionStore } from "./index.ts";
 import { toClaim, toRecordStatus, toStoredEvent } from "./rows.ts";
 import { channelOf, migrate } from "./schema.ts";
@@ -29,6 +29,8 @@ const TRIES = 4;
 /** 300 years in ms: what is longer, an interval may not hold. */
 const LONGEST = 1e13;
 const MOST_ROWS = 2 ** 31 - 1;
+/** How long a lease to be renewed waits for a transaction that holds its record, ms. */
+const MOST_PATIENCE = 5000;
 /** Leases whose end may or may not have been recorded, that are remembered. */
 const MOST_UNSURE = 10_000;
 
@@ -96,15 +98,29 @@ export class PgStore implements PostgresStore {
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     this.#assertOpen();
     if (claims.length === 0) return [];
+    return this.#call("leases could not be renewed", async () => {
+      const rows = await this.#renew(claims, leaseDuration, null);
+      const held = new Set(rows.filter(({ locked }) => locked !== "true").map(at));
+      const locked = rows.filter(({ locked }) => locked === "true").map(at);
+      // What another transaction holds must not cost the others their leases.
+      const patience = `${Math.round(Math.min(MOST_PATIENCE, Math.max(1, leaseDuration / 3)))}ms`;
+      const alone = async (index: number) => {
+        const renewed = await this.#renew([claims[index] as ClaimedEvent], leaseDuration, patience);
+        if (renewed.length > 0) held.add(index);
+      };
+      for (const { reason } of failures(await Promise.allSettled(locked.map(alone))))
+        if (!isLocked(reason)) throw reason;
+      return claims.filter((_, index) => held.has(index));
+    });
+  }
+
+  #renew(claims: readonly ClaimedEvent[], leaseDuration: number, patience: string | null): Promise<Row[]> {
     const leases = [
       claims.map(({ eventId }) => toText(eventId)),
       claims.map(toRecord),
       claims.map(({ lease }) => lease),
     ];
-    const values = [...leases, ms(leaseDuration)];
-    const rows = await this.#query("leases could not be renewed", this.#run.renew, values);
-    const held = new Set(rows.map(({ place }) => Number(place)));
-    return claims.filter((_, index) => held.has(index + 1));
+    return again(() => this.#connections.query(this.#run.renew, [...leases, ms(leaseDuration), patience]));
   }
 
   async settle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
@@ -325,6 +341,14 @@ async function undo(session: Session, error: unknown): Promise<unknown> {
   } catch {
     return error;
   }
+}
+
+function at({ place }: Row): number {
+  return Number(place) - 1;
+}
+
+function failures(results: readonly PromiseSettledResult<unknown>[]): PromiseRejectedResult[] {
+  return results.filter((result) => result.status === "rejected");
 }
 
 function addValues(events: readonly NewEvent[], patience: string, notify: boolean): unknown[] {

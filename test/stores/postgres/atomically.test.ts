@@ -57,6 +57,17 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["one"]);
   });
 
+  test("a session that stands still in them is ended by the server", async () => {
+    const { store, claims, done } = await claimed(1);
+    let timeout = "0";
+    const look = async (tx: ClientBase) => {
+      const { rows } = await tx.query("SELECT current_setting('idle_in_transaction_session_timeout') AS set");
+      timeout = rows[0].set;
+    };
+    expect(await store.settle(claims[0]!, done(look))).toBe(true);
+    expect(timeout).toBe("1min");
+  });
+
   test("who adds to the record does not wait for the writes", async () => {
     const { store } = await claimed(0);
     await store.add(eventOf("booking:A"));
@@ -228,7 +239,8 @@ describePostgres("event.atomically", () => {
       woken.mockClear();
       await client.query("COMMIT");
       client.release();
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+      // Not by the look that a listener takes every ten seconds.
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
       end?.();
     });
 

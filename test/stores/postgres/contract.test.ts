@@ -2,6 +2,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Slots } from "../../../src/stores/postgres/slots.ts";
 import { storeContract } from "../../../src/testing/store-contract.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 /** Runs from the beginning, not from when its turn comes. */
@@ -35,6 +36,15 @@ describePostgres("the contract of a store", () => {
 
   test("it has the cases of a shared store", () => {
     expect(cases.length).toBeGreaterThan(100);
+  });
+  test("what is done is not deleted for a reason, as it has none", async () => {
+    const store = open(schemas.name());
+    await store.add(eventOf());
+    const [claim] = await store.claim(CLAIM);
+    await store.settle(claim!, DONE);
+    expect(await store.prune({ state: "done", reason: "callback", age: 0, limit: 10 })).toBe(0);
+    expect(await store.prune({ state: "done", age: 0, limit: 10 })).toBe(1);
+    await store.close();
   });
   // More at once than the test runner would: most of their time they wait.
   const slots = new Slots(25);

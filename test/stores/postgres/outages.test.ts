@@ -187,14 +187,14 @@ describe("without a server", () => {
   const secret = "p4ssw0rd";
 
   test.each([
-    ["that does not answer", `postgresql://user:${secret}@127.0.0.1:1/none`],
-    ["whose URL is none", `postgresql://user:${secret}@[nowhere:/none`],
-    ["whose port is none", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
-  ])("one %s: calls reject, and no password is in what they say", async (_, connectionString) => {
+    ["that does not answer", "StayhookError", `postgresql://user:${secret}@127.0.0.1:1/none`],
+    ["whose URL is none", "InvalidArgumentError", `postgresql://user:${secret}@[nowhere:/none`],
+    ["whose port is none", "InvalidArgumentError", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
+  ])("one %s: calls reject, and no password is in what they say", async (_, name, connectionString) => {
     const store = postgresStore({ connectionString, callTimeout: 2000 });
     const end = store.subscribe?.(() => {});
     const error = await store.add(eventOf()).catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(Error);
+    expect(error).toMatchObject({ name });
     const said = [
       inspect(error, { depth: 9 }),
       JSON.stringify(error),

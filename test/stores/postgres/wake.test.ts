@@ -7,6 +7,8 @@ import { CLAIM, DONE, eventOf } from "./event.ts";
 import { postgresProxy } from "./proxy.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
+/** Shorter than the ten seconds after which a listener looks whatever it has heard, ms. */
+const CALLED = 8000;
 /** Far longer than a test: who is woken by it was not called. */
 const NEVER = 3_600_000;
 
@@ -44,7 +46,7 @@ describePostgres("other processes' events", () => {
     for (let round = 0; round < 5; round++) {
       woken.mockClear();
       await other.add(eventOf(null));
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: 20_000, interval: 5 });
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
     }
   });
 
@@ -56,7 +58,7 @@ describePostgres("other processes' events", () => {
       await sleep(100);
       woken.mockClear();
       await act();
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
     };
     let [claim] = await other.claim(CLAIM);
     await wakes(() => other.settle(claim!, { state: "released" }));
@@ -88,12 +90,12 @@ describePostgres("other processes' events", () => {
     woken.mockClear();
     await endListeners(schema);
     // It looks once by itself.
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
     const [after] = await listeners(schema);
     expect(after).not.toBe(before);
     woken.mockClear();
     await other.add(eventOf());
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
   });
 
   test("are polled for where no call comes through, as behind PgBouncer in transaction mode", async () => {

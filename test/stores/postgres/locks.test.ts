@@ -1,0 +1,118 @@
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { statements } from "../../../src/stores/postgres/statements.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+describePostgres("while another transaction holds a record", () => {
+  const schemas = createSchemas();
+
+  /** A store, and a transaction beside it that is open until the test ends. */
+  async function beside() {
+    const schema = schemas.name();
+    const store = schemas.store({ schema });
+    await store.migrate();
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query("BEGIN");
+    onTestFinished(async () => {
+      await client.end();
+      await store.close();
+    });
+    const hold = (record: string) =>
+      client.query(`SELECT FROM ${schema}.records WHERE record = $1 FOR UPDATE`, [record]);
+    /** Resolves when a call of the store waits for a lock. */
+    const waits = (call: string) =>
+      vi.waitFor(async () => {
+        const sql = "SELECT FROM pg_stat_activity WHERE query LIKE $1 AND wait_event_type = 'Lock'";
+        expect((await schemas.pool.query(sql, [`%${schema}".${call}(%`])).rowCount).toBe(1);
+      }, 20_000);
+    return { schema, store, client, hold, waits };
+  }
+
+  test("claims pass it by", async () => {
+    const { store, hold } = await beside();
+    await store.add(eventOf("booking:A"));
+    await store.add(eventOf("booking:B"));
+    await hold("booking:A");
+    expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:B" }]);
+  });
+
+  test("the leases of others are renewed, its own once it is free again", async () => {
+    const { store, client, hold, waits } = await beside();
+    for (const name of ["A", "B"]) await store.add(eventOf(`booking:${name}`));
+    const claims = await store.claim({ limit: 2, leaseDuration: 1500 });
+    await hold("booking:A");
+    // It is not to be had: what is known is that it was not renewed.
+    expect(await store.renew(claims, 1500)).toMatchObject([{ ref: "booking:B" }]);
+    const renewed = store.renew(claims, 60_000);
+    await waits("renew_leases");
+    await client.query("COMMIT");
+    expect(await renewed).toEqual(claims);
+    expect(await store.claim(CLAIM)).toEqual([]);
+    expect(await store.settle(claims[0]!, DONE)).toBe(true);
+  });
+
+  test("a replay finds that the event is being processed by then", async () => {
+    const { schema, store, client, waits } = await beside();
+    const event = eventOf("booking:A");
+    await store.add(event);
+    // Which has the time at which it began.
+    await client.query("COMMIT");
+    await client.query("BEGIN");
+    const { rows } = await client.query(statements(schema).claim, [1, 60_000, false, null]);
+    expect(rows).toMatchObject([{ id: event.eventId }]);
+    const replayed = store.replay(event.eventId);
+    await waits("replay_event");
+    await client.query("COMMIT");
+    expect(await replayed).toBe(false);
+    expect(await store.claim(CLAIM)).toEqual([]);
+    expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+  });
+
+  /** Asks for what must be free in a moment, and leaves no trace. */
+  async function isFree(text: string, values: readonly unknown[]): Promise<boolean> {
+    const client = await schemas.pool.connect();
+    try {
+      await client.query("BEGIN; SET LOCAL lock_timeout = '200ms'");
+      return await client.query(text, [...values]).then(
+        () => true,
+        () => false,
+      );
+    } finally {
+      await client.query("ROLLBACK");
+      client.release();
+    }
+  }
+
+  // Who takes locks in the same order as the others meets no deadlock.
+  test("what is added together takes no later record meanwhile", async () => {
+    const { schema, store, client, hold, waits } = await beside();
+    const names = [..."HGFEDCBA"].map((name) => `booking:${name}`);
+    for (const name of names) await store.add(eventOf(name));
+    await hold("booking:A");
+    const added = Promise.all(names.map((name) => store.add(eventOf(name))));
+    await waits("add_events");
+    for (const name of names.slice(0, -1)) {
+      const sql = `SELECT FROM ${schema}.records WHERE record = $1 FOR UPDATE`;
+      expect(await isFree(sql, [name]), name).toBe(true);
+    }
+    await client.query("COMMIT");
+    expect(new Set(await added)).toEqual(new Set(["added"]));
+  });
+
+  test("what is added together takes no later id meanwhile", async () => {
+    const { schema, store, client, waits } = await beside();
+    const ids = [..."87654321"].map((digit) => randomUUID().replace(/^./, digit));
+    await store.with(client).add(eventOf(null, ids.at(-1)));
+    const added = Promise.all(ids.map((id) => store.add(eventOf(null, id))));
+    await waits("add_events");
+    for (const id of ids.slice(0, -1)) {
+      const values = [[id], ["booking:A"], ["webhook"], [null], [""], ["{}"], "100ms", false];
+      expect(await isFree(statements(schema).add, values), id).toBe(true);
+    }
+    await client.query("COMMIT");
+    expect(await added).toEqual([...Array(7).fill("added"), "duplicate"]);
+  });
+});
