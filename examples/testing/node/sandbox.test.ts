@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { memoryStore, StayhookClient } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { createSandbox, type SandboxOptions, sandboxProfiles } from "stayhook/testing";
 import { createSubscriber, memoryCalendar } from "../subscriber.ts";
 
 /** The platform and the subscriber, each a server of its own. */
-async function start(options: SandboxOptions) {
+async function start(t: TestContext, options: SandboxOptions) {
   const sandbox = createSandbox(options);
   const { url: baseUrl } = await sandbox.listen();
   const client = new StayhookClient({ baseUrl, accessToken: sandbox.accessToken, maxRetries: 0 });
@@ -20,16 +20,16 @@ async function start(options: SandboxOptions) {
   const { port } = server.address() as AddressInfo;
   const bookings = `http://127.0.0.1:${port}/?key=s3cret`;
   await client.webhookConfig.ensure({ endpoints: { bookings } });
-  const close = async () => {
+  t.after(async () => {
     await sandbox.close();
     server.close();
     await webhooks.close();
-  };
-  return { sandbox, webhooks, blocked, close };
+  });
+  return { sandbox, webhooks, blocked };
 }
 
-test("what comes twice and in disorder counts once", async () => {
-  const { sandbox, webhooks, blocked, close } = await start({
+test("what comes twice and in disorder counts once", async (t) => {
+  const { sandbox, webhooks, blocked } = await start(t, {
     seed: 7,
     delivery: { duplicates: 1, shuffle: true },
   });
@@ -41,12 +41,11 @@ test("what comes twice and in disorder counts once", async () => {
   await webhooks.drain();
   assert.equal(sandbox.deliveries.length, 20);
   assert.equal(blocked.size, 5);
-  await close();
 });
 
-test("a duplicate that comes six hours later changes nothing", async () => {
+test("a duplicate that comes six hours later changes nothing", async (t) => {
   const hours = 3_600_000;
-  const { sandbox, webhooks, blocked, close } = await start({
+  const { sandbox, webhooks, blocked } = await start(t, {
     delivery: { duplicates: 1, duplicateAfter: 6 * hours },
   });
   const { bookingCode } = await sandbox.bookings.instantBook();
@@ -58,11 +57,10 @@ test("a duplicate that comes six hours later changes nothing", async () => {
   await webhooks.drain();
   assert.equal(sandbox.deliveries.length, 4);
   assert.equal(blocked.size, 0);
-  await close();
 });
 
-test("an outage of the platform is waited out", async () => {
-  const { sandbox, webhooks, blocked, close } = await start({ seed: 7 });
+test("an outage of the platform is waited out", async (t) => {
+  const { sandbox, webhooks, blocked } = await start(t, { seed: 7 });
   sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 503, times: 1 }]);
   await sandbox.bookings.instantBook();
   await sandbox.settled();
@@ -70,17 +68,15 @@ test("an outage of the platform is waited out", async () => {
   const { counts } = await webhooks.health();
   assert.equal(counts.retrying, 1); // it is kept, and comes again after its backoff
   assert.equal(blocked.size, 0);
-  await close();
 });
 
 for (const profile of Object.keys(sandboxProfiles) as (keyof typeof sandboxProfiles)[]) {
   if (profile === "undated" || profile === "dateless" || profile === "unlisted") continue; // no nights to block
-  test(`whatever the platform's answers look like: ${profile}`, async () => {
-    const { sandbox, webhooks, blocked, close } = await start({ profile });
+  test(`whatever the platform's answers look like: ${profile}`, async (t) => {
+    const { sandbox, webhooks, blocked } = await start(t, { profile });
     await sandbox.bookings.instantBook();
     await sandbox.settled();
     await webhooks.drain();
     assert.equal(blocked.size, 1);
-    await close();
   });
 }
