@@ -101,8 +101,12 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
 });
 
 test("a password in --store is warned of, and not repeated", async () => {
-  const { code, stderr } = await cli(["events", "counts", "--store", "postgres://u:hunter2@127.0.0.1:1/x"]);
+  const store = "postgres://u:hunter2@127.0.0.1:1/x";
+  const { code, stderr } = await cli(["events", "counts", "--store", store]);
   expect(code).toBe(1);
+  const inEnvironment = await cli(["events", "counts"], { env: { STAYHOOK_STORE: store } });
+  expect(inEnvironment.code).toBe(1);
+  expect(inEnvironment.stderr).not.toMatch(/hunter2|others on this machine/);
   expect(stderr).toContain("STAYHOOK_STORE is not shown to them");
   expect(stderr).not.toContain("hunter2");
 });
@@ -228,13 +232,18 @@ describe("events", () => {
     const { file, events } = await recorded();
     const shown = await cli(["events", "replay", "--all", "--store", file], { terminal: true });
     expect(shown.stderr).toContain("0 of 2 parked events");
+    expect(shown.stderr.endsWith("\r\u001b[2K")).toBe(true);
     expect((await events("replay", "--all")).stderr).toBe("");
+    const json = await cli(["events", "replay", "--all", "--json", "--store", file], { terminal: true });
+    expect(json.stderr).toBe("");
   });
 
   test("the store may be named by the environment", async () => {
     const { file } = await recorded();
     const { code } = await cli(["events", "counts"], { env: { STAYHOOK_STORE: file } });
     expect(code).toBe(0);
+    // It was closed.
+    expect(existsSync(`${file}-wal`)).toBe(false);
   });
 
   test("a file that holds no events is left as it is", async () => {

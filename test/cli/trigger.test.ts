@@ -1,10 +1,10 @@
-import { createServer } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
 import { closed } from "./receiver.ts";
-import { cli, platform } from "./support.ts";
+import { cli, platform, start, until } from "./support.ts";
 
 /** A subscriber that notes what its callbacks get. */
 async function subscriber(env: Readonly<Record<string, string>>) {
@@ -99,4 +99,41 @@ test("ends with 1 where the answer is another, and with 5 where there is none; t
   expect(away).toMatchObject({ code: 5, stderr: "" });
   expect(away.stdout).toContain("ECONNREFUSED");
   expect(away.stdout).not.toContain("s3cret");
+});
+
+/** An endpoint that does as it is told. */
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
+test("sends JSON as such, with the id and the time that are given, and goes nowhere else", async () => {
+  const sent: unknown[] = [];
+  const to = await serve(async (request, response) => {
+    const { method, url, headers } = request;
+    const body = JSON.parse((await request.setEncoding("utf8").toArray()).join(""));
+    sent.push({ method, url, type: headers["content-type"], body });
+    response.writeHead(307, { location: "/elsewhere" }).end();
+  });
+  const [eventId, timestamp] = ["6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11", "2026-11-21T10:00:00Z"];
+  const args = ["--event-id", eventId, "--timestamp", timestamp, "--to", to];
+  expect(await cli(["trigger", "listing", "7", ...args])).toMatchObject({ code: 1, stderr: "" });
+  const body = { eventId, timestamp, bookingCode: null, listingId: 7 };
+  expect(sent).toEqual([{ method: "POST", url: "/", type: "application/json", body }]);
+});
+
+test("ends by Ctrl-C while the endpoint keeps it waiting", async () => {
+  let asked = false;
+  const to = await serve(() => {
+    asked = true;
+  });
+  const running = start(["trigger", "message", "--to", to]);
+  await until(() => expect(asked).toBe(true));
+  running.interrupt();
+  expect(await running.ended).toEqual({ code: 130, stdout: "", stderr: "" });
 });

@@ -147,6 +147,29 @@ test("errors are JSON with --json, and exit codes tell them apart", async () => 
   expect(JSON.parse(refused.stderr)).toMatchObject({ error: { name: "AuthenticationError", status: 401 } });
 });
 
+test.each([
+  [401, 3],
+  [403, 3],
+  [404, 4],
+  [429, 5],
+  [500, 5],
+  [503, 5],
+  [418, 1],
+])("the platform's %i ends with %i", async (status, expected) => {
+  const { sandbox, env } = await platform();
+  // Later than the client waits: it gives up at once.
+  sandbox.faults.set([{ status, retryAfter: 3600 }]);
+  const { code, stdout, stderr } = await cli(["listings", "--json"], { env });
+  expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
+  expect(JSON.parse(stderr).error).toMatchObject({ status });
+});
+
+test.each([404, 410])("a booking that is answered by %i is not there", async (status) => {
+  const { sandbox, env } = await platform();
+  sandbox.faults.set([{ status }]);
+  expect(await cli(["booking", "HX3K9"], { env })).toMatchObject({ code: 4, stdout: "" });
+});
+
 test("says why nobody answered", async () => {
   const baseUrl = await closed();
   const { code, stderr } = await cli(["listings", "--base-url", baseUrl], {
