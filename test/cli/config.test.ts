@@ -1,4 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { cli, platform } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
@@ -30,6 +33,14 @@ describe("config", () => {
     expect(await config("set")).toMatchObject({ code: 2 });
   });
 
+  test("set replaces one that somebody else has made in between", async () => {
+    const { sandbox, config } = await account();
+    await config("set", "--bookings", other);
+    sandbox.faults.set([{ status: 404, route: "GET /v2/webhooks/config", times: 1 }]);
+    expect(await config("set", "--bookings", url)).toMatchObject({ code: 0, stderr: "" });
+    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url } });
+  });
+
   test("set refuses an URL that the platform would not deliver to, and names the topic, not the URL", async () => {
     const { sandbox, config } = await account();
     const { code, stderr } = await config("set", "--bookings", "http://example.com/?key=s3cret");
@@ -48,6 +59,8 @@ describe("config", () => {
     expect(await action("--listings", url)).toMatchObject({ action: "updated" });
     expect(await action("--bookings=")).toMatchObject({ action: "updated" });
     expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { listings: url } });
+    expect(await action("--listings", url, "--inactive")).toMatchObject({ action: "updated" });
+    expect(sandbox.webhookConfig).toEqual({ isActive: false, endpoints: { listings: url } });
   });
 
   test("on and off", async () => {
@@ -58,6 +71,27 @@ describe("config", () => {
     expect(sandbox.webhookConfig?.isActive).toBe(false);
     expect((await config("on")).stdout).toContain("isActive\ttrue");
     expect(sandbox.webhookConfig?.isActive).toBe(true);
+  });
+
+  test("on shows what holds then, where the platform answers it with nothing", async () => {
+    const server = createServer(({ method }, response) => {
+      if (method === "PATCH") return response.writeHead(204).end();
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ isActive: true, endpoints: { bookings: other } }));
+      return undefined;
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const env = { STAYHOOK_ACCESS_TOKEN: "t" };
+    expect(await cli(["config", "on", "--base-url", baseUrl], { env })).toEqual({
+      code: 0,
+      stdout: `isActive\ttrue\nbookings\t${other}\n`,
+      stderr: "",
+    });
   });
 
   test("delete", async () => {

@@ -122,6 +122,17 @@ describe("doctor", () => {
     expect(await store.list({ limit: 10 })).toEqual([]);
   });
 
+  test("tries another path where the secret is in the path", async () => {
+    const { env } = await platform();
+    const origin = await serve(({ url }, response) =>
+      response.writeHead(url === "/hooks/s3cret" ? 400 : 404).end(),
+    );
+    expect((await doctor(env, "--to", `${origin}/hooks/s3cret`)).states).toMatchObject({
+      "endpoint: refuses a wrong secret": "passed",
+      "endpoint: refuses a malformed body": "passed",
+    });
+  });
+
   test("fails where the configured secret is not the endpoint's", async () => {
     const { env } = await platform();
     const { url } = await subscriber(env, "another");

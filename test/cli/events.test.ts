@@ -100,6 +100,28 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
   });
 });
 
+test("more events than are read in one go are all listed, once each", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const store = sqliteStore(file, { durability: "process-crash" });
+  const eventIds = Array.from({ length: 450 }, () => crypto.randomUUID());
+  const rest = { source: "webhook", topic: null, timestamp: "2026-11-21T10:00:00Z" } as const;
+  await Promise.all(
+    eventIds.map((eventId) => store.add({ ...rest, eventId, ref: null, notification: "{}" })),
+  );
+  await store.close();
+  const listed = async (limit: string) => {
+    const { stdout } = await cli(["events", "ls", "--limit", limit, "--store", file]);
+    return stdout
+      .trim()
+      .split("\n")
+      .map((line) => line.split("\t")[0] ?? "");
+  };
+  expect((await listed("1000")).sort()).toEqual(eventIds.toSorted());
+  expect(new Set(await listed("430")).size).toBe(430);
+});
+
 test("a password in --store is warned of, and not repeated", async () => {
   const store = "postgres://u:hunter2@127.0.0.1:1/x";
   const { code, stderr } = await cli(["events", "counts", "--store", store]);

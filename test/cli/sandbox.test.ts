@@ -59,7 +59,9 @@ describe("sandbox", () => {
     };
     running.type("book X1");
     await type("fault 503 GET /v2/listings");
+    await type("fault 500 GET /v2/webhooks/config");
     await expect(client.listings.list()).rejects.toMatchObject({ status: 503 });
+    await expect(client.webhookConfig.get()).rejects.toMatchObject({ status: 500 });
     expect(await client.bookings.get("X1")).toMatchObject({ bookingCode: "X1" });
     await type("heal");
     expect(await client.listings.list()).toEqual([]);

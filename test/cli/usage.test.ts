@@ -73,6 +73,7 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
     [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of pending"],
     [["events", "ls", "--limit", "0", "--store", "x"], "--limit must be an integer"],
     [["events", "replay", "--store", "x"], "give ids of events, or --all"],
+    [["events", "replay", "--all", "A", "--store", "x"], "give ids of events, or --all"],
     [["events", "replay", "--reason", "callback", "A", "--store", "x"], "go with --all"],
     [["events", "counts", "--store", "mysql://x/y"], "must be an SQLite file"],
     [["sandbox", "--port", "many"], "--port must be an integer"],
