@@ -1,7 +1,8 @@
 // Not the globals: with a user's fake timers nothing would ever be recorded.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import type { NewEvent } from "../store.ts";
-import { lostConnection } from "./errors.ts";
+import { isLocked, lostConnection } from "./errors.ts";
+import { toRecord } from "./text.ts";
 
 /** What one statement takes at most. */
 const MOST_EVENTS = 256;
@@ -11,7 +12,7 @@ const AT_ONCE = 2;
 /** ms */
 const SLOW = 50;
 
-/** How long a record that another transaction holds is waited for: by many a moment, by one for as long as makes sense. */
+/** How long a record that another transaction holds is waited for: by many a moment, by its own events for as long as makes sense. */
 export const PATIENCE = { together: "250ms", alone: "5s" } as const;
 
 export type Answer = "added" | "duplicate" | "conflict";
@@ -19,18 +20,21 @@ type Send = (events: readonly NewEvent[], patience: string) => Promise<Answer[]>
 
 interface Job {
   readonly event: NewEvent;
+  readonly record: string;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
  * Sends events that wait to be recorded together: one statement, and one wait for the disk, for all that came in
- * while the last one was under way. Where one fails, each of its events is sent again alone.
+ * while the last one was under way. Where one fails, the events of each record are sent again by themselves. A record is
+ * in one statement at a time: one that somebody holds must not have all connections wait for it.
  */
 export class Adds {
   readonly #send: Send;
-  readonly #queue: Job[] = [];
   readonly #running = new Set<Promise<void>>();
+  readonly #underWay = new Set<string>();
+  #queue: Job[] = [];
   #counted = 0;
   #scheduled = false;
 
@@ -40,7 +44,7 @@ export class Adds {
 
   add(event: NewEvent): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.#queue.push({ event, resolve, reject });
+      this.#queue.push({ event, record: toRecord(event), resolve, reject });
       this.#schedule();
     });
   }
@@ -59,19 +63,27 @@ export class Adds {
     // After all that has arrived on sockets by now, so that it goes into the same statement.
     setImmediate(() => {
       this.#scheduled = false;
-      const running = this.#run(this.#take()).finally(() => this.#running.delete(running));
+      const jobs = this.#take();
+      // The others are taken when what their records are in has ended.
+      if (jobs.length === 0) return;
+      const running = this.#run(jobs).finally(() => this.#running.delete(running));
       this.#running.add(running);
       this.#schedule();
     });
   }
 
   #take(): Job[] {
+    const taken: Job[] = [];
+    const left: Job[] = [];
     let text = 0;
-    const over = this.#queue.findIndex(({ event }) => {
-      text += event.notification?.length ?? 0;
-      return text > MOST_TEXT;
-    });
-    return this.#queue.splice(0, Math.min(MOST_EVENTS, over < 0 ? MOST_EVENTS : Math.max(1, over)));
+    for (const job of this.#queue) {
+      text += this.#underWay.has(job.record) ? 0 : (job.event.notification?.length ?? 0);
+      const full = taken.length >= MOST_EVENTS || (text > MOST_TEXT && taken.length > 0);
+      (full || this.#underWay.has(job.record) ? left : taken).push(job);
+    }
+    this.#queue = left;
+    for (const { record } of taken) this.#underWay.add(record);
+    return taken;
   }
 
   async #run(jobs: readonly Job[]): Promise<void> {
@@ -93,20 +105,43 @@ export class Adds {
   }
 
   async #together(jobs: readonly Job[]): Promise<void> {
-    if (jobs.length === 1) return this.#alone(jobs[0] as Job);
+    const records = Map.groupBy(jobs, ({ record }) => record);
+    if (records.size === 1) return this.#ofOne(jobs);
+    const error = await this.#try(jobs, PATIENCE.together);
+    if (error === undefined) this.#ended(jobs);
+    else if (lostConnection(error)) this.#reject(jobs, error);
+    else await Promise.all([...records.values()].map((some) => this.#ofOne(some)));
+  }
+
+  /** Events of one record. */
+  async #ofOne(jobs: readonly Job[]): Promise<void> {
+    const error = await this.#try(jobs, PATIENCE.alone);
+    if (error === undefined) this.#ended(jobs);
+    else if (jobs.length === 1 || isLocked(error) || lostConnection(error)) this.#reject(jobs, error);
+    else for (const job of jobs) await this.#ofOne([job]);
+  }
+
+  /** What it failed with. */
+  async #try(jobs: readonly Job[], patience: string): Promise<unknown> {
     try {
       const answers = await this.#send(
         jobs.map(({ event }) => event),
-        PATIENCE.together,
+        patience,
       );
       for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as Answer);
+      return undefined;
     } catch (error) {
-      if (lostConnection(error)) for (const { reject } of jobs) reject(error);
-      else await Promise.all(jobs.map((job) => this.#alone(job)));
+      return error ?? new Error("nothing was said");
     }
   }
 
-  async #alone({ event, resolve, reject }: Job): Promise<void> {
-    await this.#send([event], PATIENCE.alone).then(([answer]) => resolve(answer as Answer), reject);
+  #reject(jobs: readonly Job[], error: unknown): void {
+    for (const { reject } of jobs) reject(error);
+    this.#ended(jobs);
+  }
+
+  #ended(jobs: readonly Job[]): void {
+    for (const { record } of jobs) this.#underWay.delete(record);
+    this.#schedule();
   }
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { statements } from "../../../src/stores/postgres/statements.ts";
@@ -69,6 +70,24 @@ describePostgres("while another transaction holds a record", () => {
     expect(await replayed).toBe(false);
     expect(await store.claim(CLAIM)).toEqual([]);
     expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+  });
+
+  test("its own events wait on one connection, and leave the rest to others", async () => {
+    const { schema, store, client, hold } = await beside();
+    await store.add(eventOf("booking:A"));
+    await hold("booking:A");
+    const added: Promise<string>[] = [];
+    for (let round = 0; round < 12; round++) {
+      added.push(store.add(eventOf("booking:A")));
+      await sleep(30);
+    }
+    expect(await store.add(eventOf("booking:B"))).toBe("added");
+    const sql = "SELECT FROM pg_stat_activity WHERE query LIKE $1 AND wait_event_type = 'Lock'";
+    expect((await schemas.pool.query(sql, [`%${schema}"%`])).rowCount).toBe(1);
+    expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:B" }]);
+    await client.query("COMMIT");
+    expect(new Set(await Promise.all(added))).toEqual(new Set(["added"]));
+    expect(await store.counts()).toMatchObject({ pending: 13, processing: 1 });
   });
 
   /** Asks for what must be free in a moment, and leaves no trace. */

@@ -113,12 +113,14 @@ describePostgres("on a network that fails", () => {
   });
 
   test("sessions ended by the server end no process, the user's pool without a listener included", async () => {
-    const pool = new pg.Pool({ connectionString: url, application_name: "stayhook test victims", max: 2 });
+    const victims = `stayhook test ${Math.random().toString(36).slice(2)}`;
+    const pool = new pg.Pool({ connectionString: url, application_name: victims, max: 2 });
     const store = schemas.store({ pool });
     await store.add(eventOf());
     const end = () =>
       schemas.pool.query(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stayhook test victims'",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1",
+        [victims],
       );
     await end();
     await sleep(100);
