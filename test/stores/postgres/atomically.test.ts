@@ -204,6 +204,22 @@ describePostgres("event.atomically", () => {
     expect(await Promise.all(settled)).toEqual(Array(8).fill(true));
   });
 
+  test("who closes the store waits for them, on the user's pool too", async () => {
+    const store = schemas.store({ pool: schemas.pool });
+    await store.add(eventOf());
+    const [claim] = await store.claim(CLAIM);
+    const order: string[] = [];
+    let closed: Promise<unknown> | undefined;
+    const write = async (tx: ClientBase) => {
+      closed = store.close().then(() => order.push("closed"));
+      await tx.query("SELECT pg_sleep(0.2)");
+      order.push("written");
+    };
+    expect(await store.settle(claim!, { ...DONE, writes: [write] })).toBe(true);
+    await closed;
+    expect(order).toEqual(["written", "closed"]);
+  });
+
   describe("store.with(client)", () => {
     test("records an event when the caller commits, and not when he rolls back", async () => {
       const { store } = await claimed(0);

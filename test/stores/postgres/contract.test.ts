@@ -46,6 +46,17 @@ describePostgres("the contract of a store", () => {
     expect(await store.prune({ state: "done", age: 0, limit: 10 })).toBe(1);
     await store.close();
   });
+  test("an event without a record leaves no row of one behind", async () => {
+    const schema = schemas.name();
+    const store = open(schema);
+    await store.add(eventOf(null));
+    const [claim] = await store.claim(CLAIM);
+    const records = async () => (await pool.query(`SELECT FROM ${schema}.records`)).rowCount;
+    expect(await records()).toBe(1);
+    await store.settle(claim!, DONE);
+    expect(await records()).toBe(0);
+    await store.close();
+  });
   // More at once than the test runner would: most of their time they wait.
   const slots = new Slots(25);
   for (const { name, run } of cases)

@@ -6,7 +6,11 @@ import { eventOf } from "./event.ts";
 
 const { url, schema, kind }: { url: string; schema: string; kind: string } = JSON.parse(process.argv[2]!);
 const pool = new pg.Pool({ connectionString: url, allowExitOnIdle: true });
-const store = postgresStore({ ...(kind === "pool" ? { pool } : { connectionString: url }), schema });
+const store = postgresStore({
+  ...(kind === "pool" ? { pool } : { connectionString: url }),
+  ...(kind === "poll" ? { wake: "poll", pollInterval: 50 } : {}),
+  schema,
+});
 let woken = false;
 store.subscribe?.(() => {
   woken = true;

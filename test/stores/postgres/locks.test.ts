@@ -90,6 +90,22 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.counts()).toMatchObject({ pending: 13, processing: 1 });
   });
 
+  test("what was to be added before the store was closed is added", async () => {
+    const { store, client, hold, waits } = await beside();
+    await store.add(eventOf("booking:A"));
+    await hold("booking:A");
+    const first = store.add(eventOf("booking:A"));
+    await waits("add_events");
+    // This one is not sent yet.
+    const second = store.add(eventOf("booking:A"));
+    await sleep(20);
+    const closed = store.close();
+    await client.query("COMMIT");
+    expect(await Promise.all([first, second])).toEqual(["added", "added"]);
+    await closed;
+    await expect(store.add(eventOf("booking:A"))).rejects.toThrow("closed");
+  });
+
   /** Asks for what must be free in a moment, and leaves no trace. */
   async function isFree(text: string, values: readonly unknown[]): Promise<boolean> {
     const client = await schemas.pool.connect();

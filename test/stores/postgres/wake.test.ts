@@ -130,8 +130,8 @@ describePostgres("other processes' events", () => {
     await store.close();
   });
 
-  test.each(["url", "pool"] as const)(
-    "what holds a store of a %s open holds no process open",
+  test.each(["url", "pool", "poll"] as const)(
+    "what holds a store with a %s open holds no process open",
     async (kind) => {
       const schema = schemas.name();
       const child = fork(join(import.meta.dirname, "idle.ts"), [JSON.stringify({ url, schema, kind })]);
