@@ -60,7 +60,10 @@ function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
     yield { path: ["url"], message: "give either url or client" };
   } else if (client === undefined) {
     if (!isUrl(url)) {
-      yield { path: ["url"], message: "must be a redis:// or rediss:// URL, or the path of a socket" };
+      yield {
+        path: ["url"],
+        message: "must be a redis:// or rediss:// URL, a % in its password as %25, or the path of a socket",
+      };
     }
   } else yield* clientIssues(client);
   // Braces would make another hash tag of it.
@@ -94,7 +97,19 @@ function* clientIssues(client: RedisClient): Generator<Issue> {
 function isUrl(url: unknown): boolean {
   if (typeof url !== "string") return false;
   if (url.startsWith("/")) return true;
-  return URL.canParse(url) && /^rediss?:$/.test(new URL(url).protocol);
+  if (!URL.canParse(url)) return false;
+  const { protocol, username, password } = new URL(url);
+  return /^rediss?:$/.test(protocol) && isEncoded(username) && isEncoded(password);
+}
+
+/** A `%` that stands for itself in a password has to be written `%25`. */
+function isEncoded(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function isTimeout(value: unknown): boolean {

@@ -43,7 +43,10 @@ export class UrlLink implements Link {
   readonly name: string;
   readonly secrets: Secrets;
   readonly #url: string;
-  #session: Promise<Session> | undefined;
+  #Redis: typeof Redis | undefined;
+  #session: Session | undefined;
+  /** Until when it has to be ready, of `performance.now()`. */
+  #readyBy = 0;
   #lastError: unknown;
   #closed = false;
 
@@ -56,23 +59,23 @@ export class UrlLink implements Link {
 
   async ready(within: number): Promise<Session> {
     const until = performance.now() + within;
+    this.#Redis ??= await loadRedis();
     for (;;) {
       if (this.#closed) throw new StayhookError("The store is closed.");
-      this.#session ??= this.#open(within);
-      const session = await this.#session;
+      const session = this.#current(this.#Redis, within);
       if (await session.becomesReady(until, { holdsProcess: true })) return session;
-      const left = until - performance.now();
       // Waiting does not help against a wrong password.
-      if (left <= 0 || isReply(this.#lastError)) {
-        this.gaveUpOn(session);
-        throw notReachable(this, within, this.#lastError);
-      }
+      const refused = isReply(this.#lastError);
+      if (refused) this.gaveUpOn(session);
+      const left = until - performance.now();
+      // Others may wait for it, who came later: it has a time of its own.
+      if (refused || left <= 0) throw notReachable(this, within, this.#lastError);
       await pause(Math.min(AGAIN, left));
     }
   }
 
   gaveUpOn(session: Session): void {
-    this.#session = undefined;
+    if (this.#session === session) this.#session = undefined;
     session.end();
   }
 
@@ -83,30 +86,33 @@ export class UrlLink implements Link {
 
   close(): void {
     this.#closed = true;
-    void this.#session?.then((session) => session.end()).catch(() => {});
+    this.#session?.end();
   }
 
-  async #open(within: number): Promise<Session> {
-    try {
-      const RedisClass = await loadRedis();
-      const session = quiet(new RedisClass(this.#url, { ...ONE_LIFE, connectTimeout: within }));
-      const { client } = session;
-      const opened = this.#session;
-      client.on("error", (error) => {
-        this.#lastError = error;
-      });
-      client.on("ready", () => {
-        this.#lastError = undefined;
-      });
-      client.on("end", () => {
-        if (this.#session === opened) this.#session = undefined;
-      });
-      client.connect().catch(() => {});
-      return session;
-    } catch (error) {
-      this.#session = undefined;
-      throw error;
+  #current(RedisClass: typeof Redis, within: number): Session {
+    const session = this.#session;
+    if (session !== undefined && !session.isReady && performance.now() >= this.#readyBy) {
+      this.gaveUpOn(session);
     }
+    this.#session ??= this.#open(RedisClass, within);
+    return this.#session;
+  }
+
+  #open(RedisClass: typeof Redis, within: number): Session {
+    this.#readyBy = performance.now() + within;
+    const session = quiet(new RedisClass(this.#url, { ...ONE_LIFE, connectTimeout: within }));
+    const { client } = session;
+    client.on("error", (error) => {
+      this.#lastError = error;
+    });
+    client.on("ready", () => {
+      this.#lastError = undefined;
+    });
+    client.on("end", () => {
+      if (this.#session === session) this.#session = undefined;
+    });
+    client.connect().catch(() => {});
+    return session;
   }
 }
 

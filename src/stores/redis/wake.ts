@@ -60,17 +60,19 @@ export class Wake {
   async #listen(): Promise<void> {
     this.#listening = true;
     for (let failures = 0; !this.#closed; failures += 1) {
+      let session: Session | undefined;
       try {
-        const session = await this.#link.another();
+        session = await this.#link.another();
         this.#session = session;
         if (await this.#subscribed(session)) {
           failures = 0;
           this.wake();
           await this.#lives(session);
         }
-        session.end();
       } catch {
         // Calls say what is wrong with Redis, if it is Redis.
+      } finally {
+        session?.end();
       }
       if (this.#closed) return;
       await pause(Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures));

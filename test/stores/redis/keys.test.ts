@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { silentLogger } from "../../../src/logger.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
@@ -69,6 +69,19 @@ describe.skipIf(own === undefined)("keys", () => {
       /newer version of stayhook \(format 2.*update stayhook/,
     );
     expect(await admin!.keys("{newer}:*")).toEqual(["{newer}:meta"]);
+    // Who listens tries again; no connection is left over of the tries before.
+    const connections = async () => {
+      const [, given] = /total_connections_received:(\d+)/.exec(await admin!.info("stats")) ?? [];
+      const [, open] = /connected_clients:(\d+)/.exec(await admin!.info("clients")) ?? [];
+      return { given: Number(given), open: Number(open) };
+    };
+    const before = await connections();
+    newer.subscribe?.(() => {});
+    await vi.waitFor(
+      async () => expect((await connections()).given).toBeGreaterThan(before.given + 2),
+      10_000,
+    );
+    expect((await connections()).open).toBeLessThanOrEqual(before.open + 1);
     await newer.close();
   });
 

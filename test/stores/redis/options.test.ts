@@ -15,6 +15,7 @@ test.each([
   ["both", { url, client: idle }, [["url"]]],
   ["a URL of something else", { url: "https://user:hush@example.com" }, [["url"]]],
   ["no URL", { url: "user:hush@example.com" }, [["url"]]],
+  ["a URL whose password has a stray %", { url: "redis://:hush%zz@example.com" }, [["url"]]],
   ["an empty URL", { url: "" }, [["url"]]],
   ["a client of another package", { client: { get() {} } }, [["client"]]],
   ["a client whose keyPrefix makes another hash tag", { client: named("{app}:") }, [["client"]]],

@@ -147,6 +147,36 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     expect(await store.counts()).toMatchObject({ pending: 2 });
   });
 
+  test("with its memory full, what has begun is ended, and what ended is deleted, while nothing new is taken", async () => {
+    const store = open({ url });
+    const [event, later] = [eventOf("booking:A"), eventOf("booking:B")];
+    await store.add(event);
+    await store.add(later);
+    const [claim, other] = await store.claim(CLAIM);
+    const admin = new Redis(url);
+    await admin.config("SET", "maxmemory", "1");
+    try {
+      expect((await errorOf(store.add(eventOf()))).message).toMatch(/memory is full/);
+      expect(await store.renew([claim!], 60_000)).toEqual([claim]);
+      expect(await store.settle(claim!, DONE)).toBe(true);
+      expect(await store.settle(other!, { state: "released" })).toBe(true);
+      const [again] = await store.claim(CLAIM);
+      const wait = { state: "retrying", in: 0, counted: true, reason: "callback", error: "x" } as const;
+      expect(await store.settle(again!, wait)).toBe(true);
+      const [retried] = await store.claim(CLAIM);
+      expect(await store.settle(retried!, DONE)).toBe(true);
+      // One that starts now can help, too.
+      const started = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+      expect(await started.prune({ state: "done", age: 0, limit: 10 })).toBe(2);
+      expect(await started.pruneRecords({ age: 0, limit: 10 })).toBe(2);
+      await started.close();
+    } finally {
+      await admin.config("SET", "maxmemory", "0");
+      admin.disconnect();
+    }
+    expect(await store.add(eventOf())).toBe("added");
+  });
+
   test("where none listens, calls reject in time, and say why", async () => {
     const store = open({ url: "redis://user:hush-hush@127.0.0.1:1/3", commandTimeout: 250 });
     const error = await errorOf(store.add(eventOf()));
@@ -177,6 +207,43 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     proxy.stall();
     expect((await errorOf(store.counts())).message).toContain("did not answer within 1000 ms");
     expect(await store.counts()).toMatchObject({ pending: 1 });
+    expect(proxy.connections).toBe(2);
+  });
+
+  test("one that takes its time is not given up by those who have waited longer than it has", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url, commandTimeout: 600 });
+    const outcomes: string[] = [];
+    const calling = setInterval(() => {
+      store.counts().then(
+        () => outcomes.push("answered"),
+        () => outcomes.push("failed"),
+      );
+    }, 20);
+    try {
+      // While none answers in time, there is always somebody whose time is just over.
+      proxy.delay = 2000;
+      await vi.waitFor(() => expect(outcomes.length).toBeGreaterThan(20), 20_000);
+      expect(outcomes).not.toContain("answered");
+      proxy.delay = 60;
+      await vi.waitFor(() => expect(outcomes).toContain("answered"), 10_000);
+    } finally {
+      clearInterval(calling);
+    }
+    await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ pending: 0 }), 10_000);
+  }, 40_000);
+
+  test("is made once, also where many calls gave up on the last one at the same time", async () => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url, commandTimeout: 400 });
+    await store.add(eventOf());
+    proxy.stall();
+    const again = () =>
+      store.counts().then(
+        () => expect.fail("it was answered"),
+        () => store.counts(),
+      );
+    for (const { pending } of await Promise.all([again(), again(), again()])) expect(pending).toBe(1);
     expect(proxy.connections).toBe(2);
   });
 

@@ -7,6 +7,8 @@ export interface Proxy {
   readonly url: string;
   /** How many connections have been made through it. */
   readonly connections: number;
+  /** ms by which answers are late. */
+  delay: number;
   /** Cuts what is connected. */
   cut(): void;
   /** Lets what is connected be, but passes nothing on any more; what connects later works. */
@@ -45,7 +47,8 @@ export async function createProxy(target: string): Promise<Proxy> {
     });
     far.on("data", (chunk) => {
       if (lose === undefined || asking !== near) {
-        near.write(chunk);
+        if (proxy.delay > 0) setTimeout(() => near.write(chunk), proxy.delay).unref();
+        else near.write(chunk);
         return;
       }
       lose();
@@ -62,11 +65,12 @@ export async function createProxy(target: string): Promise<Proxy> {
     server.close();
     cut();
   });
-  return {
+  const proxy: Proxy = {
     url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,
     get connections() {
       return connections;
     },
+    delay: 0,
     cut,
     stall() {
       stalled = connections;
@@ -77,4 +81,5 @@ export async function createProxy(target: string): Promise<Proxy> {
         lose = resolve;
       }),
   };
+  return proxy;
 }

@@ -91,6 +91,10 @@ local function set_state(event, state)
   event.state = state
 end
 
+-- Where memory is full, Redis refuses a script's first write if that could take more, but none of those behind it. What
+-- has begun is to end all the same: its end makes room, and without it a callback would run again.
+local function also_when_full() call('DEL', base .. ':none') end
+
 -- The event and its lock, as long as nobody else has taken its record.
 local function held(id, lease)
   local event = load(id)

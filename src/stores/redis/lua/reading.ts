@@ -7,8 +7,9 @@
  */
 export const start = `
 call('PUBLISH', base .. ':wake', '')
-call('HSETNX', base .. ':meta', 'format', ARGV[3])
-return { call('HGET', base .. ':meta', 'format'), base }
+local format = call('HGET', base .. ':meta', 'format')
+if not format then call('HSET', base .. ':meta', 'format', ARGV[3]) end
+return { format or ARGV[3], base }
 `;
 
 export const nextDue = `

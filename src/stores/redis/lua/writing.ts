@@ -41,6 +41,7 @@ local function lease(id)
   local event = load(id)
   local lock, member = lock_of(event), member_of(event)
   local token = name .. ':' .. #claims
+  also_when_full()
   if event.state == 'pending' then call('ZREM', line_key('pending', lock), member) end
   call('ZADD', line_key('retries', lock), now + duration, member)
   set_state(event, 'processing')
@@ -79,6 +80,7 @@ local lease_end, renewed = now + tonumber(ARGV[3]), {}
 for index = 4, #ARGV, 2 do
   local event, lock = held(ARGV[index], ARGV[index + 1])
   if event then
+    also_when_full()
     call('HSET', event_key(event.id), 'lease_end', lease_end)
     call('ZADD', line_key('retries', lock), lease_end, member_of(event))
     lock.lease_end = lease_end
@@ -100,13 +102,13 @@ local event, lock = held(id, ARGV[4])
 -- The answer to the same call was lost, and it is made once more: it has been done.
 if not event then return answer(call('HGET', key, 'settled') == name and 1 or 0) end
 
+also_when_full()
+call('HSET', key, 'settled', name)
 if state == 'released' then
-  call('HSET', key, 'settled', name)
   release(event, lock)
   return answer(1)
 end
 
-call('HSET', key, 'settled', name)
 if string.find(given, 't') then call('HSET', key, 'type', ARGV[8]) end
 if state == 'done' then
   call('HDEL', key, 'reason')
