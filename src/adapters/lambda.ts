@@ -33,7 +33,11 @@ export interface LambdaHttpEvent {
   readonly body?: string | null | undefined;
   readonly isBase64Encoded?: boolean | undefined;
   readonly requestContext?:
-    | { readonly http?: { readonly method?: string | undefined } | undefined }
+    | {
+        readonly http?: { readonly method?: string | undefined } | undefined;
+        /** Of a load balancer alone. */
+        readonly elb?: unknown;
+      }
     | undefined;
 }
 
@@ -87,16 +91,17 @@ function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
   };
 }
 
-/** The query as it came where the event has it; API Gateway REST has decoded it already. */
+/** The query as it came where the event has it. API Gateway REST has decoded its parts, a load balancer has not. */
 function queryOf(event: LambdaHttpEvent): string {
   if (event.rawQueryString !== undefined)
     return event.rawQueryString === "" ? "" : `?${event.rawQueryString}`;
-  const query = new URLSearchParams();
   const several = event.multiValueQueryStringParameters ?? event.queryStringParameters ?? {};
-  for (const [name, values] of Object.entries(several)) {
-    for (const value of typeof values === "string" ? [values] : (values ?? [])) query.append(name, value);
-  }
-  return query.size === 0 ? "" : `?${query}`;
+  const pairs = Object.entries(several).flatMap(([name, values]) =>
+    (typeof values === "string" ? [values] : (values ?? [])).map((value): [string, string] => [name, value]),
+  );
+  if (pairs.length === 0) return "";
+  const asTheyCame = event.requestContext?.elb !== undefined;
+  return `?${asTheyCame ? pairs.map((pair) => pair.join("=")).join("&") : new URLSearchParams(pairs)}`;
 }
 
 function waitOf(context: LambdaContextLike | undefined): number {

@@ -53,6 +53,7 @@ const shapes: Record<string, (body: string | null, key?: string) => object> = {
     queryStringParameters: { key },
     body,
     isBase64Encoded: false,
+    requestContext: { elb: { targetGroupArn: "arn:aws:elasticloadbalancing:…" } },
   }),
 };
 
@@ -85,6 +86,24 @@ describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
     const got = JSON.parse(JSON.stringify(shape(text)).replaceAll('"POST"', '"GET"'));
     expect(await handle(got)).toMatchObject({ statusCode: 405, headers: { allow: "POST" } });
   });
+});
+
+test("a secret that a URL cannot hold as it is is known however the query is told", async () => {
+  const secret = "a/b+c %&=ü";
+  const encoded = encodeURIComponent(secret);
+  const { webhooks } = handlerOf({
+    verify: sharedSecret({ query: "key", secret }),
+    processing: "inline",
+  });
+  // API Gateway REST decodes; the others tell it as it came.
+  for (const [name, key] of [
+    ["API Gateway REST", secret],
+    ["API Gateway HTTP", encoded],
+    ["a load balancer", encoded],
+  ] as const) {
+    const event = shapes[name]?.(JSON.stringify(notificationOf()), key) as object;
+    expect((await toLambdaHandler(webhooks)(event)).statusCode, name).toBe(200);
+  }
 });
 
 describe("nothing lives on after the answer", () => {

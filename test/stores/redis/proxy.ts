@@ -7,7 +7,7 @@ export interface Proxy {
   readonly url: string;
   /** How many connections have been made through it. */
   readonly connections: number;
-  /** ms by which answers are late. */
+  /** ms by which answers are late; with `Infinity`, none comes. */
   delay: number;
   /** Cuts what is connected. */
   cut(): void;
@@ -47,6 +47,7 @@ export async function createProxy(target: string): Promise<Proxy> {
     });
     far.on("data", (chunk) => {
       if (lose === undefined || asking !== near) {
+        if (proxy.delay === Number.POSITIVE_INFINITY) return;
         if (proxy.delay > 0) setTimeout(() => near.write(chunk), proxy.delay).unref();
         else near.write(chunk);
         return;
