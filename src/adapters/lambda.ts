@@ -95,7 +95,8 @@ function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
 function queryOf(event: LambdaHttpEvent): string {
   if (event.rawQueryString !== undefined)
     return event.rawQueryString === "" ? "" : `?${event.rawQueryString}`;
-  const several = event.multiValueQueryStringParameters ?? event.queryStringParameters ?? {};
+  const several: Readonly<Record<string, string | readonly string[] | undefined>> =
+    event.multiValueQueryStringParameters ?? event.queryStringParameters ?? {};
   const pairs = Object.entries(several).flatMap(([name, values]) =>
     (typeof values === "string" ? [values] : (values ?? [])).map((value): [string, string] => [name, value]),
   );
