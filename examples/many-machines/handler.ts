@@ -5,14 +5,14 @@ import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { STORE = "postgres", STORE_NAME: name = "stayhook", DATABASE_URL, REDIS_URL } = process.env;
+const { STORE = "postgres", STORE_NAME: name = "stayhook_example", DATABASE_URL, REDIS_URL } = process.env;
 
 // This is the one line that differs from an app on one machine. (Who knows which it is needs no choice, and has
 // `event.atomically` with PostgreSQL.)
 export const store: EventStore =
   STORE === "redis"
     ? redisStore({ url: REDIS_URL ?? "redis://127.0.0.1:6379", prefix: name })
-    : (postgresStore({ connectionString: DATABASE_URL, schema: name }) as unknown as EventStore);
+    : postgresStore({ connectionString: DATABASE_URL, schema: name });
 
 export const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),

@@ -8,6 +8,11 @@ import { createSandbox } from "stayhook/testing";
 import { balance } from "./balancer.ts";
 import { Started } from "./processes.ts";
 
+if (process.env.STORE !== "redis" && !process.env.DATABASE_URL) {
+  console.error("Set DATABASE_URL to a PostgreSQL's, or STORE=redis (and REDIS_URL).");
+  process.exit(2);
+}
+
 const deadline = setTimeout(() => {
   console.error("It did not end within two minutes.");
   process.exit(1);

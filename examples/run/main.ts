@@ -10,6 +10,8 @@ import { play } from "./play.ts";
 
 const name = process.argv[2] ?? "";
 if (!names().includes(name)) {
+  if (name !== "")
+    console.error(`${name} cannot be shown by this command; its first lines say how to run it.`);
   console.error(`npm run example <name>: ${names().join(", ")}`);
   process.exit(1);
 }

@@ -1,8 +1,8 @@
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { InvalidArgumentError } from "../errors.ts";
 import { refused } from "../webhooks/receiving/answer.ts";
 import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
+import { assertHandler } from "./assert-handler.ts";
 
 /** What of a webhook handler the adapters use. */
 export interface Webhooks {
@@ -32,13 +32,7 @@ const LINGER = 1_000;
 
 /** Begins the processing where the handler is to begin by itself. @throws InvalidArgumentError where it is no handler */
 export function startOf(webhooks: Webhooks): void {
-  const { receive, start } = Object(webhooks) as Partial<Webhooks>;
-  if (typeof receive !== "function" || typeof start !== "function") {
-    throw new InvalidArgumentError({
-      path: ["webhooks"],
-      message: "must be what createWebhookHandler has made",
-    });
-  }
+  assertHandler(webhooks, ["receive", "start"]);
   if (webhooks.autoStart) webhooks.start();
 }
 

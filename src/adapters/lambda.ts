@@ -1,6 +1,7 @@
 import { atMost } from "../queue/timer.ts";
 import type { ReceiveContext } from "../webhooks/handler.ts";
 import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
+import { assertHandler } from "./assert-handler.ts";
 import type { AdapterOptions } from "./exchange.ts";
 
 export type { AdapterOptions } from "./exchange.ts";
@@ -72,6 +73,7 @@ export function toLambdaHandler(
   webhooks: LambdaWebhooks,
   { topic }: AdapterOptions = {},
 ): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
+  assertHandler(webhooks, ["receive"]);
   return async (event, context) => {
     const work: Promise<unknown>[] = [];
     const request = { ...toReceiveRequest(event), topic };

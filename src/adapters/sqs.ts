@@ -1,4 +1,5 @@
 import type { ProcessOptions } from "../webhooks/processing/process.ts";
+import { assertHandler } from "./assert-handler.ts";
 
 /** What of a webhook handler is used here. */
 export interface SqsWebhooks {
@@ -37,6 +38,7 @@ export interface SqsBatchResponse {
  * ```
  */
 export function toSqsHandler(webhooks: SqsWebhooks): (event: SqsEvent) => Promise<SqsBatchResponse> {
+  assertHandler(webhooks, ["process"]);
   return async ({ Records }) => {
     const failed = await Promise.all(groupsOf(Records).map((group) => processGroup(webhooks, group)));
     return { batchItemFailures: failed.flat().map(({ messageId }) => ({ itemIdentifier: messageId })) };

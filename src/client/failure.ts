@@ -19,8 +19,8 @@ export function failureOf(cause: unknown, call: Failed, timedOut: boolean): Stay
   if (cause instanceof StayhookError) return cause;
   if (timedOut) return new ConnectionTimeoutError(`${request} was not answered in time.`);
   const code = codeOf(cause);
-  const why = code === undefined ? "" : ` (${call.redact.text(code)})`;
-  return new ConnectionError(`${request} got no whole answer${why}; see cause.`, {
+  const why = code === undefined ? "; see cause" : ` (${call.redact.text(code)})`;
+  return new ConnectionError(`${request} got no whole answer${why}.`, {
     cause: call.redact.cause(cause),
   });
 }

@@ -1,4 +1,4 @@
-import { forwardTo, type NewEvent, sharedSecret } from "stayhook";
+import { forwardTo, InvalidArgumentError, type NewEvent, sharedSecret } from "stayhook";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "../webhooks/support.ts";
@@ -218,4 +218,10 @@ describe("a batch of SQS messages", () => {
     expect([...ran].sort()).toEqual(["a1", "a2", "b1", "b2"]);
     expect(ran.indexOf("a1")).toBeLessThan(ran.indexOf("a2"));
   });
+});
+
+test("what is no handler is refused when the function is made, not at its first event", () => {
+  for (const make of [toLambdaHandler, toSqsHandler])
+    for (const given of [undefined, null, {}, { receive: "no" }])
+      expect(() => make(given as never)).toThrow(InvalidArgumentError);
 });

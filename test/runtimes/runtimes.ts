@@ -23,7 +23,7 @@ export const runtimes: Readonly<Record<string, Runtime>> = {
   "Node 22": { command: installedAt("test/runtimes/node22/node_modules/.bin/node"), args: [] },
   "Node 24": { command: installedAt("node_modules/.bin/node"), args: [] },
   "Node 26": { command: installedAt("test/runtimes/node26/node_modules/.bin/node"), args: [] },
-  Bun: { command: installedAt("node_modules/@oven/bun-*/bin/bun{,.exe}"), args: ["run"] },
+  Bun: { command: installedAt("node_modules/bun/bin/bun.exe"), args: ["run"] },
   Deno: {
     command: installedAt("node_modules/@deno/*/deno{,.exe}"),
     args: ["run", "--no-remote", "--no-prompt", "--node-modules-dir=manual", ...denoPermissions],
