@@ -65,6 +65,22 @@ describe("reconcile", () => {
     expect(stdout).toMatch(/^checked\t1\nchanged\t1\nfailed\t0\nduration\t\d+ ms\n$/);
   });
 
+  test("says on a terminal how far it is, and wipes that away; with --json it does not", async () => {
+    const { env, file } = await app();
+    const shown = await cli(["reconcile", "--store", file], { env, terminal: true });
+    expect(shown.stderr).toContain("1 checked");
+    expect(shown.stderr.endsWith("\r\u001b[2K")).toBe(true);
+    const json = await cli(["reconcile", "--json", "--store", file], { env, terminal: true });
+    expect(json.stderr).toBe("");
+  });
+
+  test("ends with 1 where something could not be read", async () => {
+    const { sandbox, reconcile } = await app();
+    sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 422 }]);
+    const { code, stdout } = await reconcile("--json");
+    expect({ code, report: JSON.parse(stdout) }).toMatchObject({ code: 1, report: { failed: 1 } });
+  });
+
   test("learns listings on the first pass, or tells them", async () => {
     for (const [args, told] of [
       [[], []],
