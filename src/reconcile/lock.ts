@@ -1,5 +1,5 @@
 import { v4 } from "uuid";
-import type { PassState, Register } from "./register.ts";
+import { dueIn, type PassState, type Register } from "./register.ts";
 
 /** What a pass has to leave behind, at its end or should its process end. */
 export type Progress = Pick<PassState, "after" | "learned" | "complete">;
@@ -28,12 +28,14 @@ export class Lock {
     this.begun = begun;
   }
 
-  /** @returns `undefined` where somebody's pass is under way */
+  /** @returns `undefined` where somebody's pass is under way, or has been made in time */
   static async take(register: Register, options: LockOptions): Promise<Lock | undefined> {
     const owner = v4();
     for (let tries = 0; tries < TRIES; tries += 1) {
       const reading = await register.read();
       if (reading.lockedFor > 0) return undefined;
+      // Asked again here: since it was found due, another may have made it.
+      if (options.onlyIfDue && dueIn(reading, options.every) > 0) return undefined;
       const { state } = reading;
       const now = Date.now();
       // A place is good for as long as the pass that it was in would have been.
@@ -85,6 +87,8 @@ export interface LockOptions {
   readonly lease: number;
   /** ms */
   readonly every: number;
+  /** Not a pass that somebody has asked for, but the one that is to be made for each `every`. */
+  readonly onlyIfDue: boolean;
   /** Somebody else has taken it: this process had stood still for too long. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;

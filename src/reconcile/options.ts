@@ -20,7 +20,7 @@ export interface ReconcilerOptions<Tx = never> {
   readonly webhooks: WebhookHandler;
   /** The handler's store. Not `forwardTo(...)`: there are no statuses in it to compare with. */
   readonly store: EventStore<Tx>;
-  /** How often `start()` makes a pass, counted over all machines on the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. Default `"24h"`. */
+  /** How often `start()` makes a pass, counted over all machines on the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. At most half the handler's `recordRetention`. Default `"24h"`. */
   readonly every?: number | string | undefined;
   /** Bookings that are read at once. Default 4. */
   readonly concurrency?: number | undefined;
@@ -87,10 +87,16 @@ export function checkOptions<Tx>(options: ReconcilerOptions<Tx>): Settings {
   const logger = safeLogger(options.logger ?? consoleLogger);
   for (const name of Object.keys(options))
     if (!NAMES.includes(name)) logger.warn(`stayhook: createReconciler has no option ${name}`);
+  const inside = insideOf(options.webhooks)!;
+  // What has not changed is kept from being forgotten by the pass that finds it half as old.
+  if (every! > inside.recordRetention / 2)
+    logger.warn(
+      `stayhook: a record's status is forgotten after ${inside.recordRetention} ms (the handler's recordRetention), which a reconciler can prevent only with passes that are at most half as long apart: every is ${every} ms`,
+    );
   return {
     client: options.client,
     store: options.store as EventStore<unknown>,
-    inside: insideOf(options.webhooks)!,
+    inside,
     every: every!,
     concurrency,
     baseline,

@@ -13,7 +13,6 @@ import { Place } from "./place.ts";
 import { Pool } from "./pool.ts";
 import type { Read, Reader } from "./reader.ts";
 
-const DAY = 24 * 60 * 60_000;
 /** How many waiting events are listed at once. */
 const PAGE = 200;
 const WAITING: readonly EventState[] = ["pending", "processing", "retrying", "parked"];
@@ -59,9 +58,11 @@ export class Pass {
 
   /** @throws what the store throws */
   async run(): Promise<void> {
-    const { ending } = this.#options;
+    const { ending, reader } = this.#options;
     await this.#checkListings();
     if (ending.why === undefined) await this.#checkBookings();
+    // With little to ask for, it may not have been asked often enough to say so.
+    if (!reader.answered) ending.ask("unreachable");
     this.#complete = ending.why === undefined;
   }
 
@@ -175,7 +176,7 @@ export class Pass {
   async #keepFromAge(known: RecordStatus): Promise<void> {
     const { notes, inside } = this.#options;
     const age = Date.now() - known.seenAt.getTime();
-    if (age > Math.max(inside.recordRetention / 2, DAY)) await notes.renew(known);
+    if (age > inside.recordRetention / 2) await notes.renew(known);
   }
 
   #failedToRead(ref: string, read: Exclude<Read<never>, { readonly value: never }>): void {

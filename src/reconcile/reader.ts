@@ -30,6 +30,7 @@ export class Reader {
   /** Nothing is asked before then, on the monotonic clock. */
   #quietUntil = 0;
   #rounds = 0;
+  #answered = false;
   #lastRound = Number.NEGATIVE_INFINITY;
 
   /** @param hold - whether a wait keeps the process alive */
@@ -37,6 +38,11 @@ export class Reader {
     this.#ending = options.ending;
     this.#backoff = options.backoff;
     this.#hold = options.hold;
+  }
+
+  /** Whether anything was answered at all. */
+  get answered(): boolean {
+    return this.#answered;
   }
 
   async read<T>(ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
@@ -49,14 +55,14 @@ export class Reader {
       try {
         // The client's own retries would go on asking while the others here wait.
         const value = await ask({ signal, maxRetries: 0 });
-        this.#rounds = 0;
+        this.#gotAnswer();
         return { value };
       } catch (error) {
         if (signal.aborted) return failure;
         const { outage } = fetchFailure(error);
         failure = { error, answered: !outage };
         if (!outage) {
-          this.#rounds = 0;
+          this.#gotAnswer();
           return failure;
         }
         const wait = this.#outOfReach(error, outage, askedAt);
@@ -64,6 +70,11 @@ export class Reader {
         await pause(wait, { signal, hold: this.#hold });
       }
     }
+  }
+
+  #gotAnswer(): void {
+    this.#answered = true;
+    this.#rounds = 0;
   }
 
   /** @returns ms before this record is to be asked for again */

@@ -85,14 +85,14 @@ class StoreReconciler {
     this.#over = new Over(store, this.#notes);
     this.#register = new Register(store, this.#notes);
     this.#watch = new Watch(settings, this.#changes);
-    this.#schedule = new Schedule(settings, this.#register, () => this.#makeOrJoin({ hold: false }));
+    this.#schedule = new Schedule(settings, this.#register, () => this.#makeOrJoin({ asked: false }));
   }
 
   async run(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ReconcileReport> {
     const { signal } = checkSignal(options);
     this.#assertOpen();
     const joined = this.#current;
-    const making = this.#makeOrJoin({ hold: true });
+    const making = this.#makeOrJoin({ asked: true });
     // Whoever joins a pass that is not his own must not end it.
     const { ending } = this.#current!;
     const abort = (): void => ending.ask("aborted");
@@ -131,19 +131,20 @@ class StoreReconciler {
     if (this.#closed) throw new StayhookError("The reconciler is closed: make another one.");
   }
 
-  #makeOrJoin({ hold }: { readonly hold: boolean }): Promise<Made> {
+  /** @param asked - by somebody, who waits for it; else it is the schedule's */
+  #makeOrJoin({ asked }: { readonly asked: boolean }): Promise<Made> {
     if (this.#current) return this.#current.made;
     const ending = new Ending();
-    const made = this.#make(ending, hold).finally(() => {
+    const made = this.#make(ending, asked).finally(() => {
       this.#current = undefined;
     });
     this.#current = { ending, made };
     return made;
   }
 
-  async #make(ending: Ending, hold: boolean): Promise<Made> {
+  async #make(ending: Ending, asked: boolean): Promise<Made> {
     const beganAt = performance.now();
-    const pass = await this.#passUnderLock(ending, hold);
+    const pass = await this.#passUnderLock(ending, asked);
     const { checked = 0, changed = 0, failed = 0 } = pass ?? {};
     const incomplete = pass ? ending.why : "locked";
     const report: ReconcileReport = {
@@ -161,12 +162,13 @@ class StoreReconciler {
   }
 
   /** @returns `undefined` where somebody else's is under way */
-  async #passUnderLock(ending: Ending, hold: boolean): Promise<Pass | undefined> {
+  async #passUnderLock(ending: Ending, asked: boolean): Promise<Pass | undefined> {
     const { leaseDuration: lease, every, backoff, logger } = this.#settings;
     await this.#watch.settled();
     const lock = await Lock.take(this.#register, {
       lease,
       every,
+      onlyIfDue: !asked,
       onLost: () => ending.ask("locked"),
       onError: (error) =>
         logger.warn("stayhook: the reconciler's pass could not be kept; trying again", error),
@@ -175,7 +177,7 @@ class StoreReconciler {
     const pass = new Pass({
       ...this.#settings,
       ending,
-      reader: new Reader({ ending, backoff, hold }),
+      reader: new Reader({ ending, backoff, hold: asked }),
       notes: this.#notes,
       changes: this.#changes,
       over: this.#over,

@@ -68,6 +68,14 @@ export class Register {
   }
 }
 
+/** ms until the pass is due that is made for each `every`; 0 where it is. */
+export function dueIn({ state, lockedFor }: Reading, every: number): number {
+  if (lockedFor > 0) return Math.min(lockedFor, every);
+  if (!state.complete) return 0;
+  // A pass cannot have begun later than now: whoever wrote that has a clock that is ahead.
+  return Math.min(Math.max(state.begun + every - Date.now(), 0), every);
+}
+
 /** What is not understood, of a later version, is as good as nothing. */
 function parse(status: string | undefined): PassState {
   if (status === undefined) return NEVER;

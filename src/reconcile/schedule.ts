@@ -1,7 +1,7 @@
 import { describeThrown } from "../queue/outcome.ts";
 import { Alarm } from "../queue/timer.ts";
 import type { Settings } from "./options.ts";
-import type { Register } from "./register.ts";
+import { dueIn, type Register } from "./register.ts";
 import type { Incomplete } from "./report.ts";
 
 /** Not all machines are to come at once, ms: by how much later each may at the first pass, and at those after it. */
@@ -67,12 +67,7 @@ export class Schedule {
 
   /** ms; 0 where a pass is due. */
   async #untilDue(): Promise<number> {
-    const { state, lockedFor } = await this.#register.read();
-    if (lockedFor > 0) return Math.min(lockedFor, this.#settings.every);
-    if (!state.complete) return 0;
-    const left = state.begun + this.#settings.every - Date.now();
-    // A pass cannot have begun later than now: whoever wrote that has a clock that is ahead.
-    return Math.min(Math.max(left, 0), this.#settings.every);
+    return dueIn(await this.#register.read(), this.#settings.every);
   }
 
   /** @returns ms until it is to be looked again */
@@ -80,6 +75,11 @@ export class Schedule {
     const { incomplete, retryAfter = 0 } = await this.#pass();
     if (incomplete === "unreachable") return Math.max(retryAfter, this.#again());
     this.#failures = 0;
+    const { inside, logger } = this.#settings;
+    // Where the handler has a loop, that is quicker. One that processes inline has none.
+    void inside.handleDue().catch((error) => {
+      logger.error(`stayhook: what a pass has found could not be handled (${describeThrown(error)})`);
+    });
     return this.#untilDue();
   }
 

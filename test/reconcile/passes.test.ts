@@ -2,6 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StayhookClient } from "stayhook";
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, test, vi } from "vitest";
+import { Notes } from "../../src/reconcile/notes.ts";
+import { Register } from "../../src/reconcile/register.ts";
+import { insideOf } from "../../src/webhooks/inside.ts";
 import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
 
 const memory = () => stores.memory!()();
@@ -133,6 +136,83 @@ test("start goes on making passes, runs the callbacks, and stops at close", asyn
   reconciler.start();
 });
 
+test("start has what it finds handled also where the handler processes inline, and so has no loop", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const { reconciler, told, observations } = machineOf(sandbox, memory(), {
+    handler: { processing: "inline" },
+    reconciler: { every: 30 },
+  });
+  reconciler.start();
+  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
+  await sandbox.listings.hide(listingId);
+  await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
+});
+
+test("who found a pass due that another has made since makes none", async () => {
+  const sandbox = await startSandbox();
+  const store = memory();
+  await machineOf(sandbox, store).reconciler.run();
+  const reads = readsOf(sandbox);
+  reads();
+  let late = true;
+  const lagging = new Proxy(store, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name);
+      if (name !== "statusOf") return typeof value === "function" ? value.bind(target) : value;
+      return async (ref: string) => {
+        // As it was when it was asked, before that pass.
+        if (!late) return target.statusOf(ref);
+        late = false;
+        return undefined;
+      };
+    },
+  });
+  const { reconciler, observations } = machineOf(sandbox, lagging);
+  reconciler.start();
+  await waitFor(() => expect(observations("pass")).toMatchObject([{ incomplete: "locked" }]));
+  expect(reads()).toEqual([]);
+});
+
+test("a pass whose lock another process has taken ends", async () => {
+  const sandbox = await startSandbox();
+  const store = memory();
+  const machine = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 60 } });
+  await known(sandbox, machine, 3);
+  let reading = 0;
+  machine.client.bookings.get = ((_code: string, options: { signal: AbortSignal }) => {
+    reading += 1;
+    return new Promise((_, reject) => {
+      options.signal.addEventListener("abort", () => reject(options.signal.reason));
+    });
+  }) as never;
+  const running = machine.reconciler.run();
+  await waitFor(() => expect(reading).toBe(1));
+  // What a process does that finds this one's lease over, as it stood still.
+  const register = new Register(store, new Notes(store, insideOf(machine.webhooks)!));
+  await waitFor(async () =>
+    expect(await register.swap(await register.read(), { owner: "another", lease: 60_000 })).toBe(true),
+  );
+  expect(await running).toMatchObject({ checked: 0, incomplete: "locked" });
+  expect((await register.read()).state.owner).toBe("another");
+});
+
+test("a pass that was asked for counts: the next is due `every` after it", async () => {
+  const sandbox = await startSandbox();
+  const store = memory();
+  const { reconciler } = machineOf(sandbox, store, { reconciler: { every: "1h" } });
+  const begun = async () => JSON.parse((await store.statusOf("reconcile:pass"))!.status).begun as number;
+  await reconciler.run();
+  const first = await begun();
+  const now = vi.spyOn(Date, "now").mockReturnValue(first + 30 * 60_000);
+  try {
+    await reconciler.run();
+  } finally {
+    now.mockRestore();
+  }
+  expect(await begun()).toBe(first + 30 * 60_000);
+});
+
 test("a pass that start() could not make for the store is told of, and made again", async () => {
   const sandbox = await startSandbox();
   const store = memory();
@@ -228,6 +308,17 @@ describe("out of reach", () => {
     expect(await machine.reconciler.run()).toMatchObject({ checked: 60, failed: 0 });
   });
 
+  test("with nothing but the list to ask for, a platform that does not answer is out of reach too", async () => {
+    const sandbox = await startSandbox();
+    sandbox.faults.set([{ status: 503 }]);
+    const { reconciler } = machineOf(sandbox, memory());
+    expect(await reconciler.run()).toMatchObject({ checked: 0, failed: 1, incomplete: "unreachable" });
+    sandbox.faults.set([{ status: 403 }]);
+    const refused = await reconciler.run();
+    expect(refused).toMatchObject({ checked: 0, failed: 1 });
+    expect(refused).not.toHaveProperty("incomplete");
+  });
+
   test("a list that cannot be read is a failure, and the bookings are read all the same", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
@@ -311,23 +402,40 @@ test("a pass keeps its lock for as long as it runs, with the place that it has c
   expect(await running).toMatchObject({ checked: 20 });
 });
 
-test("what has not changed for very long is not forgotten for its age", async () => {
+test.each([
+  ["400 days", 400 * 86_400_000],
+  ["20 hours", 20 * 3_600_000],
+])("what has not changed is not forgotten for its age, kept for %s", async (_kept, recordRetention) => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const store = memory();
-  const { reconciler, told } = machineOf(sandbox, store);
+  const handler = { recordRetention };
+  const { reconciler, told, logged } = machineOf(sandbox, store, { handler, reconciler: { every: "1h" } });
   await reconciler.run();
   const start = Date.now();
   const now = vi.spyOn(Date, "now");
   try {
-    for (const days of [150, 300, 450, 600]) {
-      now.mockImplementation(() => start + days * 86_400_000);
+    for (const age of [0.3, 0.6, 1.05, 1.1, 1.5, 2.05]) {
+      now.mockImplementation(() => start + age * recordRetention);
       await reconciler.run();
-      await store.pruneRecords({ age: 400 * 86_400_000, limit: 100 });
+      await store.pruneRecords({ age: recordRetention, limit: 100 });
     }
   } finally {
     now.mockRestore();
   }
   expect(await store.statusOf(`listing:${listingId}`)).toMatchObject({ status: "Published", sequence: 1 });
   expect(told).toEqual([]);
+  expect(logged).toEqual([]);
+});
+
+test("passes that are too far apart to keep statuses from being forgotten are warned of", () => {
+  const handler = { recordRetention: 3 * 86_400_000 };
+  const platform = { url: "http://127.0.0.1:1", accessToken: "secret-token" };
+  for (const [every, warns] of [
+    ["36h", false],
+    ["37h", true],
+  ] as const) {
+    const { logged } = machineOf(platform, memory(), { handler, reconciler: { every } });
+    expect(logged.some((line) => /recordRetention.*every/.test(line))).toBe(warns);
+  }
 });

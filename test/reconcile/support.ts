@@ -16,10 +16,13 @@ import { createReconciler, type ReconcileObservation, type ReconcilerOptions } f
 import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
-import { afterAll, onTestFinished } from "vitest";
+import { afterAll, onTestFinished, vi } from "vitest";
 import { silentLogger } from "../../src/logger.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
+
+// What takes a second on a machine of its own takes many where all tests run at once.
+vi.setConfig({ testTimeout: 60_000 });
 
 /** Opens stores on one and the same place: each call is another machine, or the next start of one. */
 export type OpenStore = () => EventStore<never>;

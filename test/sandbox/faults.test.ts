@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
 import { InternalServerError, RateLimitError, StayhookClient } from "../../src/index.ts";
+import { createFaults } from "../../src/sandbox/faults.ts";
 import { createSandbox, type Sandbox, type SandboxOptions } from "../../src/testing/index.ts";
 
 type Ask = (method: string, path: string, body?: unknown) => Promise<Response>;
@@ -191,4 +192,42 @@ it("is what the client takes it for", async () => {
   expect(await client.listings.list({ maxRetries: 1 })).toEqual([]);
   await sandbox.close();
   await expect(sandbox.fetch("https://any.example/v2/listings")).rejects.toThrow(TypeError);
+});
+
+it("breaks the connection by fetch too where an answer that is cut off has no body", async () => {
+  const sandbox = createSandbox({ faults: [{ route: "DELETE /v2/webhooks/config", cutOff: true }] });
+  onTestFinished(() => sandbox.close());
+  await sandbox.fetch("https://any.example/v2/webhooks/config", init("POST", config));
+  const deleting = sandbox.fetch("https://any.example/v2/webhooks/config", init("DELETE", undefined));
+  await expect(deleting).rejects.toThrow(TypeError);
+});
+
+describe("draws", () => {
+  it("has its own for each fault, whatever is set beside it", () => {
+    const [one, other] = [{ route: "GET /v2/listings" }, { route }].map((of) => ({
+      ...of,
+      rate: 0.5,
+      status: 503,
+    }));
+    const strikes = (path: string, faults: ReturnType<typeof createFaults>) =>
+      Array.from({ length: 40 }, () => faults.strike("GET", path) !== undefined);
+    const both = createFaults(7, [one!, other!]);
+    const listings = strikes("/v2/listings", both);
+    expect(strikes("/v2/bookings/A1", both)).not.toEqual(listings);
+    expect(strikes("/v2/listings", createFaults(7, [one!]))).toEqual(listings);
+  });
+
+  it("draws each delay between the least and the most", () => {
+    const faults = createFaults(7, [{ delay: [100, 2000] }]);
+    const delays = Array.from({ length: 40 }, () => faults.strike("GET", "/v2/listings")!.delay);
+    expect(Math.min(...delays)).toBeGreaterThanOrEqual(100);
+    expect(Math.max(...delays)).toBeLessThanOrEqual(2000);
+    expect(new Set(delays).size).toBeGreaterThan(20);
+  });
+
+  it("shows copies: what is done to them changes nothing", () => {
+    const faults = createFaults(7, [{ status: 503 }]);
+    Object.assign(faults.list()[0]!, { status: 500 });
+    expect(faults.strike("GET", "/v2/listings")).toMatchObject({ fault: { status: 503 } });
+  });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
+import { createProfile } from "../../src/sandbox/profiles.ts";
 import { createSandbox, type SandboxProfile, sandboxProfiles } from "../../src/testing/index.ts";
 
 const config = { isActive: true, endpoints: { bookings: "https://subscriber.example/" } };
@@ -261,4 +262,13 @@ describe("set", () => {
     expect(() => sandbox.profile.set(null as never)).toThrow(InvalidArgumentError);
     expect(sandbox.profile.current).toEqual({ dates: "null" });
   });
+});
+
+it("begins its draws anew when a profile is set", () => {
+  const profile = createProfile(7, "mixed");
+  const draws = () => Array.from({ length: 8 }, () => profile.draw());
+  const first = draws();
+  expect(draws()).not.toEqual(first);
+  profile.set("mixed");
+  expect(draws()).toEqual(first);
 });
