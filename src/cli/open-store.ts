@@ -5,6 +5,7 @@ import { silentLogger } from "../logger.ts";
 import type { EventStore } from "../stores/store.ts";
 import type { Invocation, Option } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
+import { assertPrefix, assertSchema } from "./never-used.ts";
 
 export const storeOptions: Readonly<Record<string, Option>> = {
   store: {
@@ -26,7 +27,6 @@ export async function withStore<T>(
   use: (store: EventStore<unknown>) => Promise<T>,
   { seesToSignal = false }: { readonly seesToSignal?: boolean } = {},
 ): Promise<T> {
-  const store = await open(invocation);
   const { signal } = invocation.io;
   let interrupt = () => {};
   const interrupted = new Promise<never>((_resolve, reject) => {
@@ -34,7 +34,7 @@ export async function withStore<T>(
   });
   // Who sees to Ctrl-C itself has something to say then.
   if (!seesToSignal) signal.addEventListener("abort", interrupt, { once: true });
-  const used = use(store).finally(() => store.close());
+  const used = open(invocation).then((store) => use(store).finally(() => store.close()));
   try {
     // Where the store is what keeps the user waiting, its end is not waited for either.
     return await Promise.race([used, interrupted]);
@@ -56,13 +56,18 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
     case "postgres://":
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
-      return postgresStore({ connectionString: where, schema: text("schema") });
+      // First of all it looks at its arguments.
+      const store = postgresStore({ connectionString: where, schema: text("schema") });
+      await assertSchema(where, text("schema"));
+      return store;
     }
     case "redis://":
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
       // What its settings would lose is said where the app runs.
-      return redisStore({ url: where, prefix: text("prefix"), logger: silentLogger });
+      const store = redisStore({ url: where, prefix: text("prefix"), logger: silentLogger });
+      await assertPrefix(where, text("prefix"));
+      return store;
     }
     case undefined:
       return openFile(where);

@@ -29,7 +29,9 @@ export class Output {
 
   /** A result: `value` as JSON, or the text for a person. */
   result(value: unknown, text: () => string): void {
-    this.line(this.json ? printableJson(value ?? null, 2) : text());
+    const shown = this.json ? printableJson(value ?? null, 2) : text();
+    // An empty list is no line in a pipe.
+    if (shown !== "") this.line(shown);
   }
 
   /** One of many results that come one after another: a line of JSON each, or a line of text. */
@@ -70,6 +72,7 @@ export class Output {
 
   table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
     const cells = rows.map((row) => columns.map(([, cell]) => printable(cell(row))));
+    if (this.isTerminal && rows.length === 0) return this.style("dim", "none");
     if (!this.isTerminal) return cells.map((row) => row.join("\t")).join("\n");
     const headings = columns.map(([heading]) => heading);
     const widths = headings.map((heading, index) =>

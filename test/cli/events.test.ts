@@ -97,6 +97,12 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
     expect(await events("show", eventId)).toMatchObject({ reason: "denied", lastError: "no" });
     expect(await events("replay", "--all")).toEqual({ replayed: 1 });
     expect(await events("counts")).toMatchObject({ pending: 1, parked: 0 });
+    // A typo makes nothing: the second time it is as unknown as the first.
+    for (let time = 0; time < 2; time += 1) {
+      const typo = await cli(["events", "ls", names, `${place}_typo`], { env: { STAYHOOK_STORE: url } });
+      expect(typo).toMatchObject({ code: 4, stdout: "" });
+      expect(typo.stderr).toContain(`${place}_typo`);
+    }
   });
 });
 
@@ -234,6 +240,11 @@ describe("events", () => {
     const { events, json, done, parked } = await recorded();
     expect(await events("replay", done, parked[0] as string)).toMatchObject({ code: 0 });
     expect(await json("counts")).toMatchObject({ pending: 3, parked: 1, done: 0 });
+    // One that is not there: none is replayed.
+    expect(await events("replay", parked[1] as string, "11111111-0000-4000-8000-000000000000")).toMatchObject(
+      { code: 4 },
+    );
+    expect(await json("counts")).toMatchObject({ pending: 3, parked: 1 });
     expect(await events("replay", "11111111-0000-4000-8000-000000000000")).toMatchObject({ code: 4 });
   });
 

@@ -118,5 +118,9 @@ describe("reconcile", () => {
     expect(JSON.parse(stderr)).toEqual({ warning: { message: expect.stringContaining("out of reach") } });
     expect(logged).not.toHaveBeenCalled();
     expect(await reconcile("--concurrency", "0")).toMatchObject({ code: 2 });
+    sandbox.faults.set([{ status: 401 }]);
+    const refused = await reconcile();
+    expect(refused.code).toBe(3);
+    expect(refused.stderr).toContain("refuses the access token");
   });
 });

@@ -7,6 +7,7 @@ test("listings, all of them or those of a status", async () => {
   await sandbox.listings.create({ listingId: 2, listingName: "B", status: "Published", beds: 3 });
   const all = JSON.parse((await cli(["listings", "--json"], { env })).stdout);
   expect(all).toMatchObject([{ listingId: 1 }, { listingId: 2, beds: 3 }]);
+  expect((await cli(["listings", "--status", "Gone"], { env })).stdout).toBe("");
   const { stdout } = await cli(["listings", "--status", "Published"], { env });
   expect(stdout).toBe("2\tPublished\tB\n");
 });

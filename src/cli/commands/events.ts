@@ -81,7 +81,7 @@ const ls: Command = {
       after: text("after")?.toLowerCase(),
     };
     const events = await withStore(invocation, (store) => read(store, wanted));
-    out.result(events, () => (events.length > 0 ? out.table(events, columns) : out.style("dim", "none")));
+    out.result(events, () => out.table(events, columns));
     return undefined;
   },
 };
@@ -97,8 +97,7 @@ const show: Command = {
     const { out, positionals } = invocation;
     const [eventId = ""] = positionals;
     await withStore(invocation, async (store) => {
-      const event = await store.get(eventId.toLowerCase());
-      if (!event) throw new MissingError(`there is no event ${eventId}`);
+      const event = await find(store, eventId);
       const status = event.ref === null ? undefined : await store.statusOf(event.ref);
       const shown = { ...event, lastStatus: status?.status ?? null };
       out.result(shown, () => out.fields(Object.entries(shown)));
@@ -133,10 +132,15 @@ async function replayAll(invocation: Invocation, store: EventStore<unknown>): Pr
   }
 }
 
-async function replayOne(store: EventStore<unknown>, eventId: string): Promise<void> {
-  if (await store.replay(eventId.toLowerCase())) return;
+async function find(store: EventStore<unknown>, eventId: string): Promise<StoredEvent> {
   const event = await store.get(eventId.toLowerCase());
   if (!event) throw new MissingError(`there is no event ${eventId}`);
+  return event;
+}
+
+async function replayOne(store: EventStore<unknown>, eventId: string): Promise<void> {
+  if (await store.replay(eventId.toLowerCase())) return;
+  await find(store, eventId);
   throw new Error(`event ${eventId} is being processed right now`);
 }
 
@@ -165,6 +169,8 @@ const replay: Command = {
     choice(invocation, "reason", reasons);
     const replayed = await withStore(invocation, async (store) => {
       if (all) return replayAll(invocation, store);
+      // All or none, as far as a typo goes.
+      for (const eventId of positionals) await find(store, eventId);
       for (const eventId of positionals) await replayOne(store, eventId);
       return positionals.length;
     });

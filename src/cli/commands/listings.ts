@@ -18,7 +18,7 @@ export const listings: Command = {
     const status = text("status");
     const all = await client().listings.list({ signal: io.signal });
     const shown = status === undefined ? all : all.filter((listing) => listing.status === status);
-    out.result(shown, () => (shown.length > 0 ? out.table(shown, columns) : out.style("dim", "none")));
+    out.result(shown, () => out.table(shown, columns));
     return undefined;
   },
 };

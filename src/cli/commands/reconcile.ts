@@ -1,3 +1,4 @@
+import { AuthenticationError } from "../../client/errors.ts";
 import { silentLogger } from "../../logger.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
@@ -26,8 +27,14 @@ function concurrencyOf({ text }: Invocation): number | undefined {
 }
 
 /** Says what is found as it is found, and on a terminal how far the pass is. */
-function teller({ out }: Invocation): { observe(event: ReconcileObservation): void; end(): void } {
+function teller({ out }: Invocation): {
+  observe(event: ReconcileObservation): void;
+  /** Whether it is the access token that the platform does not take. */
+  refused(): boolean;
+  end(): void;
+} {
   let checked = 0;
+  let refused = false;
   let wipe = () => {};
   const tell = (text: string): void => {
     wipe();
@@ -35,6 +42,7 @@ function teller({ out }: Invocation): { observe(event: ReconcileObservation): vo
   };
   return {
     observe(event) {
+      if (event.kind === "failed") refused ||= event.error instanceof AuthenticationError;
       if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
       if (out.json) return;
       if (event.kind === "changed")
@@ -47,6 +55,7 @@ function teller({ out }: Invocation): { observe(event: ReconcileObservation): vo
           `${printable(event.ref)}: ${printable(event.error instanceof Error ? event.error.message : event.error)}`,
         );
     },
+    refused: () => refused,
     end: () => wipe(),
   };
 }
@@ -56,7 +65,7 @@ export const reconcile: Command = {
   summary: "make one pass over listings and known bookings, for what never arrived",
   description: `Puts what has changed into the store, where the processes of the app handle it: this command has none of
 their callbacks, and runs none. Ends with 1 where something could not be read or another pass is under way, and
-with 5 where the platform is out of reach.`,
+with 5 where the platform is out of reach; with 3 where it refuses the access token.`,
   examples: [
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
@@ -98,12 +107,17 @@ with 5 where the platform is out of reach.`,
         });
         try {
           for (const code of texts("watch")) await reconciler.watch(code);
-          const report = await reconciler.run({ signal: io.signal });
+          const pass = await reconciler.run({ signal: io.signal });
+          const report = { ...pass, duration: Math.round(pass.duration) };
           told.end();
           const { incomplete } = report;
           out.result(report, () =>
-            out.fields(Object.entries({ ...report, duration: `${Math.round(report.duration)} ms` })),
+            out.fields(Object.entries({ ...report, duration: `${report.duration} ms` })),
           );
+          if (told.refused()) {
+            out.warn("the platform refuses the access token");
+            return exitCodes.refused;
+          }
           if (incomplete) {
             out.warn(described[incomplete]);
             return exitCodeOf[incomplete];
