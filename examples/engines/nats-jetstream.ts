@@ -85,7 +85,7 @@ async function work(message: JsMsg): Promise<void> {
 }
 
 function whatNext(message: JsMsg, attempt: number, error: unknown) {
-  const { reason, retryable, retryAfter } = error as ProcessingError;
+  const { reason = "callback", retryable, retryAfter } = error as Partial<ProcessingError>;
   const since = message.headers?.get("since") || message.time.toISOString();
   const tooOld = message.time.getTime() - Date.parse(since) > 3 * DAY;
   const [lastWait] = BACKOFF.slice(-1);

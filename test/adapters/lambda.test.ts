@@ -55,6 +55,16 @@ const shapes: Record<string, (body: string | null, key?: string) => object> = {
     isBase64Encoded: false,
     requestContext: { elb: { targetGroupArn: "arn:aws:elasticloadbalancing:…" } },
   }),
+  // Then it tells of nothing once.
+  "a load balancer, with several values": (body, key = "s3cret") => ({
+    httpMethod: "POST",
+    path: "/hooks",
+    multiValueHeaders: { host: ["lambda"], "x-key": [key] },
+    multiValueQueryStringParameters: { key: [key] },
+    body,
+    isBase64Encoded: false,
+    requestContext: { elb: { targetGroupArn: "arn:aws:elasticloadbalancing:…" } },
+  }),
 };
 
 describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
@@ -86,6 +96,12 @@ describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
     const got = JSON.parse(JSON.stringify(shape(text)).replaceAll('"POST"', '"GET"'));
     expect(await handle(got)).toMatchObject({ statusCode: 405, headers: { allow: "POST" } });
   });
+});
+
+test("a header that came in a list is one, too", async () => {
+  const { webhooks } = handlerOf({ verify: sharedSecret({ header: "x-key", secret: "s3cret" }) });
+  const event = shapes["a load balancer, with several values"]?.(JSON.stringify(notificationOf())) as object;
+  expect((await toLambdaHandler(webhooks)(event)).statusCode).toBe(200);
 });
 
 test("a secret that a URL cannot hold as it is is known however the query is told", async () => {

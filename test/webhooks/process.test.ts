@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import {
   createWebhookHandler,
   forwardTo,
@@ -129,13 +130,15 @@ describe("process", () => {
     const callback = vi.fn();
     const { webhooks, platform, store } = handlerOf({
       dispatch: "changed",
-      on: { "booking.Confirmed": callback },
+      on: { "booking.Confirmed": callback, unknown: callback },
     });
     platform.booking("A1", "Confirmed");
-    const notification = notificationOf({ bookingCode: "A1" });
-    await webhooks.process(notification);
-    await webhooks.process(notification);
-    expect(callback).toHaveBeenCalledTimes(2);
+    for (const notification of [notificationOf({ bookingCode: "A1" }), notificationOf()]) {
+      callback.mockClear();
+      await webhooks.process(notification);
+      await webhooks.process(notification);
+      expect(callback).toHaveBeenCalledTimes(2);
+    }
     expect(Object.values(await store.counts())).toEqual([0, 0, 0, 0, 0]);
     expect(await store.statusOf("booking:A1")).toBeUndefined();
   });
@@ -200,6 +203,15 @@ describe("process", () => {
     if (status === 404) expect(last.cause).toBeInstanceOf(NotFoundError);
   });
 
+  test("maxAttempts counts also where it is less than five", async () => {
+    const { webhooks, platform } = forwarding({ maxAttempts: 2 });
+    platform.answer("A1", { status: 404 });
+    const attempt = (n: number) =>
+      failure(webhooks.process(notificationOf({ bookingCode: "A1" }), { attempt: n }));
+    expect(await attempt(1)).toMatchObject({ retryable: true });
+    expect(await attempt(2)).toMatchObject({ retryable: false });
+  });
+
   test.each([
     [{ status: 503 }, undefined],
     [{ status: 429, headers: { "retry-after": "90" } }, 90],
@@ -247,6 +259,18 @@ describe("process", () => {
     });
     expect(aborted.length).toBe(2);
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("a caller who has aborted already is heard, and nothing is left on a signal that lives on", async () => {
+    const reason = new Error("worker stops");
+    const { webhooks } = forwarding({ on: { unknown: () => new Promise(() => {}) } });
+    const ended = failure(webhooks.process(notificationOf(), { signal: AbortSignal.abort(reason) }));
+    await advance(3000);
+    expect(await ended).toMatchObject({ cause: reason });
+
+    const { signal } = new AbortController();
+    await forwarding().webhooks.process(notificationOf(), { signal });
+    expect(getEventListeners(signal, "abort")).toEqual([]);
   });
 
   test("a bad attempt is refused by name", async () => {

@@ -20,12 +20,9 @@ export class Connection {
     this.timeout = timeout;
   }
 
-  /**
-   * @throws {@link NotSentError} where nothing was sent
-   * @throws {@link StayhookError} where it failed, or may have been done though no answer came
-   */
-  async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
-    const running = this.#run(name, args);
+  /** Does `call`, for whose end {@link idle} waits. */
+  async busy<T>(call: () => Promise<T>): Promise<T> {
+    const running = call();
     this.#running.add(running);
     try {
       return await running;
@@ -43,7 +40,11 @@ export class Connection {
     this.link.close();
   }
 
-  async #run(name: ScriptName, args: readonly string[]): Promise<unknown> {
+  /**
+   * @throws {@link NotSentError} where nothing was sent
+   * @throws {@link StayhookError} where it failed, or may have been done though no answer came
+   */
+  async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const until = performance.now() + this.timeout;
     const session = await this.link.ready(this.timeout);
     try {

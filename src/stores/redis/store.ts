@@ -231,8 +231,10 @@ export class RedisStore implements EventStore {
 
   async #run(name: ScriptName, args: readonly string[] = []): Promise<unknown> {
     this.#assertOpen();
-    await this.#start();
-    return this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+    return this.#connection.busy(async () => {
+      await this.#start();
+      return this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+    });
   }
 
   /** Resolves to what all keys begin with, the user's own prefix included. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
+import { connect, headers } from "@nats-io/transport-node";
 import { Queue } from "bullmq";
 import { Redis } from "ioredis";
 import { PgBoss } from "pg-boss";
@@ -84,6 +84,14 @@ describe.concurrent("handles each event once, one at a time of a record, and kee
       env: (server: string) => ({ NATS_URL: server, STREAM }),
       async sendJunk(id: string) {
         await jetstream(connection).publish(`${STREAM}.lane.3`, `{"eventId":"no notification, ${id}"}`);
+      },
+      async sendDeadly(eventId: string) {
+        const sent = headers();
+        sent.set("attempt", "3");
+        const notification = { eventId, timestamp: new Date().toISOString() };
+        await jetstream(connection).publish(`${STREAM}.lane.4`, JSON.stringify(notification), {
+          headers: sent,
+        });
       },
       async deadLetters() {
         const { state } = await manager.streams.info(`${STREAM}-dead`);

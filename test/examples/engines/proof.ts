@@ -13,13 +13,15 @@ export interface Engine {
   env(server: string): NodeJS.ProcessEnv;
   /** Puts something into the queue that is no notification. */
   sendJunk(id: string): Promise<void>;
+  /** Puts something into the queue that has ended its workers as often as it may, where a worker has to see to that. */
+  sendDeadly?(id: string): Promise<void>;
   /** The dead letters, each as text in which its event can be found, or the id of the junk. */
   deadLetters(): Promise<string[]>;
 }
 
 /** What every engine's example has to do, on two processes, with its real server. */
 export async function proveEngine(
-  { file, server, env, sendJunk, deadLetters }: Engine,
+  { file, server, env, sendJunk, sendDeadly, deadLetters }: Engine,
   { onTestFinished }: TestContext,
 ): Promise<void> {
   const platform = await watchedPlatform(onTestFinished);
@@ -117,6 +119,8 @@ export async function proveEngine(
   const missing = notify("NOT-THERE");
   const junk = randomUUID();
   await sendJunk(junk);
+  const deadly = randomUUID();
+  await sendDeadly?.(deadly);
   // In three rounds: on a slow machine the wait may be over too early to see it.
   for (let round = 1; ; round += 1) {
     refused = false;
@@ -138,7 +142,8 @@ export async function proveEngine(
     const dead = await deadLetters();
     expect(dead.filter((text) => text.includes(missing.eventId))).toHaveLength(1);
     expect(dead.filter((text) => text.includes(junk))).toHaveLength(1);
-    expect(dead).toHaveLength(2);
+    if (sendDeadly) expect(dead.filter((text) => text.includes(deadly))).toHaveLength(1);
+    expect(dead).toHaveLength(sendDeadly ? 3 : 2);
   });
   expect(platform.asked.get("/v2/bookings/NOT-THERE"), "its attempts").toBe(2);
 

@@ -55,6 +55,12 @@ describe.skipIf(own === undefined)("keys", () => {
     }
     await store!.replayParked();
     for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, given);
+    const mended = eventOf("booking:C");
+    await store!.add(mended);
+    for (const outcome of [given, DONE]) {
+      for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, outcome);
+      if (outcome === given) expect(await store!.replay(mended.eventId)).toBe(true);
+    }
     await store!.prune({ state: "done", age: 0, limit: 1000 });
     await store!.prune({ state: "parked", age: 0, limit: 1000 });
     await store!.pruneRecords({ age: 0, limit: 1000 });

@@ -112,6 +112,17 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     await webhooks.close();
   }, 30_000);
 
+  test("a close waits for the calls that were made before it", async () => {
+    for (const first of [true, false]) {
+      const store = redisStore({ url, prefix: "closing", logger: silentLogger });
+      if (!first) await store.counts();
+      const calls = Promise.all([store.add(eventOf(null)), store.add(eventOf(null)), store.counts()]);
+      await store.close();
+      expect(await calls).toMatchObject(["added", "added", {}]);
+      await expect(store.counts()).rejects.toThrow("The store is closed.");
+    }
+  });
+
   test("a close does not wait for a server that is frozen", async () => {
     const store = open({ url, commandTimeout: 200 });
     await store.counts();
