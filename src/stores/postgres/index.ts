@@ -9,6 +9,8 @@ const SCHEMA = "stayhook";
 /** A name that PostgreSQL does not cut off, and that needs no escaping anywhere. */
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
 const LONGEST_NAME = 63;
+/** What pg takes: a URL, or the path of a socket. */
+const DATABASE = /^\s*(postgres(ql)?:\/\/|socket:|\/)/i;
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Options of {@link postgresStore}: `connectionString` or `pool`, and what else is to be different. */
@@ -105,20 +107,23 @@ function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
     yield { path: [], message: "postgresStore takes an object with a connectionString or a pool" };
     return;
   }
-  const { connectionString, pool, schema, wake, ...numbers } = options;
+  const { connectionString, pool, schema, wake, pollInterval, maxConnections, callTimeout, ...rest } =
+    options;
+  // A misspelt schema would quietly be the default one, which may be another app's.
+  for (const name of Object.keys(rest)) yield { path: [name], message: "is no option of postgresStore" };
   if (connectionString !== undefined && pool !== undefined) {
     yield { path: [], message: "give a connectionString or a pool, not both" };
   } else if (pool !== undefined) {
     if (typeof (pool as Partial<Pool> | null)?.connect !== "function" || pool.options === undefined)
       yield { path: ["pool"], message: "must be a Pool of pg" };
-  } else if (typeof connectionString !== "string" || connectionString.trim() === "") {
-    yield { path: ["connectionString"], message: "must be the URL of a database; or give a pool" };
+  } else if (typeof connectionString !== "string" || !DATABASE.test(connectionString)) {
+    const message = "must be the URL of a database, such as postgresql://user@host/database; or give a pool";
+    yield { path: ["connectionString"], message };
   }
   if (schema !== undefined) yield* schemaIssues(schema);
   if (wake !== undefined && wake !== "notify" && wake !== "poll")
     yield { path: ["wake"], message: 'must be "notify" or "poll"' };
-  for (const name of ["pollInterval", "maxConnections", "callTimeout"] as const) {
-    const value = numbers[name];
+  for (const [name, value] of Object.entries({ pollInterval, maxConnections, callTimeout })) {
     if (value === undefined) continue;
     if (!Number.isInteger(value) || value < 1 || value > LONGEST_TIMER)
       yield { path: [name], message: "must be a whole number, 1 or more" };
