@@ -333,6 +333,17 @@ describe("out of reach", () => {
     expect(machine.observations("learned")).toHaveLength(1);
   });
 
+  test("many that cannot be read are no outage while others between them are", async () => {
+    const sandbox = await startSandbox();
+    const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
+    const { codes } = await known(sandbox, machine, 9);
+    const unreadable = codes.filter((_, n) => n % 2 === 1);
+    sandbox.faults.set(unreadable.map((code) => ({ route: `/v2/bookings/${code}`, status: 500 })));
+    const report = await machine.reconciler.run();
+    expect(report).toMatchObject({ checked: 5, failed: 4 });
+    expect(report).not.toHaveProperty("incomplete");
+  });
+
   test("one booking that is gone, or that cannot be read, does not stop the others", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
