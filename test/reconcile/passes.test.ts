@@ -197,6 +197,42 @@ test("a pass whose lock another process has taken ends", async () => {
   expect((await register.read()).state.owner).toBe("another");
 });
 
+test("who waits for another's pass does not end it by his own signal", async () => {
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, memory());
+  await known(sandbox, machine, 2);
+  const { letGo, held } = holdReads(machine.client);
+  const running = machine.reconciler.run();
+  await waitFor(() => expect(held()).toBe(2));
+  const stop = new AbortController();
+  const beside = machine.reconciler.run({ signal: stop.signal });
+  stop.abort();
+  letGo();
+  expect(await running).toMatchObject({ checked: 2 });
+  expect(await beside).not.toHaveProperty("incomplete");
+});
+
+test("start leaves a handler alone whose user starts it himself", async () => {
+  const sandbox = await startSandbox();
+  const { reconciler, webhooks, observations } = machineOf(sandbox, memory(), {
+    handler: { autoStart: false },
+  });
+  reconciler.start();
+  await waitFor(() => expect(observations("pass")).toHaveLength(1));
+  expect(await webhooks.health()).toMatchObject({ state: "idle" });
+});
+
+test("a list that could not be read does not make the pass after it a first one", async () => {
+  const sandbox = await startSandbox();
+  const { reconciler } = machineOf(sandbox, memory());
+  await reconciler.run();
+  sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
+  expect(await reconciler.run()).toMatchObject({ failed: 1 });
+  sandbox.faults.clear();
+  await sandbox.listings.create({ status: "Published" });
+  expect(await reconciler.run()).toMatchObject({ changed: 1 });
+});
+
 test("a pass that was asked for counts: the next is due `every` after it", async () => {
   const sandbox = await startSandbox();
   const store = memory();
