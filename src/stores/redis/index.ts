@@ -55,7 +55,9 @@ function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
     yield { path: [], message: "redisStore takes options, with url or client" };
     return;
   }
-  const { url, client, prefix, commandTimeout, logger } = options;
+  const { url, client, prefix, commandTimeout, logger, ...rest } = options;
+  // A misspelt prefix would quietly be the default one, which may be another app's.
+  for (const name of Object.keys(rest)) yield { path: [name], message: "is no option of redisStore" };
   if ((url === undefined) === (client === undefined)) {
     yield { path: ["url"], message: "give either url or client" };
   } else if (client === undefined) {

@@ -102,8 +102,13 @@ export class UrlLink implements Link {
     this.#readyBy = performance.now() + within;
     const session = quiet(new RedisClass(this.#url, { ...ONE_LIFE, connectTimeout: within }));
     const { client } = session;
+    let refusal: Error | undefined;
     client.on("error", (error) => {
-      this.#lastError = error;
+      if (isReply(error)) refusal ??= error;
+      // What the end of a refused connection brings along says less.
+      this.#lastError = refusal ?? error;
+      // ioredis would go on in database 0, which may be another app's.
+      if (isRefusedDatabase(error)) session.end();
     });
     client.on("ready", () => {
       this.#lastError = undefined;
@@ -170,6 +175,13 @@ function quiet(client: Redis | Cluster): Session {
     if ("stream" in client) (client.stream as { unref?(): void } | undefined)?.unref?.();
   });
   return new Session(client);
+}
+
+/** Whether it is the answer to the SELECT that ioredis sends for a URL's database. */
+function isRefusedDatabase(error: unknown): boolean {
+  return (
+    isReply(error) && (error as { readonly command?: { readonly name?: string } }).command?.name === "select"
+  );
 }
 
 function passwordsIn({ password, searchParams }: URL): string[] {

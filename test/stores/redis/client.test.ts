@@ -20,6 +20,15 @@ afterAll(async () => {
 });
 const logger = silentLogger;
 
+test.skipIf(plain === undefined)("a database that there is not is an error, and not database 0", async () => {
+  const store = redisStore({ url: `${plain!.url}/99`, prefix: "elsewhere", logger });
+  onTestFinished(() => store.close());
+  await expect(store.add(eventOf())).rejects.toThrow(/DB index is out of range/);
+  const client = new Redis(plain!.url);
+  onTestFinished(() => client.disconnect());
+  expect(await client.keys("{elsewhere}*")).toEqual([]);
+});
+
 describe.skipIf(plain === undefined)("a client of the user's", () => {
   function clientOf(options: Omit<RedisOptions, "replyMapping"> = {}, url = plain!.url): Redis {
     const client = new Redis(url, options);
