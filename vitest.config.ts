@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { subpaths } from "./subpaths.config.ts";
@@ -10,6 +11,8 @@ export default defineConfig({
     })),
   },
   test: {
+    // On two cores vitest would keep one for itself, which does nothing.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ["test/**/*.test.ts"],
     typecheck: { enabled: true, include: ["test/**/*.test-d.ts"], tsconfig: "./tsconfig.json" },
   },

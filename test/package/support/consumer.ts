@@ -22,13 +22,19 @@ export interface Consumer extends Packed {
   node(...args: readonly string[]): Promise<Ran>;
 }
 
+const directories: string[] = [];
+// Here, as within a beforeAll it would not be heard.
+afterAll(() => {
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true });
+});
+
 /**
  * Packs the package and installs it, without a registry: beside it come its dependencies, or `packages`, from
  * this repository's node_modules. Gone when the test file has run.
  */
 export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consumer> {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "stayhook-consumer-")));
-  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  directories.push(directory);
   const packed = await pack(directory);
   const home = join(directory, "node_modules/stayhook");
   mkdirSync(home, { recursive: true });
