@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { noteId } from "../../src/reconcile/ids.ts";
+import { topicOf } from "../../src/webhooks/processing/note.ts";
 import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
 
 const done = { checked: expect.any(Number), changed: 0, failed: 0, duration: expect.any(Number) };
@@ -98,6 +100,29 @@ test("a listing whose notification still waits is not learned: its callback find
   expect(told).toMatchObject([{ type: "listing.Published", source: "webhook", changed: true }]);
 });
 
+test("what the first pass was to learn when its process ended is learned by the next, as it is by then", async () => {
+  const sandbox = await startSandbox();
+  const { listingId } = await sandbox.listings.create({ status: "Hidden" });
+  const { reconciler, webhooks, observations, told, store } = machineOf(sandbox, stores.memory!()(), {
+    handler: { autoStart: false },
+  });
+  const ref = `listing:${listingId}`;
+  const then = { ref, sequence: 0, from: undefined, to: "Published" };
+  await store.add({
+    eventId: noteId(then, "status"),
+    ref,
+    source: "reconcile",
+    topic: topicOf({ sequence: 0, status: "Published" }),
+    timestamp: new Date().toISOString(),
+    notification: null,
+  });
+  expect(await reconciler.run()).toEqual({ ...done, checked: 1 });
+  await webhooks.drain();
+  expect(observations("learned")).toEqual([{ kind: "learned", ref, status: "Hidden" }]);
+  expect(await store.statusOf(ref)).toMatchObject({ status: "Hidden", sequence: 1 });
+  expect(told).toEqual([]);
+});
+
 test("a listing that is no longer in the list is left alone, and observe says so", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
@@ -112,4 +137,14 @@ test("a listing that is no longer in the list is left alone, and observe says so
   expect(observations("vanished")).toEqual([]);
   expect([...told, ...later.told]).toEqual([]);
   expect(await store.statusOf(`listing:${listingId}`)).toMatchObject({ status: "Published" });
+});
+
+test("a list that could not be read says of no listing that it is gone", async () => {
+  const sandbox = await startSandbox();
+  await sandbox.listings.create({ status: "Published" });
+  const { reconciler, observations } = machineOf(sandbox, stores.memory!()());
+  await reconciler.run();
+  sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
+  expect(await reconciler.run()).toEqual({ ...done, checked: 0, failed: 1 });
+  expect(observations("vanished")).toEqual([]);
 });

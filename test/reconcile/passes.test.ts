@@ -291,6 +291,22 @@ test("the place of a pass that was cut off longer than `every` ago is worth noth
   }
 });
 
+test("the place of a pass that a clock has written that is ahead is worth nothing", async () => {
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1, every: "1h" } });
+  const { codes } = await known(sandbox, machine, 3);
+  sandbox.faults.set([{ route: `/v2/bookings/${codes[1]}`, status: 401 }]);
+  const ahead = Date.now() + 600_000;
+  const now = vi.spyOn(Date, "now").mockReturnValue(ahead);
+  try {
+    expect(await machine.reconciler.run()).toMatchObject({ checked: 1, incomplete: "unreachable" });
+  } finally {
+    now.mockRestore();
+  }
+  sandbox.faults.clear();
+  expect(await machine.reconciler.run()).toMatchObject({ checked: 3 });
+});
+
 describe("out of reach", () => {
   test("Retry-After is waited for by all of the pass", async () => {
     const sandbox = await startSandbox();
