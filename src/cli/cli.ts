@@ -124,11 +124,11 @@ function describe(error: unknown): {
   };
 }
 
-/** "See cause" helps nobody who only has the message. */
+/** "See cause" helps nobody who only has the message; any other says by itself why nobody answered. */
 function messageOf(error: Error): string {
   const message = error.message || error.name;
   return error instanceof ConnectionError
-    ? `${message.replace(/; see cause\.?$/, "")} (${reasonOf(error.cause)})`
+    ? message.replace(/; see cause\.$/, () => ` (${reasonOf(error.cause)})`)
     : message;
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { manifest } from "../package/support/pack.ts";
 import { closed } from "./receiver.ts";
 import { cli, plain, platform } from "./support.ts";
@@ -179,6 +179,30 @@ test("says why nobody answered", async () => {
   expect(code).toBe(5);
   expect(stderr).toContain("ECONNREFUSED");
   expect(stderr).not.toContain("see cause");
+  // Once: the client's own message has it.
+  expect(stderr).toBe("stayhook: GET /v2/listings got no whole answer (ECONNREFUSED).\n");
+  // Of a port that fetch refuses there is no code.
+  const refused = await cli(["listings", "--base-url", "http://127.0.0.1:1"], {
+    env: { STAYHOOK_ACCESS_TOKEN: "t" },
+  });
+  expect(refused.stderr).toBe("stayhook: GET /v2/listings got no whole answer (bad port)\n");
+});
+
+test("says that an answer took too long, and no other reason", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+    vi.unstubAllGlobals();
+  });
+  vi.stubGlobal("fetch", () => new Promise(() => {}));
+  const ended = cli(["listings", "--base-url", "https://stayhook.invalid"], {
+    env: { STAYHOOK_ACCESS_TOKEN: "t" },
+  });
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect(await ended).toMatchObject({
+    code: 5,
+    stderr: "stayhook: GET /v2/listings was not answered in time.\n",
+  });
 });
 
 test("options may stand before the command", async () => {
