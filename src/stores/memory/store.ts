@@ -9,6 +9,7 @@ import type {
   RecordStatus,
   StoredEvent,
 } from "../store.ts";
+import { Subscribers } from "../subscribers.ts";
 import { OrderedSet } from "./ordered-set.ts";
 import { type EventRow, newEventRow, type RecordRow, toClaim, toStoredEvent } from "./rows.ts";
 import { Schedule } from "./schedule.ts";
@@ -26,7 +27,7 @@ export class MemoryStore implements EventStore {
     parked: new OrderedSet(),
   };
   readonly #schedule = new Schedule();
-  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
+  readonly #subscribers = new Subscribers();
   #arrivals = 0;
   #leases = 0;
   #closed = false;
@@ -44,7 +45,7 @@ export class MemoryStore implements EventStore {
     this.#events.set(row.event.eventId, row);
     this.#byState.pending.add(row);
     this.#schedule.placeNow(row);
-    this.#wake();
+    this.#subscribers.wake();
     return "added";
   }
 
@@ -81,7 +82,7 @@ export class MemoryStore implements EventStore {
     const record = row.record!;
     record.lease = undefined;
     this.#end(row, record, outcome, Date.now());
-    if (this.#schedule.hasWaiting(record)) this.#wake();
+    if (this.#schedule.hasWaiting(record)) this.#subscribers.wake();
     return true;
   }
 
@@ -157,7 +158,7 @@ export class MemoryStore implements EventStore {
     const row = this.#events.get(eventId);
     if (row === undefined || row.state === "processing") return false;
     this.#replay(row, Date.now());
-    this.#wake();
+    this.#subscribers.wake();
     return true;
   }
 
@@ -171,7 +172,7 @@ export class MemoryStore implements EventStore {
     );
     const now = Date.now();
     for (const row of rows) this.#replay(row, now);
-    if (rows.length > 0) this.#wake();
+    if (rows.length > 0) this.#subscribers.wake();
     return rows.length;
   }
 
@@ -191,16 +192,12 @@ export class MemoryStore implements EventStore {
 
   subscribe(wake: () => void): () => void {
     this.#assertOpen();
-    const subscription = { wake };
-    this.#subscriptions.add(subscription);
-    return () => {
-      this.#subscriptions.delete(subscription);
-    };
+    return this.#subscribers.add(wake);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#subscriptions.clear();
+    this.#subscribers.clear();
   }
 
   #assertOpen(): void {
@@ -302,16 +299,6 @@ export class MemoryStore implements EventStore {
       row.dueAt = Math.min(row.dueAt, now);
     }
     this.#schedule.placeNow(row);
-  }
-
-  #wake(): void {
-    for (const { wake } of [...this.#subscriptions]) {
-      try {
-        wake();
-      } catch {
-        // What was recorded is recorded, whatever the listener makes of it.
-      }
-    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Not the globals: what other processes do goes by no fake clock.
 import { clearInterval, setInterval } from "node:timers";
+import { Subscribers } from "../subscribers.ts";
 import type { Connections } from "./connections.ts";
 import { Listener } from "./listener.ts";
 
@@ -19,7 +20,7 @@ export interface WakeOptions {
 export class Wake {
   readonly #connections: Connections;
   readonly #options: WakeOptions;
-  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
+  readonly #subscribers = new Subscribers();
   #listener: Listener | undefined;
   #poll: NodeJS.Timeout | undefined;
   #notifying = false;
@@ -31,24 +32,24 @@ export class Wake {
   }
 
   subscribe(wake: () => void): () => void {
-    const subscription = { wake };
-    this.#subscriptions.add(subscription);
-    if (this.#subscriptions.size === 1) this.#start();
+    const isFirst = this.#subscribers.isEmpty;
+    const remove = this.#subscribers.add(wake);
+    if (isFirst) this.#start();
     return () => {
-      if (this.#subscriptions.delete(subscription) && this.#subscriptions.size === 0) this.#stop();
+      if (remove() && this.#subscribers.isEmpty) this.#stop();
     };
   }
 
   /** After a commit of this process's own that made something due. */
   madeDue(): void {
-    this.#wake();
+    this.#subscribers.wake();
     // Beside the transaction that made it due: a NOTIFY in it would have all of the database's commits wait for its disk.
     if (this.#notifying) this.#again = true;
     else void this.#notify();
   }
 
   close(): void {
-    this.#subscriptions.clear();
+    this.#subscribers.clear();
     this.#stop();
   }
 
@@ -69,7 +70,7 @@ export class Wake {
     this.#setPolling(true);
     if (!this.#options.listen) return;
     this.#listener = new Listener(this.#connections, this.#options.channel, {
-      heard: () => this.#wake(),
+      heard: () => this.#subscribers.wake(),
       works: (works) => this.#setPolling(!works),
     });
   }
@@ -82,16 +83,8 @@ export class Wake {
 
   #setPolling(polling: boolean): void {
     clearInterval(this.#poll);
-    this.#poll = polling ? setInterval(() => this.#wake(), this.#options.pollInterval).unref() : undefined;
-  }
-
-  #wake(): void {
-    for (const { wake } of [...this.#subscriptions]) {
-      try {
-        wake();
-      } catch {
-        // What was recorded is recorded, whatever the subscriber makes of it.
-      }
-    }
+    this.#poll = polling
+      ? setInterval(() => this.#subscribers.wake(), this.#options.pollInterval).unref()
+      : undefined;
   }
 }

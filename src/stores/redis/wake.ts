@@ -1,5 +1,6 @@
 // Not the globals: what other processes do goes by no fake clock.
 import { clearInterval, setInterval, setTimeout } from "node:timers";
+import { Subscribers } from "../subscribers.ts";
 import { isCluster, type Link } from "./link.ts";
 import type { Session } from "./session.ts";
 
@@ -20,7 +21,7 @@ export class Wake {
   readonly #channel: () => Promise<string>;
   /** By which our own messages are known: we have acted on those already. */
   readonly #isOurs: (handle: string) => boolean;
-  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
+  readonly #subscribers = new Subscribers();
   #listening = false;
   #closed = false;
   #session: Session | undefined;
@@ -32,27 +33,18 @@ export class Wake {
   }
 
   subscribe(wake: () => void): () => void {
-    const subscription = { wake };
-    this.#subscriptions.add(subscription);
+    const remove = this.#subscribers.add(wake);
     if (!this.#listening) void this.#listen();
-    return () => {
-      this.#subscriptions.delete(subscription);
-    };
+    return remove;
   }
 
   wake(): void {
-    for (const { wake } of [...this.#subscriptions]) {
-      try {
-        wake();
-      } catch {
-        // What was recorded is recorded, whatever the listener makes of it.
-      }
-    }
+    this.#subscribers.wake();
   }
 
   close(): void {
     this.#closed = true;
-    this.#subscriptions.clear();
+    this.#subscribers.clear();
     this.#session?.end();
   }
 

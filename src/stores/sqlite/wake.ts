@@ -2,6 +2,7 @@ import { type FSWatcher, utimesSync, watch } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 // Not the globals: what other processes do goes by no fake clock.
 import { clearInterval, setInterval } from "node:timers";
+import { Subscribers } from "../subscribers.ts";
 
 /** How often a change of another process is looked for that the file system did not tell of, ms. */
 const NET = 1000;
@@ -14,7 +15,7 @@ const NET = 1000;
 export class Wake {
   readonly #file: string | undefined;
   readonly #version: StatementSync;
-  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
+  readonly #subscribers = new Subscribers();
   #seen: unknown;
   #watcher: FSWatcher | undefined;
   #net: NodeJS.Timeout | undefined;
@@ -27,17 +28,16 @@ export class Wake {
   }
 
   subscribe(wake: () => void): () => void {
-    const subscription = { wake };
-    this.#subscriptions.add(subscription);
+    const remove = this.#subscribers.add(wake);
     this.#listen();
     return () => {
-      if (this.#subscriptions.delete(subscription) && this.#subscriptions.size === 0) this.#stop();
+      if (remove() && this.#subscribers.isEmpty) this.#stop();
     };
   }
 
   /** After a commit of this process's own that made something due. */
   madeDue(): void {
-    this.#wake();
+    this.#subscribers.wake();
     if (this.#file === undefined) return;
     try {
       const now = new Date();
@@ -48,7 +48,7 @@ export class Wake {
   }
 
   close(): void {
-    this.#subscriptions.clear();
+    this.#subscribers.clear();
     this.#stop();
   }
 
@@ -72,7 +72,7 @@ export class Wake {
   }
 
   #look(): void {
-    if (this.#hasChanged()) this.#wake();
+    if (this.#hasChanged()) this.#subscribers.wake();
   }
 
   #hasChanged(): boolean {
@@ -84,16 +84,6 @@ export class Wake {
     } catch {
       // The file is locked, or the user has closed the connection: looked at again later.
       return false;
-    }
-  }
-
-  #wake(): void {
-    for (const { wake } of [...this.#subscriptions]) {
-      try {
-        wake();
-      } catch {
-        // What was recorded is recorded, whatever the listener makes of it.
-      }
     }
   }
 }
