@@ -1,11 +1,11 @@
 import type { Logger } from "../logger.ts";
+import { createSlots } from "../slots.ts";
 import { attempt, type SandboxReceiver } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
 import type { Closing } from "./closing.ts";
 import type { DeliverySettings } from "./delivery-options.ts";
 import { createRandom } from "./random.ts";
 import { createRecent } from "./recent.ts";
-import { createSlots } from "./slots.ts";
 
 /** One attempt at a delivery: what was sent, and how it was answered; or one that got lost. */
 export interface SandboxDelivery {

@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
 import { StayhookError } from "../../errors.ts";
+import { createSlots, type Slots } from "../../slots.ts";
 import { isOwnRef } from "../own.ts";
 import type {
   ClaimedEvent,
@@ -16,7 +17,6 @@ import { isLocked, lostConnection, mayTryAgain, storeError } from "./errors.ts";
 import type { PostgresStore, TransactionStore } from "./index.ts";
 import { toClaim, toRecordStatus, toStoredEvent } from "./rows.ts";
 import { channelOf, migrate } from "./schema.ts";
-import { Slots } from "./slots.ts";
 import { type Statements, statements } from "./statements.ts";
 import { toRecord, toText } from "./text.ts";
 import { MOST_TIME, runWrites, WriteFailed, type Writes } from "./user-writes.ts";
@@ -59,7 +59,7 @@ export class PgStore implements PostgresStore {
     this.#connections = connections;
     this.#run = statements(schema);
     this.#wake = new Wake(connections, { ...wake, channel: channelOf(schema) });
-    this.#writing = new Slots(writesAtOnce);
+    this.#writing = createSlots(writesAtOnce);
     this.#adds = new Adds((events, patience) => this.#send(events, patience));
   }
 
@@ -237,7 +237,7 @@ export class PgStore implements PostgresStore {
       return again(async () => this.#settled(await this.#connections.query(this.#run.settle, values)));
     }
     const { writes } = outcome;
-    return this.#writing.use(() =>
+    return this.#writing.run(() =>
       again(() => this.#connections.use((session) => this.#settleWith(session, claim, outcome, writes))),
     );
   }

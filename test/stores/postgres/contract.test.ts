@@ -1,6 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Slots } from "../../../src/stores/postgres/slots.ts";
+import { createSlots } from "../../../src/slots.ts";
 import { storeContract } from "../../../src/testing/store-contract.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
@@ -58,11 +58,11 @@ describePostgres("the contract of a store", () => {
     await store.close();
   });
   // More at once than the test runner would: most of their time they wait.
-  const slots = new Slots(25);
+  const slots = createSlots(25);
   for (const { name, run } of cases)
     test.concurrent(
       name,
       { timeout: 120_000 },
-      started(() => slots.use(run)),
+      started(() => slots.run(run)),
     );
 });

@@ -1,5 +1,10 @@
+/** Made by {@link createSlots}. */
+export interface Slots {
+  run<T>(work: () => Promise<T>): Promise<T>;
+}
+
 /** Runs at most `max` at once, in the order in which they came. */
-export function createSlots(max: number): { run<T>(work: () => Promise<T>): Promise<T> } {
+export function createSlots(max: number): Slots {
   const waiting: (() => void)[] = [];
   let free = max;
   return {
