@@ -6,6 +6,13 @@ export interface Logger {
   error(message: string, ...details: unknown[]): void;
 }
 
+export const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly (keyof Logger)[];
+
+export function isLogger(value: unknown): value is Logger {
+  const logger = Object(value) as Partial<Record<keyof Logger, unknown>>;
+  return logLevels.every((level) => typeof logger[level] === "function");
+}
+
 const nothing = (): void => {};
 
 /** The client's default. */

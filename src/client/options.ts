@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { type Logger, safeLogger, silentLogger } from "../logger.ts";
+import { type Logger, logLevels, safeLogger, silentLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { StandardSchema } from "../models/standard-schema.ts";
@@ -86,7 +86,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     refuse("accessToken", problemWithToken(accessToken)?.replace("a string", "a string or a function"));
   for (const [name, value] of Object.entries({ fetch, onRequest, onResponse }))
     if (value !== undefined && typeof value !== "function") refuse(name, "must be a function");
-  for (const level of ["debug", "info", "warn", "error"] as const)
+  for (const level of logLevels)
     if (logger !== undefined && typeof logger?.[level] !== "function")
       issues.push({ path: ["logger", level], message: "must be a function" });
   for (const name of Object.keys(models ?? {}))

@@ -1,14 +1,15 @@
 import type { StayhookClient } from "../client/client.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { consoleLogger, type Logger, safeLogger } from "../logger.ts";
+import { consoleLogger, isLogger, type Logger, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { type Backoff, safeBackoff } from "../queue/backoff.ts";
-import { describeThrown } from "../queue/outcome.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore } from "../stores/store.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { type Inside, insideOf } from "../webhooks/inside.ts";
+import { safeObserve } from "../webhooks/observe.ts";
+import { isObject } from "../webhooks/options.ts";
 import { parseDuration } from "./duration.ts";
 import type { ReconcileObservation } from "./report.ts";
 
@@ -128,27 +129,9 @@ function checkRest(options: Record<string, unknown>, refuse: Refuse): void {
   for (const name of ["backoff", "observe"])
     if (options[name] !== undefined && typeof options[name] !== "function")
       refuse(name, "must be a function");
-  const levels = ["debug", "info", "warn", "error"];
-  const logs = isObject(logger) && levels.every((level) => typeof logger[level] === "function");
-  if (logger !== undefined && !logs) refuse("logger", "must have the functions debug, info, warn and error");
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
+  if (logger !== undefined && !(isObject(logger) && isLogger(logger)))
+    refuse("logger", "must have the functions debug, info, warn and error");
 }
 
 const defaultBackoff: Backoff = (attempt) =>
   Math.min(1000 * 2 ** (attempt - 1), 30_000) * (1 - Math.random() / 4);
-
-function safeObserve(observe: ReconcilerOptions["observe"], logger: Logger): Settings["observe"] {
-  if (!observe) return () => {};
-  const failed = (error: unknown) => logger.warn(`stayhook: observe failed (${describeThrown(error)})`);
-  return (event) => {
-    try {
-      const observed = observe(event);
-      if (observed instanceof Promise) observed.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
-  };
-}

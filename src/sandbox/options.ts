@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Logger, safeLogger, silentLogger } from "../logger.ts";
+import { isLogger, type Logger, safeLogger, silentLogger } from "../logger.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./delivery.ts";
 import { deliverySchema, type SandboxDeliveryOptions } from "./delivery-options.ts";
@@ -79,11 +79,4 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
     faults,
     profile,
   };
-}
-
-function isLogger(value: unknown): boolean {
-  const logger = value as Partial<Record<keyof Logger, unknown>> | null;
-  return (["debug", "info", "warn", "error"] as const).every(
-    (level) => typeof logger?.[level] === "function",
-  );
 }

@@ -3,6 +3,7 @@ import { StayhookError } from "../errors.ts";
 import { type Booking, bookingStatuses } from "../models/booking.ts";
 import { type Listing, listingStatuses } from "../models/listing.ts";
 import { refuse } from "../sandbox/fields.ts";
+import { eventTypes } from "../webhooks/event-type.ts";
 import { standInClient } from "./test-client.ts";
 import type {
   BookingEventType,
@@ -19,13 +20,6 @@ import { type RecordKind, testRecord } from "./test-records.ts";
 
 type Given = Readonly<Record<string, unknown>>;
 
-const types = [
-  ...bookingStatuses.map((status) => `booking.${status}`),
-  "booking.unknown",
-  ...listingStatuses.map((status) => `listing.${status}`),
-  "listing.unknown",
-  "unknown",
-];
 const commonFields = [
   "eventId",
   "timestamp",
@@ -86,7 +80,7 @@ export function createTestEvent<E extends { readonly type: TestEventType }>(
   fields: FieldsOfEvent<E>,
 ): E & TestEventExtras;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
-  if (!types.includes(type)) refuse(`must be one of ${types.join(", ")}`, "type");
+  if (!eventTypes.includes(type)) refuse(`must be one of ${eventTypes.join(", ")}`, "type");
   if (typeof given !== "object" || given === null) refuse("must be an object", "fields");
   const fields = given as Given;
   const [kind, name] = type.split(".") as [RecordKind | "unknown", string | undefined];

@@ -1,4 +1,4 @@
-import { consoleLogger, type Logger, safeLogger } from "../logger.ts";
+import { consoleLogger, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { Notification } from "../models/notification.ts";
@@ -9,13 +9,8 @@ import { Queue } from "../queue/queue.ts";
 import { isOwnRef } from "../stores/own.ts";
 import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
 import { withInside } from "./inside.ts";
-import {
-  checkCallOptions,
-  checkOptions,
-  type Observation,
-  unknownOptions,
-  type WebhookHandlerOptions,
-} from "./options.ts";
+import { safeObserve } from "./observe.ts";
+import { checkCallOptions, checkOptions, unknownOptions, type WebhookHandlerOptions } from "./options.ts";
 import { createDispatcher } from "./processing/dispatch.ts";
 import { logTrouble } from "./processing/log.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
@@ -244,19 +239,3 @@ function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore
 }
 
 const NONE: Record<EventState, number> = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-
-function safeObserve(
-  observe: WebhookHandlerOptions["observe"],
-  logger: Logger,
-): (event: Observation) => void {
-  if (!observe) return () => {};
-  const failed = (error: unknown) => logger.warn(`stayhook: observe failed (${describeThrown(error)})`);
-  return (event) => {
-    try {
-      const observed = observe(event);
-      if (observed instanceof Promise) observed.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
-  };
-}

@@ -1,12 +1,13 @@
 import type { StayhookClient } from "../client/client.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import type { Logger } from "../logger.ts";
-import { type Booking, bookingStatuses } from "../models/booking.ts";
-import { type Listing, listingStatuses } from "../models/listing.ts";
+import { isLogger, type Logger } from "../logger.ts";
+import type { Booking } from "../models/booking.ts";
+import type { Listing } from "../models/listing.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore, IntakeStore } from "../stores/store.ts";
+import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/receive.ts";
 import type { Verify } from "./receiving/verify.ts";
@@ -88,14 +89,8 @@ const NUMBERS = {
 
 type Numbers = { -readonly [K in keyof typeof NUMBERS]: number };
 
-const EVENT_TYPES: readonly string[] = [
-  ...bookingStatuses.map((status) => `booking.${status}`),
-  "booking.unknown",
-  ...listingStatuses.map((status) => `listing.${status}`),
-  "listing.unknown",
-  "unknown",
-  "fallback",
-];
+/** What `on` may have a callback for. */
+const ON: readonly string[] = [...eventTypes, "fallback"];
 
 const NAMES: readonly string[] = [
   ...Object.keys(NUMBERS),
@@ -160,8 +155,8 @@ function checkParts(options: Record<string, unknown>, refuse: Refuse): void {
     return;
   }
   for (const [type, callback] of Object.entries(on)) {
-    if (!EVENT_TYPES.includes(type)) {
-      refuse("on", `is no type of event; there are ${EVENT_TYPES.join(", ")}`, type);
+    if (!ON.includes(type)) {
+      refuse("on", `is no type of event; there are ${ON.join(", ")}`, type);
     } else if (callback !== undefined && typeof callback !== "function") {
       refuse("on", "must be a function", type);
     }
@@ -185,13 +180,8 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
       refuse(field, "must be a function");
   }
   const { logger } = options;
-  const levels = ["debug", "info", "warn", "error"];
-  if (
-    logger !== undefined &&
-    !(isObject(logger) && levels.every((level) => typeof logger[level] === "function"))
-  ) {
+  if (logger !== undefined && !(isObject(logger) && isLogger(logger)))
     refuse("logger", "must have the functions debug, info, warn and error");
-  }
 }
 
 function checkNumbers(options: Record<string, unknown>, refuse: Refuse): Numbers {
@@ -209,6 +199,6 @@ function checkNumbers(options: Record<string, unknown>, refuse: Refuse): Numbers
   return numbers;
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }

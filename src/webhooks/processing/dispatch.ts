@@ -5,9 +5,9 @@ import type { Booking } from "../../models/booking.ts";
 import type { Listing } from "../../models/listing.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent } from "../../stores/store.ts";
+import { eventType } from "../event-type.ts";
 import type { WebhookCallbacks } from "../events.ts";
 import { parseRef, type Subject } from "../ref.ts";
-import { eventType } from "./event-type.ts";
 import { fetchFailure } from "./failures.ts";
 import { endOfNote, noteIn } from "./note.ts";
 

@@ -1,6 +1,6 @@
 import type { ClaimedEvent, NewEvent } from "../../stores/store.ts";
+import { eventType } from "../event-type.ts";
 import { parseRef } from "../ref.ts";
-import { eventType } from "./event-type.ts";
 
 /**
  * What the reconciler has written down as a record's status, without a callback. Every store can do it, as the end

@@ -1,9 +1,0 @@
-import { bookingStatuses } from "../../models/booking.ts";
-import { listingStatuses } from "../../models/listing.ts";
-import type { Subject } from "../ref.ts";
-
-/** The type of an event whose record has this status. */
-export function eventType(kind: Subject["kind"], status: string): string {
-  const statuses: readonly string[] = kind === "booking" ? bookingStatuses : listingStatuses;
-  return `${kind}.${statuses.includes(status) ? status : "unknown"}`;
-}
