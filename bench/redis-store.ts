@@ -1,6 +1,6 @@
 /**
  * What the Redis store costs: `npx node bench/redis-store.ts [kept ...]`, with how many done events are kept
- * (default 1000 1000000, which take about 700 MB of memory). On servers of its own; without `redis-server`, nothing.
+ * (default 1000 1000000, which take about 1 GB of memory). On servers of its own; without `redis-server`, nothing.
  */
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";

@@ -1,5 +1,6 @@
 // Processing on BullMQ. Notifications become jobs, answered 200 when Redis has them; BullMQ retries them, keeps what
 // failed, and shows both in its dashboards. To run it, as often as you like:
+//   npm install stayhook bullmq ioredis
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node examples/engines/bullmq.ts
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";

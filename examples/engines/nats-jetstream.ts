@@ -1,5 +1,6 @@
 // Processing on NATS JetStream (server 2.9 or later). Notifications become messages, answered 200 when the stream has
 // them. To run it, as often as you like:
+//   npm install stayhook @nats-io/jetstream @nats-io/transport-node
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node examples/engines/nats-jetstream.ts
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";

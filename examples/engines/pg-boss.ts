@@ -1,5 +1,6 @@
 // Processing on pg-boss. Notifications become jobs, answered 200 when PostgreSQL has them; pg-boss retries them, and
 // keeps its dead letters in a queue of their own. To run it, as often as you like:
+//   npm install stayhook pg-boss
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… DATABASE_URL=… node examples/engines/pg-boss.ts
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

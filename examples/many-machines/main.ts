@@ -1,5 +1,6 @@
 // Two processes that receive and three that process, on one store, beside a sandbox of the platform, which sends
 // everything twice. In the middle a worker is killed. To see it, with a PostgreSQL or a Redis:
+//   npm install stayhook pg ioredis
 //   DATABASE_URL=postgresql://… node examples/many-machines/main.ts
 //   STORE=redis REDIS_URL=redis://… node examples/many-machines/main.ts
 // What does not add up is exit code 1.

@@ -28,7 +28,7 @@ export const describedExitCodes: readonly (readonly [number, string])[] = [
     "wrong usage: an unknown command or option, a value that cannot be, a setting that is missing",
   ],
   [exitCodes.refused, "the platform refused the access token (401, 403)"],
-  [exitCodes.notFound, "there is no such booking, event or configuration"],
+  [exitCodes.notFound, "there is no such booking, event, store or configuration"],
   [exitCodes.unreachable, "the platform is out of reach, or says that it cannot answer now (429, 5xx)"],
   [exitCodes.interrupted, "interrupted by Ctrl-C"],
 ];

@@ -6,7 +6,7 @@ import type { EventStore } from "./store.ts";
 export interface MemoryStoreOptions {
   /**
    * How many done events are remembered, so that a repeated delivery is known as one; the oldest are forgotten
-   * first. Events that wait or are parked are never forgotten. Default 100,000.
+   * first. Events that wait or are parked are not forgotten for it. Default 100,000.
    */
   readonly max?: number | undefined;
 }

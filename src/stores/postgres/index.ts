@@ -46,7 +46,8 @@ export interface PostgresStore extends EventStore<ClientBase> {
   readonly transactional: true;
   /**
    * A store whose `add` takes part in the transaction that is open on `client`. Until that ends, nothing else can be
-   * recorded or handled of the same booking or listing: keep it short.
+   * recorded or handled of the same booking or listing. Keep it short: an attempt for it cannot renew its lease meanwhile,
+   * and loses it after waiting for a third of `leaseDuration`, 5 s at most.
    */
   with(client: ClientBase): TransactionStore;
   /** Makes the schema, or brings it up to this version. The first call of any method does it, too. */
