@@ -42,6 +42,7 @@ export interface LambdaHttpEvent {
     | undefined;
 }
 
+/** An answer in the form that Lambda takes from a function behind any of these. */
 export interface LambdaHttpResult {
   readonly statusCode: number;
   readonly headers: Record<string, string>;

@@ -11,6 +11,7 @@ export interface SqsEvent {
   readonly Records: readonly SqsRecord[];
 }
 
+/** What of one SQS message is used here. */
 export interface SqsRecord {
   readonly messageId: string;
   readonly body: string;

@@ -6,6 +6,7 @@ import type { RequestOptions } from "./options.ts";
 import { path } from "./path.ts";
 import type { Reader } from "./readers.ts";
 
+/** The bookings of the account: `client.bookings`. The platform has no list of them. */
 export class Bookings<B extends Booking = Booking> {
   readonly #http: Http;
   readonly #booking: Reader<B>;

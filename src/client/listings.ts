@@ -7,6 +7,7 @@ import type { RequestOptions } from "./options.ts";
 import { path } from "./path.ts";
 import type { Reader } from "./readers.ts";
 
+/** The listings of the account: `client.listings`. */
 export class Listings<L extends Listing = Listing> {
   readonly #http: Http;
   readonly #listing: Reader<L>;

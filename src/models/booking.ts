@@ -4,6 +4,7 @@ import { type Kinds, tolerant } from "./kinds.ts";
 
 /** The statuses of a booking that the platform lists. */
 export const bookingStatuses = ["Initiated", "Request", "Confirmed", "Declined", "Cancelled"] as const;
+/** One of {@link bookingStatuses}. */
 export type BookingStatus = (typeof bookingStatuses)[number];
 
 const date = tolerant(z.union([z.string(), z.number()]));

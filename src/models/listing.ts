@@ -4,6 +4,7 @@ import { type Kinds, tolerant } from "./kinds.ts";
 
 /** The statuses of a listing that the platform lists. */
 export const listingStatuses = ["InReview", "Published", "Hidden"] as const;
+/** One of {@link listingStatuses}. */
 export type ListingStatus = (typeof listingStatuses)[number];
 
 /** A listing. The id and the status are required, and every further field is kept. */

@@ -2,6 +2,7 @@ import * as z from "zod";
 
 /** The topics that the platform names. It may have more. */
 export const topics = ["bookings", "listings", "messages"] as const;
+/** One of {@link topics}. */
 export type Topic = (typeof topics)[number];
 
 /** Where notifications go: a URL for each topic. */

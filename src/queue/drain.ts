@@ -3,6 +3,7 @@ import type { OutageGate } from "./outage.ts";
 import { MAX_TIMER } from "./timer.ts";
 import type { Workers } from "./workers.ts";
 
+/** When a drain is to end before all that is due is handled. */
 export interface DrainOptions {
   /** ms after which nothing more is begun and what runs is cut off. Default: none. */
   readonly timeout?: number | undefined;
@@ -10,6 +11,7 @@ export interface DrainOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What became of the events that a drain took, and of those that its process had in hand. */
 export interface DrainResult {
   /** Events that were handled to their end. */
   readonly done: number;

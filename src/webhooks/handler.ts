@@ -22,6 +22,7 @@ export interface ReceiveContext {
   readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
 }
 
+/** What a web `Request` brings along beside itself. */
 export interface FetchContext extends ReceiveContext {
   /** The topic that this endpoint is configured for; comes back as `event.topic`. */
   readonly topic?: string | undefined;

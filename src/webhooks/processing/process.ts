@@ -5,6 +5,7 @@ import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/store.ts";
 import { parseBody } from "../receiving/parse.ts";
 
+/** What the queue that calls `process` knows of the attempt. */
 export interface ProcessOptions {
   /** Cuts the attempt off, as `attemptTimeout` does. */
   readonly signal?: AbortSignal | undefined;

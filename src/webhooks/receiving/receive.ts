@@ -69,7 +69,7 @@ interface Arrival {
   readonly deadlines: Deadlines;
 }
 
-/** Takes requests in: checks them in the order of the table in docs/how-it-works.md, and records what they bring. */
+/** Takes requests in: checks them in the order that docs/how-it-works.md begins with, and records what they bring. */
 export function createReceiver(options: ReceiverOptions): Receiver {
   const reporter = new Reporter(options.observe, options.logger);
   const deadlines = deadlineSource();
