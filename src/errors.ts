@@ -1,21 +1,22 @@
-/** One thing that is wrong with a value: where it stands in it, and what is wrong there. */
+/** One thing that is wrong with a value. */
 export interface Issue {
-  /** Property names and list indexes from the outside in; empty for the value itself. */
+  /** The property names and list indexes that lead to the wrong part. Empty for the value itself. */
   readonly path: readonly (string | number)[];
+  /** What is wrong with that part. */
   readonly message: string;
 }
 
-/** What every error that this package throws on purpose extends. */
+/** The base class of every error that this package throws on purpose. */
 export class StayhookError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
-    // Set by hand in each class: minifiers rename classes.
+    // Each class sets its name itself, because minifiers rename classes.
     this.name = "StayhookError";
   }
 }
 
 /**
- * An argument or option cannot be used. Thrown or rejected with before anything is sent or stored.
+ * An argument or option cannot be used. Nothing was sent or stored.
  *
  * @example
  * ```ts
@@ -27,7 +28,7 @@ export class StayhookError extends Error {
  * ```
  */
 export class InvalidArgumentError extends StayhookError {
-  /** Each field that is wrong. Never holds the value itself, which may be a secret. */
+  /** Each field that is wrong. An issue never shows the value, which may be a secret. */
   readonly issues: readonly Issue[];
 
   constructor(issues: Issue | readonly Issue[]) {
@@ -38,7 +39,8 @@ export class InvalidArgumentError extends StayhookError {
   }
 }
 
-/** `endpoints.bookings: must be https`, or the message alone where it is about the whole value. */
-export function describeIssue(issue: Issue): string {
-  return issue.path.length === 0 ? issue.message : `${issue.path.join(".")}: ${issue.message}`;
+/** `endpoints.bookings: must be https`, or the message alone where it names the field itself. */
+export function describeIssue({ path, message }: Issue): string {
+  const field = path.join(".");
+  return field === "" || message.includes(`\`${field}\``) ? message : `${field}: ${message}`;
 }

@@ -1,8 +1,6 @@
-export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
-export type { Bookings } from "./client/bookings.ts";
+export type { BookingsResource } from "./client/bookings.ts";
 export { type CustomOptions, StayhookClient } from "./client/client.ts";
-export type { ConfigInput, EndpointsInput } from "./client/config-input.ts";
-export type { Ensured, EnsureInput } from "./client/ensure.ts";
+export type { ConfigInput, EndpointsInput, EnsureInput } from "./client/config-input.ts";
 export {
   AbortError,
   AccessTokenError,
@@ -19,18 +17,27 @@ export {
   ResponseValidationError,
   UnprocessableEntityError,
 } from "./client/errors.ts";
-export type { Listings } from "./client/listings.ts";
-export type { RequestInfo, ResponseInfo } from "./client/observers.ts";
-export type { ClientOptions, Fetch, HeadersInput, Query, RequestOptions } from "./client/options.ts";
+export type { ApiPromise, WithResponse } from "./client/http.ts";
+export type { ListingsResource } from "./client/listings.ts";
+export type {
+  ClientOptions,
+  Fetch,
+  HeadersInput,
+  ListPage,
+  Query,
+  RequestObservation,
+  RequestOptions,
+  ResponseObservation,
+} from "./client/options.ts";
 export type { AccessToken } from "./client/token.ts";
-export type { WebhookConfigs } from "./client/webhook-config.ts";
+export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
 export type { Logger } from "./logger.ts";
 export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";
 export { Listing, type ListingStatus, listingStatuses } from "./models/listing.ts";
-export { Notification } from "./models/notification.ts";
+export { WebhookNotification } from "./models/notification.ts";
 export type { StandardSchema } from "./models/standard-schema.ts";
-export { type Stay, stay } from "./models/stay.ts";
+export { listingIdOf, type Stay, type StayOptions, stay } from "./models/stay.ts";
 export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
 export type { Backoff } from "./queue/backoff.ts";
 export type { DrainOptions, DrainResult } from "./queue/drain.ts";

@@ -15,10 +15,10 @@ export function isLogger(value: unknown): value is Logger {
 
 const nothing = (): void => {};
 
-/** The client's default. */
+/** Writes nothing. */
 export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing };
 
-/** The webhook handler's default: warnings and errors go to the console. */
+/** The default of the client and of the webhook handler: warnings and errors go to the console. */
 export const consoleLogger: Logger = {
   debug: nothing,
   info: nothing,

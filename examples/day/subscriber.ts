@@ -108,8 +108,8 @@ function tell(told: Told): void {
   process.send?.(told);
 }
 
-// Fields beyond those that the platform's document names are kept as they came.
-function describe({ bookingCode, guest, status }: Booking): string {
+// A booking has every field that the platform sent, such as the guest. A model would give them types.
+function describe({ bookingCode, guest, status }: Booking & { readonly guest?: unknown }): string {
   return `${bookingCode} of ${guest}, ${status}`;
 }
 

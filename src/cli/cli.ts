@@ -16,7 +16,6 @@ import { helpOf, helpOfAll } from "./help.ts";
 import type { Io } from "./io.ts";
 import { Output } from "./output.ts";
 import { parse } from "./parse.ts";
-import { reasonOf } from "./post.ts";
 
 const commands: readonly Command[] = [config, listings, booking, trigger, sandbox, events, reconcile, doctor];
 
@@ -80,7 +79,7 @@ async function start(
     text: (name) => values[name] as string | undefined,
     texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
     flag: (name) => values[name] === true,
-    client: () => connect(io.env, values["base-url"] as string | undefined),
+    client: () => connect(io.env, values["base-url"] as string | undefined, (message) => out.warn(message)),
   };
   return (await command.run(invocation)) ?? exitCodes.done;
 }
@@ -124,11 +123,11 @@ function describe(error: unknown): {
   };
 }
 
-/** "See cause" helps nobody who only has the message; any other says by itself why nobody answered. */
+/** The message, with the name that an option of the client has on the command line. */
 function messageOf(error: Error): string {
   const message = error.message || error.name;
   return error instanceof ConnectionError
-    ? message.replace(/; see cause\.$/, () => ` (${reasonOf(error.cause)})`)
+    ? message.replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?")
     : message;
 }
 

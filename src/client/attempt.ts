@@ -1,38 +1,52 @@
-import { untilAborted } from "./abort.ts";
-import { failureOf } from "./failure.ts";
-import { type RequestInfo, tell } from "./observers.ts";
-import type { Settings } from "./options.ts";
-import { type Body, readBody } from "./read-body.ts";
+import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError, shorten } from "./errors.ts";
+import { type RequestObservation, type Settings, tell } from "./options.ts";
 import type { Redactor } from "./redact.ts";
-import { redirectTarget } from "./redirect.ts";
 import type { Token, TokenSource } from "./token.ts";
+import { isBelow } from "./urls.ts";
 
-/** What one call to the platform is, over all of its attempts. */
+/** One call to the platform, over all of its attempts. */
 export interface Outgoing {
   readonly method: string;
   readonly url: URL;
   readonly route: string;
-  /** Below the base URL. */
+  /** The path below the base URL. */
   readonly path: string;
   readonly headers: Headers;
   readonly body: string | undefined;
   readonly signal: AbortSignal | undefined;
-  /** Tokens and the like that were sent: nothing that is thrown may show them. */
+  /** ms, for each attempt. */
+  readonly timeout: number;
+  /** The tokens and other secrets that were sent. No error may show them. */
   readonly secrets: Set<string>;
   readonly redact: Redactor;
-  /** The token that took the place of a refused one; later attempts keep it. */
+  /** The token that replaced a refused one. Later attempts keep it. */
   refreshed?: Token | undefined;
 }
 
-/** An answer, whole. */
+/** A complete answer. */
 export interface Exchange {
   readonly response: Response;
   readonly body: Body;
 }
 
+/** The body of an answer. */
+export interface Body {
+  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  readonly value: unknown;
+  readonly kind: "json" | "text" | "empty";
+  /** The body was longer than {@link maxBodyBytes}, and is cut off there. */
+  readonly truncated: boolean;
+}
+
+/** The most bytes of an answer that are read. */
+export const maxBodyBytes = 10 * 1024 * 1024;
+
 const maxRedirects = 3;
 
-/** One attempt: a token, the request, its resending with a new token, its redirects, and the body of the answer. */
+/**
+ * Makes one attempt: gets a token, sends the request, sends it again with a new token after a 401, follows
+ * redirects, and reads the body.
+ */
 export async function attempt(
   call: Outgoing,
   number: number,
@@ -40,7 +54,7 @@ export async function attempt(
   settings: Settings,
   tokens: TokenSource,
 ): Promise<Exchange> {
-  let url = call.url;
+  let { url } = call;
   let redirects = 0;
   let token = call.refreshed ?? (await tokens.initial(signal));
   for (;;) {
@@ -55,16 +69,16 @@ export async function attempt(
       token = call.refreshed = await tokens.refresh(token, signal);
       continue;
     }
-    const target = redirectTarget(call.method, response, url);
+    const target = redirectTarget(call.method, response, url, settings.baseUrl);
     if (!target || redirects === maxRedirects) return exchange;
     redirects++;
     url = target;
   }
 }
 
-/** Sends one request, with a pair of reports to the observers around it. */
+/** Sends one request, and reports it and its end to the observers. */
 async function observed(
-  info: RequestInfo,
+  info: RequestObservation,
   call: Outgoing,
   { observers, logger }: Settings,
   signal: AbortSignal,
@@ -98,4 +112,108 @@ async function send(
   if (call.body !== undefined) init.body = call.body;
   const response = await untilAborted(Promise.resolve(settings.fetch(url.href, init)), signal);
   return { response, body: await readBody(response, signal) };
+}
+
+/** Reads a body to its end, whatever type it declares. */
+async function readBody(response: Response, signal: AbortSignal): Promise<Body> {
+  const { text, truncated } = await readText(response, signal);
+  if (truncated) return { value: text, kind: "text", truncated };
+  if (text.trim() === "") return { value: undefined, kind: "empty", truncated };
+  try {
+    return { value: JSON.parse(text), kind: "json", truncated };
+  } catch {
+    return { value: text, kind: "text", truncated };
+  }
+}
+
+async function readText(
+  response: Response,
+  signal: AbortSignal,
+): Promise<{ text: string; truncated: boolean }> {
+  if (!response.body) return { text: await untilAborted(response.text(), signal), truncated: false };
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  let ended = false;
+  try {
+    while (bytes <= maxBodyBytes) {
+      const { done, value } = await untilAborted(reader.read(), signal);
+      if (done) {
+        ended = true;
+        break;
+      }
+      bytes += value.byteLength;
+      text += decoder.decode(value, { stream: true });
+    }
+  } finally {
+    // Frees the connection. Nobody waits for it, and its failure changes nothing.
+    if (!ended) reader.cancel().catch(() => {});
+  }
+  return { text: text + decoder.decode(), truncated: !ended };
+}
+
+const redirectStatuses = new Set([301, 302, 303, 307, 308]);
+
+/** The target of a redirect, if the client may follow it: the redirect of a read, to a URL below `baseUrl`. */
+function redirectTarget(method: string, response: Response, from: URL, baseUrl: URL): URL | undefined {
+  const location = response.headers.get("location");
+  if ((method !== "GET" && method !== "HEAD") || !redirectStatuses.has(response.status) || !location)
+    return undefined;
+  if (!URL.canParse(location, from)) return undefined;
+  const target = new URL(location, from);
+  return isBelow(target, baseUrl) ? target : undefined;
+}
+
+/** What an error says of a redirect that the client did not follow; `undefined` for any other answer. */
+export function describeRedirect(response: Response): string | undefined {
+  if (response.type === "opaqueredirect") return "a redirect, which this runtime does not show";
+  if (response.status < 300 || response.status > 399) return undefined;
+  const location = response.headers.get("location");
+  return location ? `a redirect to ${location}, not followed` : undefined;
+}
+
+// By the codes of Node and Bun.
+const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
+  { codes: /^(ECONNREFUSED|ConnectionRefused)$/, reason: "connection refused", hint: " Is baseUrl right?" },
+  { codes: /^(ENOTFOUND|EAI_AGAIN)$/, reason: "host not found", hint: " Is baseUrl right?" },
+  { codes: /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|ConnectionClosed)$/, reason: "connection lost", hint: "" },
+  { codes: /(?:)/, reason: "no complete answer", hint: "" },
+];
+
+/** The error of this package for a call that got no complete answer. */
+export function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookError {
+  const { method, url, signal, redact } = call;
+  // First, because the reason may be any error, one of this package too.
+  if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
+    return new AbortError(`${method} ${call.path} was aborted.`, { cause: signal.reason });
+  if (cause instanceof StayhookError) return cause;
+  const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
+  if (timedOut)
+    return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
+  const detail = detailOf(cause);
+  const { reason, hint } = reasons.find(({ codes }) => codes.test(detail))!;
+  const shown = detail === "" ? "" : ` (${shorten(redact.text(detail))})`;
+  return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause: redact.cause(cause) });
+}
+
+/** The outermost code in an error and its causes, such as `ECONNREFUSED`, else the innermost message. */
+function detailOf(error: unknown, depth = 5): string {
+  const { code, message, cause } = Object(error) as Readonly<Record<string, unknown>>;
+  if (typeof code === "string") return code;
+  const below = cause === undefined || depth === 0 ? "" : detailOf(cause, depth - 1);
+  return below || (typeof message === "string" ? message : "");
+}
+
+/** The promise, or a rejection with the signal's reason once it aborts: the promise may not listen to the signal. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) {
+    promise.catch(() => {});
+    return Promise.reject(signal.reason);
+  }
+  return new Promise<T>((resolve, reject) => {
+    const abort = (): void => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
 }

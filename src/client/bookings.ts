@@ -1,23 +1,35 @@
 import type { Booking } from "../models/booking.ts";
-import type { ApiPromise } from "./api-promise.ts";
-import { callEndpoint } from "./endpoint.ts";
-import type { Http } from "./http.ts";
+import { type ApiPromise, callEndpoint, type Http } from "./http.ts";
 import type { RequestOptions } from "./options.ts";
-import { path } from "./path.ts";
-import type { Reader } from "./readers.ts";
+import type { Model, Readers } from "./readers.ts";
+import { path } from "./urls.ts";
 
 /** The bookings of the account: `client.bookings`. The platform has no list of them. */
-export class Bookings<B extends Booking = Booking> {
-  readonly #http: Http;
-  readonly #booking: Reader<B>;
+export interface BookingsResource<B extends Booking = Booking> {
+  /**
+   * Reads one booking.
+   *
+   * The booking in the answer must have this code. It may differ in outer white space and in letter case.
+   *
+   * @throws NotFoundError where there is no such booking
+   * @throws ResponseValidationError where the answer holds another booking, or none that is valid
+   */
+  get(bookingCode: string, options?: RequestOptions): ApiPromise<B>;
+}
 
-  constructor(http: Http, booking: Reader<B>) {
-    this.#http = http;
-    this.#booking = booking;
-  }
-
-  /** One booking, with all that the platform tells of it. */
-  get(bookingCode: string, options?: RequestOptions): ApiPromise<B> {
-    return callEndpoint(this.#http, "GET", path`/v2/bookings/${{ bookingCode }}`, this.#booking, options);
-  }
+export function bookingsResource<B extends Booking>(
+  http: Http,
+  readers: Readers,
+  model: Model<B>,
+): BookingsResource<B> {
+  return {
+    get: (bookingCode, options) =>
+      callEndpoint(
+        http,
+        "GET",
+        path`/v2/bookings/${{ bookingCode }}`,
+        readers.record(model, bookingCode),
+        options,
+      ),
+  };
 }

@@ -1,25 +1,24 @@
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { Booking, bookingKinds } from "../models/booking.ts";
-import { unforeseen } from "../models/kinds.ts";
-import { Listing, listingKinds } from "../models/listing.ts";
-import type { StandardSchema } from "../models/standard-schema.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { Booking, bookingFieldTypes } from "../models/booking.ts";
+import { unexpectedFields } from "../models/fields.ts";
+import { Listing, listingFieldTypes } from "../models/listing.ts";
+import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { WebhookConfig } from "../models/webhook-config.ts";
-import type { ApiPromise } from "./api-promise.ts";
-import { Bookings } from "./bookings.ts";
-import { callEndpoint } from "./endpoint.ts";
-import { Http, type Method, methods } from "./http.ts";
-import { Listings } from "./listings.ts";
-import { type ClientOptions, checkOptions, isSchema, type RequestOptions } from "./options.ts";
-import { givenPath } from "./path.ts";
-import { asItCame, by, type Model, Readers } from "./readers.ts";
-import { WebhookConfigs } from "./webhook-config.ts";
+import { unknownOptions } from "../options.ts";
+import { type BookingsResource, bookingsResource } from "./bookings.ts";
+import { type ApiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
+import { type ListingsResource, listingsResource } from "./listings.ts";
+import { type ClientOptions, checkOptions, type RequestOptions, requestOptions } from "./options.ts";
+import { type Model, parseWith, Readers, rawJson } from "./readers.ts";
+import { rawPath } from "./urls.ts";
+import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 
 /**
- * The platform's configuration and read endpoints, one method each.
+ * The client of the platform's configuration and read endpoints, with one method for each.
  *
- * @typeParam B - what `models.booking` gives
- * @typeParam L - what `models.listing` gives
- * @throws InvalidArgumentError where an option is wrong
+ * @typeParam B - the output of `models.booking`
+ * @typeParam L - the output of `models.listing`
+ * @throws InvalidArgumentError naming each option that is wrong
  * @example
  * ```ts
  * const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken });
@@ -27,32 +26,29 @@ import { WebhookConfigs } from "./webhook-config.ts";
  * ```
  */
 export class StayhookClient<B extends Booking = Booking, L extends Listing = Listing> {
-  readonly webhookConfig: WebhookConfigs;
-  readonly listings: Listings<L>;
-  readonly bookings: Bookings<B>;
+  /** The webhook configuration of the account. */
+  readonly webhookConfig: WebhookConfigResource;
+  /** The listings of the account. */
+  readonly listings: ListingsResource<L>;
+  /** The bookings of the account. */
+  readonly bookings: BookingsResource<B>;
   readonly #http: Http;
 
   constructor(options: ClientOptions<B, L>) {
     const settings = checkOptions(options);
     const readers = new Readers(settings.logger);
-    const booking = bookingModel(options.models?.booking);
-    const listing = listingModel(options.models?.listing);
+    const { booking, listing } = options.models ?? {};
     this.#http = new Http(settings);
-    this.webhookConfig = new WebhookConfigs(
-      this.#http,
-      settings.baseUrl,
-      readers.recordIfShown(configModel),
-      readers.recordOrNone(configModel),
-    );
-    this.listings = new Listings(this.#http, readers.record(listing), readers.list(listing));
-    this.bookings = new Bookings(this.#http, readers.record(booking));
+    this.webhookConfig = webhookConfigResource(this.#http, readers, configModel, settings.baseUrl);
+    this.listings = listingsResource(this.#http, readers, listingModel(listing), settings);
+    this.bookings = bookingsResource(this.#http, readers, bookingModel(booking));
   }
 
   /**
-   * Anything else below the base URL. Resolves to the parsed JSON (`undefined` where there is none), or to what
-   * `schema`, any Standard Schema, makes of it.
+   * Calls any other endpoint below the base URL. Resolves to the parsed JSON as it came (`undefined` if the answer has
+   * none), or to the output of `schema`.
    *
-   * @param path - begins with `/`; may have a query
+   * @param path - begins with `/`, and may have a query
    * @example
    * ```ts
    * const rates = await client.request("GET", "/v2/rates", { query: { listingId: 7 }, schema: Rates });
@@ -69,38 +65,40 @@ export class StayhookClient<B extends Booking = Booking, L extends Listing = Lis
     options?: CustomOptions & { schema?: undefined },
   ): ApiPromise<unknown>;
   request(method: Method, path: string, options?: CustomOptions & { schema?: StandardSchema | undefined }) {
-    const { body, schema, ...rest } = options ?? {};
-    const read = schema === undefined ? asItCame : by(schema);
-    return callEndpoint(this.#http, method, givenPath(path), read, rest, {
-      body: () => checkCustom(method, schema, body),
+    const { body, schema, ...rest } = Object(options) as NonNullable<typeof options>;
+    const read = schema === undefined ? rawJson : parseWith(schema);
+    return callEndpoint(this.#http, method, rawPath(path), read, rest, {
+      body: () => {
+        checkCustom(method, schema, options);
+        return body;
+      },
     });
   }
 }
 
-/** What {@link StayhookClient.request} takes last. */
+/** The options of {@link StayhookClient.request}. */
 export interface CustomOptions extends RequestOptions {
   /** Sent as JSON. */
   body?: unknown;
 }
 
-function checkCustom(method: unknown, schema: unknown, body: unknown): unknown {
-  const issues: Issue[] = [];
+function checkCustom(method: unknown, schema: unknown, options: unknown): void {
+  const issues = unknownOptions(options ?? undefined, [...requestOptions, "body", "schema"]);
   if (!methods.includes(method as Method))
     issues.push({ path: ["method"], message: `must be one of ${methods.join(", ")}` });
   if (schema !== undefined && !isSchema(schema))
     issues.push({ path: ["schema"], message: "must be a Standard Schema, such as zod's" });
   if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return body;
 }
 
 const configModel: Model<WebhookConfig> = {
   name: "configuration",
   schema: WebhookConfig,
   required: ["isActive", "endpoints"],
-  surprises: ({ endpoints }) =>
-    Object.keys(endpoints)
-      .filter((topic) => typeof endpoints[topic] !== "string")
-      .map((topic) => `endpoints.${topic}`),
+  unexpected: ({ endpoints, otherEndpoints }) =>
+    Object.entries({ ...endpoints, ...otherEndpoints })
+      .filter(([, url]) => typeof url !== "string")
+      .map(([topic]) => `endpoints.${topic}`),
 };
 
 function bookingModel<B extends Booking>(schema: StandardSchema<B> | undefined): Model<B> {
@@ -109,7 +107,7 @@ function bookingModel<B extends Booking>(schema: StandardSchema<B> | undefined):
     // Without a schema of the user's, B is Booking itself.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
     required: ["bookingCode", "status"],
-    surprises: (booking) => unforeseen(booking, bookingKinds),
+    unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
   };
 }
 
@@ -118,6 +116,6 @@ function listingModel<L extends Listing>(schema: StandardSchema<L> | undefined):
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
     required: ["listingId", "status"],
-    surprises: (listing) => unforeseen(listing, listingKinds),
+    unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
   };
 }

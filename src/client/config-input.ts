@@ -1,64 +1,164 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isObject } from "./unwrap.ts";
-import { parseUrl, problemWithEndpoint } from "./url-rules.ts";
+import { isTopic, topics } from "../models/webhook-config.ts";
+import { unknownOptions } from "../options.ts";
+import { isObject } from "./envelopes.ts";
+import { parseUrl, problemWithEndpoint } from "./urls.ts";
 
-/** A URL for each topic: https, or http on a loopback host where the client's `baseUrl` is on one too. */
+/** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */
 export interface EndpointsInput {
   readonly bookings?: string | undefined;
   readonly listings?: string | undefined;
   readonly messages?: string | undefined;
-  /** Topics that are newer than this package. */
-  readonly [topic: string]: string | undefined;
 }
 
-/** What is written as the webhook configuration. */
+/** A webhook configuration, as `create` and `update` take it. */
 export interface ConfigInput {
-  /** Whether notifications are sent. */
+  /** Whether the platform sends notifications. */
   readonly isActive: boolean;
+  /** The URLs of the topics that this package knows. */
   readonly endpoints: EndpointsInput;
+  /** The URLs of topics that are newer than this package. A topic that is `null` is left out. */
+  readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
 }
+
+/** The configuration that the account is to have, as `ensure` takes it. */
+export interface EnsureInput {
+  /** Whether the platform sends notifications. Default `true`. */
+  readonly isActive?: boolean | undefined;
+  /**
+   * The URLs of the topics. A topic that you leave out stays as it is, and `null` removes one. A string is one URL for
+   * all topics: each gets it with `topic=<topic>` added to the query.
+   */
+  readonly endpoints:
+    | string
+    | {
+        readonly bookings?: string | null | undefined;
+        readonly listings?: string | null | undefined;
+        readonly messages?: string | null | undefined;
+      };
+  /** The URLs of topics that are newer than this package. `null` removes a topic. */
+  readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
+}
+
+/** The webhook configuration as it goes to the platform: all topics stand in one object. */
+export interface WireConfig {
+  readonly isActive: boolean;
+  readonly endpoints: Readonly<Record<string, string>>;
+}
+
+type Urls = Readonly<Record<string, string | null | undefined>>;
 
 /** @throws InvalidArgumentError naming each field that is wrong */
-export function checkConfig(config: ConfigInput, baseUrl: URL): ConfigInput {
-  const issues = [
-    ...problemsWithSwitch((config as ConfigInput | undefined)?.isActive),
-    ...problemsWithEndpoints(config?.endpoints, baseUrl, false),
-  ];
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return { isActive: config.isActive, endpoints: config.endpoints };
+export function checkConfig(config: ConfigInput, baseUrl: URL): WireConfig {
+  refuse([
+    ...problemsWithSwitch(config?.isActive),
+    ...problemsWithEndpoints(config, config?.endpoints, baseUrl, false),
+  ]);
+  return { isActive: config.isActive, endpoints: setUrls({ ...config.endpoints, ...config.otherEndpoints }) };
+}
+
+/**
+ * @returns the switch and the URLs by topic, with `null` for a topic to remove
+ * @throws InvalidArgumentError naming each field that is wrong
+ */
+export function checkEnsureInput(
+  input: EnsureInput,
+  baseUrl: URL,
+): { readonly isActive: boolean; readonly urls: Urls } {
+  const { isActive = true, endpoints, otherEndpoints } = Object(input) as EnsureInput;
+  const isShared = typeof endpoints === "string";
+  const problem = isShared ? problemWithShared(endpoints, baseUrl) : undefined;
+  const byTopic: Urls = isShared && problem === undefined ? shared(endpoints) : Object(endpoints);
+  refuse([
+    ...problemsWithSwitch(isActive),
+    ...(problem === undefined ? [] : [{ path: ["endpoints"], message: problem }]),
+    ...problemsWithEndpoints(input, isShared ? {} : endpoints, baseUrl, true),
+  ]);
+  const defined = Object.entries({ ...byTopic, ...otherEndpoints }).filter(([, url]) => url !== undefined);
+  return { isActive, urls: Object.fromEntries(defined) };
 }
 
 /** @throws InvalidArgumentError where it is no boolean */
 export function checkSwitch(isActive: unknown): undefined {
-  const issues = problemsWithSwitch(isActive);
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  refuse(problemsWithSwitch(isActive));
 }
 
-export function problemsWithSwitch(isActive: unknown): Issue[] {
-  return typeof isActive === "boolean" ? [] : [{ path: ["isActive"], message: "must be true or false" }];
+/** The topics that have a URL. */
+export function setUrls(urls: Urls): Record<string, string> {
+  const set = Object.entries(urls).filter((entry): entry is [string, string] => (entry[1] ?? null) !== null);
+  return Object.fromEntries(set);
 }
 
-/** What in endpoint URLs is likely to be the secret by which an endpoint knows the platform. */
+/** The parts of endpoint URLs that are probably the secret by which an endpoint knows the platform. */
 export function secretsIn(config: unknown): string[] {
-  const urls = Object.values((config as ConfigInput).endpoints).map((url) => parseUrl(url));
-  return urls.flatMap((url) => {
+  return Object.values((config as WireConfig).endpoints).flatMap((text) => {
+    const url = parseUrl(text);
     if (!url) return [];
+    const given = [...url.searchParams.values(), url.password];
     const segment = url.pathname.split("/").at(-1) ?? "";
-    const given = [...url.searchParams.values(), url.password].filter((text) => text.length >= 6);
-    // A short last segment is rather a word.
-    return segment.length >= 16 ? [...given, segment] : given;
+    return [
+      ...given.filter((each) => each.length >= 6 && !isTopic(each)),
+      // A shorter last segment is more likely a word.
+      ...(segment.length >= 16 ? [segment] : []),
+    ];
   });
 }
 
-/** @param removable - whether a topic may be `null` */
-export function problemsWithEndpoints(endpoints: unknown, baseUrl: URL, removable: boolean): Issue[] {
-  if (!isObject(endpoints))
-    return [{ path: ["endpoints"], message: "must be an object: a URL for each topic" }];
-  const issues: Issue[] = [];
-  for (const [topic, url] of Object.entries(endpoints)) {
-    if (url === undefined || (removable && url === null)) continue;
+function refuse(issues: readonly Issue[]): undefined {
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
+
+function problemsWithSwitch(isActive: unknown): Issue[] {
+  return typeof isActive === "boolean" ? [] : [{ path: ["isActive"], message: "must be true or false" }];
+}
+
+/** @param removable - whether a topic of `endpoints` may be `null` */
+function problemsWithEndpoints(
+  input: unknown,
+  endpoints: unknown,
+  baseUrl: URL,
+  removable: boolean,
+): Issue[] {
+  const issues = unknownOptions(input ?? null, ["isActive", "endpoints", "otherEndpoints"]);
+  const check = (field: string, topic: string, url: unknown, mayBeNull: boolean): void => {
+    if (url === undefined || (mayBeNull && url === null)) return;
     const message = problemWithEndpoint(url, baseUrl);
-    if (message !== undefined) issues.push({ path: ["endpoints", topic], message });
-  }
+    if (message !== undefined) issues.push({ path: [field, topic], message });
+  };
+
+  if (isObject(endpoints)) {
+    for (const { path, message } of unknownOptions(endpoints, topics, ["endpoints"]))
+      issues.push({
+        path,
+        message: `${message}. Topics that are newer than this package go in otherEndpoints`,
+      });
+    for (const topic of topics) check("endpoints", topic, endpoints[topic], removable);
+  } else issues.push({ path: ["endpoints"], message: "must be an object with a URL for each topic" });
+
+  const { otherEndpoints = {} } = Object(input) as EnsureInput;
+  if (!isObject(otherEndpoints))
+    return [...issues, { path: ["otherEndpoints"], message: "must be an object" }];
+  for (const [topic, url] of Object.entries(otherEndpoints))
+    if (isTopic(topic)) issues.push({ path: ["otherEndpoints", topic], message: "belongs in endpoints" });
+    else check("otherEndpoints", topic, url, true);
   return issues;
+}
+
+function problemWithShared(url: string, baseUrl: URL): string | undefined {
+  const problem = problemWithEndpoint(url, baseUrl);
+  if (problem !== undefined) return problem;
+  return new URL(url).searchParams.has("topic")
+    ? "must not have a `topic` in its query: ensure adds it"
+    : undefined;
+}
+
+/** The URL for each topic, with the topic in its query. */
+function shared(given: string): Record<string, string> {
+  const withTopic = (topic: string): string => {
+    const url = new URL(given);
+    // Not by `searchParams`, which would write the rest of the query anew, the secret among it.
+    url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
+    return url.href;
+  };
+  return Object.fromEntries(topics.map((topic) => [topic, withTopic(topic)]));
 }

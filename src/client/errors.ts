@@ -1,37 +1,38 @@
 import { describeIssue, type Issue, StayhookError } from "../errors.ts";
-import { retryAfterMs } from "./retry-after.ts";
 
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
-/** What an {@link APIError} is made of. */
+/** The parts of an {@link APIError}. */
 export interface APIErrorInit {
   readonly status: number;
   readonly headers: Headers;
-  /** Parsed where it is JSON, else its text; `undefined` where it is empty. */
+  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
   readonly body: unknown;
   readonly method: string;
-  /** Below the base URL, without the query. */
+  /** The path below the base URL, without the query. */
   readonly path: string;
-  /** Said in the message, instead of what the body says. */
+  /** The reason in the message. Default: the message in the body. */
   readonly detail?: string | undefined;
 }
 
 /**
- * The platform answered, and not with success. Its subclasses tell the common statuses apart; a redirect that
- * was not followed is an `APIError` too.
+ * The platform answered, but not with success. The subclasses tell the common statuses apart. A redirect that the
+ * client did not follow is an `APIError` too, as is a 2xx answer that reports a failure in its body.
  *
- * The access token is blotted out wherever the platform may have echoed it.
+ * The error does not show the access token, even if the platform echoed it.
  */
 export class APIError extends StayhookError {
-  /** HTTP status; 0 where the runtime hides it, as browsers do with redirects. */
+  /** The HTTP status. 0 where the runtime hides it, as browsers do with redirects. */
   readonly status: number;
+  /** The headers of the answer. */
   readonly headers: Headers;
-  /** Parsed where it is JSON, else its text; `undefined` where it was empty. */
+  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
   readonly body: unknown;
-  /** The platform's id of the request, from `x-request-id` and the like: what its support will ask for. */
+  /** The platform's id of the request, from `x-request-id` and similar headers. Its support will ask for it. */
   readonly requestId: string | undefined;
+  /** The HTTP method of the request. */
   readonly method: string;
-  /** Below the base URL, without the query. */
+  /** The path below the base URL, without the query. */
   readonly path: string;
 
   constructor(init: APIErrorInit) {
@@ -47,16 +48,15 @@ export class APIError extends StayhookError {
     this.path = init.path;
   }
 
-  /** The error of the class that its status has. */
+  /** Makes an error of the class that belongs to its status. */
   static of(init: APIErrorInit): APIError {
     const { status } = init;
-    if (status >= 500) return new InternalServerError(init);
-    const Class = classes.get(status) ?? APIError;
+    const Class = status >= 500 ? InternalServerError : (classes.get(status) ?? APIError);
     return new Class(init);
   }
 }
 
-/** 400 */
+/** The platform answered 400. */
 export class BadRequestError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -64,7 +64,7 @@ export class BadRequestError extends APIError {
   }
 }
 
-/** 401: the access token is missing, wrong or no longer valid. */
+/** The platform answered 401: the access token is missing, wrong or no longer valid. */
 export class AuthenticationError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -72,7 +72,7 @@ export class AuthenticationError extends APIError {
   }
 }
 
-/** 403 */
+/** The platform answered 403. */
 export class PermissionDeniedError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -80,7 +80,7 @@ export class PermissionDeniedError extends APIError {
   }
 }
 
-/** 404 */
+/** There is no such record: the platform answered 404, 410, or a 2xx whose body says so. */
 export class NotFoundError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -88,7 +88,7 @@ export class NotFoundError extends APIError {
   }
 }
 
-/** 409 */
+/** The platform answered 409. */
 export class ConflictError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -96,7 +96,7 @@ export class ConflictError extends APIError {
   }
 }
 
-/** 422 */
+/** The platform answered 422. */
 export class UnprocessableEntityError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -104,9 +104,9 @@ export class UnprocessableEntityError extends APIError {
   }
 }
 
-/** 429 */
+/** The platform answered 429: it limits the rate of requests. */
 export class RateLimitError extends APIError {
-  /** Seconds to wait, counted from when the answer came; `undefined` where it did not say. */
+  /** Seconds to wait from the time of the answer; `undefined` where the answer did not say. */
   readonly retryAfter: number | undefined;
 
   constructor(init: APIErrorInit) {
@@ -117,7 +117,7 @@ export class RateLimitError extends APIError {
   }
 }
 
-/** 5xx */
+/** The platform answered 5xx. */
 export class InternalServerError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -130,12 +130,13 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
   [401, AuthenticationError],
   [403, PermissionDeniedError],
   [404, NotFoundError],
+  [410, NotFoundError],
   [409, ConflictError],
   [422, UnprocessableEntityError],
   [429, RateLimitError],
 ]);
 
-/** No answer came, or it broke off: the platform could not be reached. `cause` is what the runtime reported. */
+/** No complete answer came: the platform could not be reached. `cause` is the error of the runtime. */
 export class ConnectionError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -143,7 +144,7 @@ export class ConnectionError extends StayhookError {
   }
 }
 
-/** An attempt took longer than `timeout`: token, redirects and body included. */
+/** An attempt took longer than `timeout`, with its token, redirects and body. */
 export class ConnectionTimeoutError extends ConnectionError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -151,7 +152,7 @@ export class ConnectionTimeoutError extends ConnectionError {
   }
 }
 
-/** The caller's `signal` aborted, `AbortSignal.timeout` too. `cause` is the signal's reason. */
+/** The caller's `signal` aborted. `cause` is the reason of the signal. `AbortSignal.timeout` counts as an abort too. */
 export class AbortError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -159,7 +160,7 @@ export class AbortError extends StayhookError {
   }
 }
 
-/** The `accessToken` function threw (`cause` is what it threw), or gave what cannot be sent in a header. */
+/** The `accessToken` function threw, or gave a value that no header can hold. `cause` is the error that it threw. */
 export class AccessTokenError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -167,30 +168,39 @@ export class AccessTokenError extends StayhookError {
   }
 }
 
-/** The platform answered with success, and with a body that is not what was asked for. */
+/** The platform answered with success, but its body is not the one that was asked for. */
 export class ResponseValidationError extends StayhookError {
+  /** Each part of the body that is wrong. */
   readonly issues: readonly Issue[];
-  /** Parsed where it is JSON, else its text; `undefined` where it was empty. */
+  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
   readonly body: unknown;
+  /** The rows of a list that are valid, as `listings.list()` would have given them. Empty for anything else. */
+  readonly valid: readonly unknown[];
 
-  constructor(request: string, issues: readonly Issue[], body: unknown, options?: ErrorOptions) {
+  constructor(
+    request: string,
+    issues: readonly Issue[],
+    body: unknown,
+    { valid = [], ...options }: ErrorOptions & { readonly valid?: readonly unknown[] | undefined } = {},
+  ) {
     const shown = issues.slice(0, 3).map(describeIssue).join("; ");
     const more = issues.length > 3 ? `; and ${issues.length - 3} more, see issues` : "";
     super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown)}${more}`, options);
     this.name = "ResponseValidationError";
     this.issues = issues;
     this.body = body;
+    this.valid = valid;
   }
 }
 
 const maxDetail = 200;
 
-function shorten(text: string): string {
+export function shorten(text: string): string {
   return text.length > maxDetail ? `${text.slice(0, maxDetail)}…` : text;
 }
 
-/** What a JSON body says went wrong, where it is in one of the usual places. */
-function messageIn(body: unknown): string | undefined {
+/** The error message in a JSON body, if it stands in one of the usual fields. */
+export function messageIn(body: unknown): string | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   const { message, error, detail, title } = body as Record<string, unknown>;
   const nested =
@@ -217,4 +227,22 @@ function requestIdIn(headers: Headers): string | undefined {
     if (id !== null && id !== "") return id;
   }
   return undefined;
+}
+
+// The three forms of an HTTP date (RFC 9110, section 5.6.7).
+const httpDate =
+  /^(?:[a-z]{3}, \d\d [a-z]{3} \d{4} [\d:]{8} GMT|[a-z]{6,9}, \d\d-[a-z]{3}-\d\d [\d:]{8} GMT|[a-z]{3} [a-z]{3} [ \d]\d [\d:]{8} \d{4})$/i;
+
+/**
+ * The wait that the `Retry-After` header asks for, in ms and never below 0; `undefined` where the header is absent,
+ * or neither a number of seconds nor an HTTP date.
+ */
+export function retryAfterMs(headers: Headers, now: number = Date.now()): number | undefined {
+  const value = headers.get("retry-after")?.trim();
+  if (value === undefined) return undefined;
+  if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value) * 1000;
+  if (!httpDate.test(value)) return undefined;
+  // The oldest form names no zone. Date.parse would read it as local time.
+  const time = Date.parse(value.endsWith("GMT") ? value : `${value} GMT`);
+  return Number.isNaN(time) ? undefined : Math.max(0, time - now);
 }

@@ -1,45 +1,118 @@
 import ky, { TimeoutError } from "ky";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
-import { attempt, type Exchange, type Outgoing } from "./attempt.ts";
-import { APIError, ResponseValidationError } from "./errors.ts";
-import { failureOf } from "./failure.ts";
+import {
+  attempt,
+  describeRedirect,
+  type Exchange,
+  failureOf,
+  maxBodyBytes,
+  type Outgoing,
+} from "./attempt.ts";
+import { APIError, type APIErrorInit, messageIn, NotFoundError, ResponseValidationError } from "./errors.ts";
 import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
-import type { Path } from "./path.ts";
-import { maxBodyBytes } from "./read-body.ts";
+import type { Reader } from "./readers.ts";
 import { redactor } from "./redact.ts";
-import { describeRedirect } from "./redirect.ts";
 import { retryDelay } from "./retry.ts";
 import { TokenSource } from "./token.ts";
+import type { Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
 export type Method = (typeof methods)[number];
+
+/** The data of an answer, and the answer itself. */
+export interface WithResponse<T> {
+  readonly data: T;
+  /** The status, headers and URL of the answer. Its body is read already: see `body`. */
+  readonly response: Response;
+  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  readonly body: unknown;
+}
+
+/** A promise of an answer's data that can also give the answer itself. */
+export interface ApiPromise<T> extends Promise<T> {
+  /**
+   * Gives the data together with the HTTP response.
+   *
+   * @example
+   * ```ts
+   * const { data, response } = await client.bookings.get("HX3K9").withResponse();
+   * console.log(response.headers.get("x-ratelimit-remaining"));
+   * ```
+   */
+  withResponse(): Promise<WithResponse<T>>;
+}
+
+export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T> {
+  const data = answered.then((answer) => answer.data);
+  return Object.assign(data, {
+    withResponse: () => {
+      // The caller sees the rejection of the response. Nobody then listens to the promise of the data.
+      data.catch(() => {});
+      return answered.then((answer) => answer);
+    },
+  });
+}
 
 /** One call to the platform. */
 export interface Call {
   readonly method: Method;
   readonly path: Path;
-  /** Parameters that belong to the endpoint; before those in `options`. */
+  /** The query parameters of the endpoint. They go before those in `options`. */
   readonly query?: Query | undefined;
-  /** What is sent as JSON. */
+  /** Sent as JSON. */
   readonly body?: unknown;
-  /** What in the body no error may show, even if the platform echoes it. */
+  /** The parts of the body that no error may show, even if the platform echoes them. */
   readonly secrets?: readonly string[] | undefined;
-  /** Doing it twice is the same as doing it once. Default: by its method. */
+  /** Whether doing it twice has the same effect as doing it once. Default: by the method. */
   readonly repeatable?: boolean | undefined;
-  /** A 404 is an answer, not an error. */
+  /** Whether 404 and 410 are answers, not errors. */
   readonly mayBeMissing?: boolean | undefined;
   readonly options: RequestOptions;
 }
 
-/** The platform's answer to a call, after retries; a success, or a 404 that means there is none. */
+/** The answer to a call after all retries: a success, or a 404 or 410 to a call that may find nothing. */
 export interface Answer extends Exchange {
+  /** The status is 404 or 410. */
   readonly missing: boolean;
-  /** The error to throw where the body is not what was asked for. */
-  invalid(issues: readonly Issue[], cause?: unknown): ResponseValidationError;
+  readonly mayBeMissing: boolean;
+  /** The error for a body that is not the one that was asked for. */
+  invalid(
+    issues: readonly Issue[],
+    more?: { readonly cause?: unknown; readonly valid?: readonly unknown[] },
+  ): ResponseValidationError;
+  /** The error for a body that says that there is no such record. */
+  notFound(): NotFoundError;
+  /** The error for a body that reports a failure. */
+  failed(): APIError;
 }
 
-/** Sends calls. The one place that knows ky, which carries the retries and the timer. */
+/** The properties of an endpoint beside its method, path and answer. */
+type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
+  /** Gives the body, or throws where an argument is bad: the call then rejects. */
+  readonly body?: () => unknown;
+  readonly secrets?: (body: unknown) => string[];
+};
+
+/** Calls an endpoint and reads its answer. */
+export function callEndpoint<T>(
+  http: Http,
+  method: Method,
+  path: Path,
+  read: Reader<T>,
+  options: RequestOptions | undefined,
+  { body: makeBody, secrets, ...extras }: Extras = {},
+): ApiPromise<T> {
+  const answered = async () => {
+    const body = makeBody?.();
+    const call: Call = { method, path, options: options ?? {}, body, secrets: secrets?.(body), ...extras };
+    const answer = await http.send(call);
+    return { data: await read(answer), response: answer.response, body: answer.body.value };
+  };
+  return apiPromise(answered());
+}
+
+/** Sends calls. Only this file knows ky, which carries the retries and the timer. */
 export class Http {
   readonly #settings: Settings;
   readonly #tokens: TokenSource;
@@ -50,8 +123,8 @@ export class Http {
   }
 
   async send(call: Call): Promise<Answer> {
-    const { signal, timeout = this.#settings.timeout, maxRetries = this.#settings.maxRetries } = call.options;
     const outgoing = this.#outgoing(call);
+    const { signal, timeout } = outgoing;
     const repeatable = call.repeatable ?? (call.method !== "POST" && call.method !== "PATCH");
     const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
     let attempts = 0;
@@ -65,7 +138,7 @@ export class Http {
         signal: signal ?? null,
         throwHttpErrors: false,
         retry: {
-          limit: maxRetries,
+          limit: call.options.maxRetries ?? this.#settings.maxRetries,
           methods: [call.method.toLowerCase() as "get"],
           shouldRetry: ({ error, retryCount }) => {
             const delay = retryDelay(failure(error), repeatable, retryCount);
@@ -78,7 +151,9 @@ export class Http {
           const number = ++attempts;
           const attemptSignal = (request as Request).signal;
           const exchange = await attempt(outgoing, number, attemptSignal, this.#settings, this.#tokens);
-          answer = answerOf(exchange, outgoing, call, number);
+          // A retried DELETE may find its record gone, by the attempt before.
+          const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
+          answer = answerOf(exchange, outgoing, mayBeMissing);
           return exchange.response;
         },
       });
@@ -90,65 +165,64 @@ export class Http {
 
   /** @throws InvalidArgumentError before anything is sent */
   #outgoing(call: Call): Outgoing {
-    const { headers: given } = checkRequestOptions(call.options);
+    const { method, options } = call;
+    const { headers: given } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
     if (body !== undefined) headers.set("content-type", "application/json");
     for (const [name, value] of [...this.#settings.headers, ...given]) headers.set(name, value);
     const { baseUrl } = this.#settings;
-    const search = [query, searchOf({ ...call.options.query, ...call.query })]
+    const url = new URL(baseUrl.origin + baseUrl.pathname.replace(/\/$/, "") + path);
+    url.search = [query, searchOf({ ...options.query, ...call.query })]
       .filter((part) => part !== "")
       .join("&");
-    const url = new URL(baseUrl.origin + baseUrl.pathname.replace(/\/$/, "") + path);
-    url.search = search;
     const secrets = new Set<string>(call.secrets);
-    const { method, options } = call;
-    const { route } = call.path;
     return {
       method,
       url,
-      route,
+      route: call.path.route,
       path,
       headers,
       body,
       signal: options.signal,
+      timeout: options.timeout ?? this.#settings.timeout,
       secrets,
       redact: redactor(secrets),
     };
   }
 }
 
-function answerOf(exchange: Exchange, outgoing: Outgoing, call: Call, attempts: number): Answer {
+/** @throws APIError where the answer is neither a success nor allowed to be missing */
+function answerOf(exchange: Exchange, outgoing: Outgoing, mayBeMissing: boolean): Answer {
   const { response, body } = exchange;
+  const { status } = response;
   const { method, path, redact } = outgoing;
-  // A DELETE that is tried again finds gone what its first attempt has deleted.
-  const missing =
-    response.status === 404 && (call.mayBeMissing === true || (method === "DELETE" && attempts > 1));
-  const success = response.status >= 200 && response.status <= 299;
-  if (!success && !missing) {
-    const redirect = describeRedirect(response);
-    throw APIError.of({
-      status: response.status,
-      headers: redact.headers(response.headers),
-      body: redact.json(body.value),
-      method,
-      path,
-      detail: redirect === undefined ? undefined : redact.text(redirect),
-    });
-  }
+  const errorInit = (detail: string | undefined): APIErrorInit => ({
+    status,
+    headers: redact.headers(response.headers),
+    body: redact.json(body.value),
+    method,
+    path,
+    detail: detail === undefined ? undefined : redact.text(detail),
+  });
+  const missing = mayBeMissing && (status === 404 || status === 410);
+  if (!missing && (status < 200 || status > 299)) throw APIError.of(errorInit(describeRedirect(response)));
   return {
     ...exchange,
     missing,
-    invalid: (issues, cause) =>
+    mayBeMissing,
+    invalid: (issues, { cause, valid } = {}) =>
       new ResponseValidationError(
         `${method} ${path}`,
         body.truncated
           ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }]
           : redact.issues(issues),
         redact.json(body.value),
-        cause === undefined ? undefined : { cause: redact.cause(cause) },
+        { valid, ...(cause !== undefined && { cause: redact.cause(cause) }) },
       ),
+    notFound: () => new NotFoundError(errorInit(messageIn(body.value) ?? "there is no such record")),
+    failed: () => new APIError(errorInit(messageIn(body.value) ?? "the answer reports a failure")),
   };
 }
 
@@ -160,13 +234,14 @@ function bodyOf(call: Call): string | undefined {
   try {
     text = JSON.stringify(call.body);
   } catch {
-    // A circle or a bigint: the same as what has no JSON at all.
+    // A circular object or a bigint. The check below refuses it, as anything else that JSON cannot write.
   }
   if (text === undefined) throw refusal("cannot be written as JSON");
   return text;
 }
 
-function searchOf(query: Query): string {
+/** A query as it stands in a URL. */
+export function searchOf(query: Query): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
     for (const one of Array.isArray(value) ? value : [value])

@@ -1,64 +1,117 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { type Logger, logLevels, safeLogger, silentLogger } from "../logger.ts";
+import { consoleLogger, type Logger, logLevels, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
-import type { StandardSchema } from "../models/standard-schema.ts";
-import type { Observers } from "./observers.ts";
+import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
+import { unknownOptions } from "../options.ts";
+import type { StayhookError } from "./errors.ts";
 import { type AccessToken, problemWithToken } from "./token.ts";
-import { checkBaseUrl } from "./url-rules.ts";
+import { checkBaseUrl } from "./urls.ts";
 
-/** Headers by name; one that is `undefined` is left out. */
+/** Headers by name. A header that is `undefined` is left out. */
 export type HeadersInput =
   | Headers
   | readonly [string, string][]
   | Readonly<Record<string, string | undefined>>;
 
-/** Query parameters by name; one that is `undefined` or `null` is left out, a list is repeated. */
+/** Query parameters by name. One that is `undefined` or `null` is left out. A list repeats its parameter. */
 export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
 type QueryValue = string | number | boolean;
 
-/** How the platform's answers are fetched: `fetch`, called with a URL as text. */
+/** A function that sends a request, as `fetch` does. The client calls it with the URL as text. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** What {@link StayhookClient} is made with. */
+/** A request that the client is about to send. */
+export interface RequestObservation {
+  readonly method: string;
+  /** The path with the names of its parameters: `/v2/bookings/{bookingCode}`. For `client.request` the path as given. */
+  readonly route: string;
+  /** The path with the values of its parameters, without the query. */
+  readonly path: string;
+  /** 1 for the first attempt. A request that is sent again with a new token, or redirected, is of the same attempt. */
+  readonly attempt: number;
+}
+
+/** The end of a request: a `status`, or an `error` where no complete answer came. */
+export type ResponseObservation = RequestObservation & {
+  /** ms from the request to the end of the body. */
+  readonly duration: number;
+} & (
+    | { readonly status: number; readonly error?: undefined }
+    | { readonly error: StayhookError; readonly status?: undefined }
+  );
+
+/** The functions that the client calls for each request that it sends. It logs the errors that they throw. */
+export interface Observers {
+  /** Called before each request. */
+  readonly onRequest?: ((request: RequestObservation) => unknown) | undefined;
+  /** Called at the end of each request. */
+  readonly onResponse?: ((response: ResponseObservation) => unknown) | undefined;
+}
+
+/** One page of a list, as {@link ClientOptions.nextPage} gets it. */
+export interface ListPage {
+  /** The parsed JSON of the page. */
+  readonly body: unknown;
+  /** The status and headers of the page. */
+  readonly response: Response;
+  /** The query that `nextPage` gave for this page; `{}` for the first page. */
+  readonly query: Query;
+}
+
+/** The options of {@link StayhookClient}. */
 export interface ClientOptions<B extends Booking = Booking, L extends Listing = Listing> extends Observers {
-  /** Where the platform's API is: https, or http on a loopback host. A path is kept as a prefix. */
+  /** The URL of the platform's API: https, or http on a loopback host. A path is kept as a prefix. */
   baseUrl: string | URL;
-  /** Allows http for any host. Default `false`: the access token would be readable on the way. */
+  /** Allows http for any host. Default `false`, because others on the way could read the access token. */
   allowInsecureHttp?: boolean | undefined;
-  /** The token, or a function that gives it; never shown by the client or by an error. */
+  /** The token, or a function that gives it. The client and its errors never show it. */
   accessToken: AccessToken;
   /**
-   * Your own schemas for records, by any library that follows Standard Schema, for fields that you know of.
+   * Your own schemas for records, with fields that you know of. Any library that follows Standard Schema will do.
    * Their output has to extend {@link Booking} and {@link Listing}.
    */
   models?: { booking?: StandardSchema<B> | undefined; listing?: StandardSchema<L> | undefined } | undefined;
-  /** ms, for each attempt: token, redirects and body included. Default 10 000. */
+  /** The time limit of each attempt, with its token, redirects and body. ms, default 10,000. */
   timeout?: number | undefined;
-  /** How often a request is tried again. Default 2. */
+  /** How often the client tries a request again. Default 2. */
   maxRetries?: number | undefined;
-  /** In place of the runtime's own `fetch`. */
+  /**
+   * Gives the query of the page after this one, or `undefined` after the last page. `listings.list()` then reads all
+   * pages, 1,000 at most. Default: only the first page is read, and a warning says if there seem to be more.
+   *
+   * @example
+   * ```ts
+   * nextPage: ({ body }) => {
+   *   const { next } = body as { next?: string };
+   *   return next ? { cursor: next } : undefined;
+   * }
+   * ```
+   */
+  nextPage?: ((page: ListPage) => Query | undefined | Promise<Query | undefined>) | undefined;
+  /** Sends the requests in place of the runtime's own `fetch`. */
   fetch?: Fetch | undefined;
-  /** Added to every request; may replace any but `authorization`. */
+  /** Headers for every request. They may replace any header but `authorization`. */
   headers?: HeadersInput | undefined;
-  /** Where warnings go. Default: nowhere. */
+  /** Gets the warnings. Default: the console. */
   logger?: Logger | undefined;
 }
 
-/** What every method takes last. */
+/** The options of a single call. */
 export interface RequestOptions {
-  /** Ends the call; it rejects with an `AbortError`. */
+  /** Ends the call when it aborts. The call then rejects with an `AbortError`. */
   signal?: AbortSignal | undefined;
-  /** ms, for each attempt; in place of the client's. */
+  /** The time limit of each attempt, ms. Default: the client's. */
   timeout?: number | undefined;
-  /** In place of the client's. */
+  /** How often the client tries the request again. Default: the client's. */
   maxRetries?: number | undefined;
-  /** Beside the client's, and before them. */
+  /** Headers for this call. They go before the client's. */
   headers?: HeadersInput | undefined;
+  /** Query parameters for this call. */
   query?: Query | undefined;
 }
 
-/** The client's options, checked, with defaults. */
+/** The client's options after the check, with their defaults. */
 export interface Settings {
   readonly baseUrl: URL;
   readonly accessToken: AccessToken;
@@ -68,71 +121,95 @@ export interface Settings {
   readonly headers: Headers;
   readonly logger: Logger;
   readonly observers: Observers;
+  readonly nextPage: ClientOptions["nextPage"];
 }
+
+const clientOptions = [
+  "baseUrl",
+  "allowInsecureHttp",
+  "accessToken",
+  "models",
+  "timeout",
+  "maxRetries",
+  "nextPage",
+  "fetch",
+  "headers",
+  "logger",
+  "onRequest",
+  "onResponse",
+];
+export const requestOptions = ["signal", "timeout", "maxRetries", "headers", "query"];
+const models = ["booking", "listing"] as const;
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Settings {
-  if (typeof options !== "object" || options === null)
-    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
-  const issues: Issue[] = [];
+  const given: ClientOptions<B, L> = Object(options);
+  const issues = unknownOptions(options ?? null, clientOptions);
   const refuse = (name: string, message: string | undefined): void => {
     if (message !== undefined) issues.push({ path: [name], message });
   };
-  const { accessToken, fetch, logger, onRequest, onResponse, models } = options;
+  const { accessToken, fetch, logger, nextPage, onRequest, onResponse } = given;
 
-  const baseUrl = checkBaseUrl(options.baseUrl, options.allowInsecureHttp === true);
+  const baseUrl = checkBaseUrl(given.baseUrl, given.allowInsecureHttp === true);
   if (typeof baseUrl === "string") refuse("baseUrl", baseUrl);
   if (typeof accessToken !== "function")
     refuse("accessToken", problemWithToken(accessToken)?.replace("a string", "a string or a function"));
-  for (const [name, value] of Object.entries({ fetch, onRequest, onResponse }))
+  for (const [name, value] of Object.entries({ fetch, nextPage, onRequest, onResponse }))
     if (value !== undefined && typeof value !== "function") refuse(name, "must be a function");
   for (const level of logLevels)
     if (logger !== undefined && typeof logger?.[level] !== "function")
       issues.push({ path: ["logger", level], message: "must be a function" });
-  for (const name of Object.keys(models ?? {}))
-    if (name !== "booking" && name !== "listing")
-      issues.push({ path: ["models", name], message: "is no model; there are booking and listing" });
-  for (const name of ["booking", "listing"] as const)
-    if (models?.[name] !== undefined && !isSchema(models[name]))
-      issues.push({ path: ["models", name], message: "must be a Standard Schema, such as zod's" });
-  issues.push(...problemsWithLimits(options));
-  const headers = checkHeaders(options.headers, issues);
+  issues.push(...problemsWithModels(given.models), ...problemsWithLimits(given));
+  const headers = checkHeaders(given.headers, issues);
 
   if (issues.length > 0 || typeof baseUrl === "string") throw new InvalidArgumentError(issues);
   return {
     baseUrl,
     accessToken,
-    timeout: options.timeout ?? 10_000,
-    maxRetries: options.maxRetries ?? 2,
-    // Looked up at each call: what tests and tracing put in its place later has to be seen.
+    timeout: given.timeout ?? 10_000,
+    maxRetries: given.maxRetries ?? 2,
+    // Looked up at each call, because tests and tracing replace it later.
     fetch: fetch ?? ((url, init) => globalThis.fetch(url, init)),
     headers,
-    logger: logger ? safeLogger(logger) : silentLogger,
+    logger: safeLogger(logger ?? consoleLogger),
     observers: { onRequest, onResponse },
+    nextPage,
   };
+}
+
+function problemsWithModels(given: ClientOptions["models"]): Issue[] {
+  const issues = unknownOptions(given, models, ["models"]);
+  for (const name of models) {
+    const schema: unknown = Object(given)[name];
+    const path = ["models", name];
+    if (schema === undefined) continue;
+    if (!isSchema(schema)) issues.push({ path, message: "must be a Standard Schema, such as zod's" });
+    else if (mixesZod(schema))
+      issues.push({
+        path,
+        message: `\`models.${name}\` mixes zod 3 and zod 4. Make all of its parts with zod 4`,
+      });
+  }
+  return issues;
 }
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkRequestOptions(options: RequestOptions): { readonly headers: Headers } {
-  if (typeof options !== "object" || options === null)
-    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
-  const { signal, query } = options;
-  const issues = problemsWithLimits(options);
+  const given: RequestOptions = Object(options);
+  const { signal, query } = given;
+  const issues = [
+    ...unknownOptions(options, requestOptions),
+    ...problemsWithLimits(given),
+    ...problemsWithQuery(query, ["query"]),
+  ];
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     issues.push({ path: ["signal"], message: "must be an AbortSignal" });
-  issues.push(...problemsWithQuery(query));
-  const headers = checkHeaders(options.headers, issues);
+  const headers = checkHeaders(given.headers, issues);
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   return { headers };
 }
 
-export function isSchema(value: unknown): value is StandardSchema {
-  // arktype's schemas are functions.
-  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
-  return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
-}
-
-// The largest that timers take; beyond it they fire at once.
+// Timers take no longer wait. Beyond it they fire at once.
 const maxTimeout = 2 ** 31 - 1;
 
 function problemsWithLimits({ timeout, maxRetries }: RequestOptions): Issue[] {
@@ -144,15 +221,15 @@ function problemsWithLimits({ timeout, maxRetries }: RequestOptions): Issue[] {
   return issues;
 }
 
-function problemsWithQuery(query: unknown): Issue[] {
+export function problemsWithQuery(query: unknown, path: Issue["path"]): Issue[] {
   if (query === undefined) return [];
-  if (typeof query !== "object" || query === null) return [{ path: ["query"], message: "must be an object" }];
+  if (typeof query !== "object" || query === null) return [{ path, message: "must be an object" }];
   const sendable = (value: unknown) =>
     ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
   return Object.entries(query)
     .filter(([, value]) => !(Array.isArray(value) ? value.every(sendable) : sendable(value)))
     .map(([name]) => ({
-      path: ["query", name],
+      path: [...path, name],
       message: "must be a string, a number, a boolean or a list of them",
     }));
 }
@@ -171,9 +248,20 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
     try {
       headers.set(name, value);
     } catch {
-      // The runtime's own message would quote the value.
+      // The runtime's message would show the value, which may be a secret.
       issues.push({ path: ["headers", name], message: "must be a header's name and value" });
     }
   }
   return headers;
+}
+
+/** Calls an observer, which can neither delay nor break the request. */
+export function tell<T>(observer: ((info: T) => unknown) | undefined, info: T, logger: Logger): void {
+  if (!observer) return;
+  const failed = (error: unknown): void => logger.warn("stayhook: an observer threw", error);
+  try {
+    Promise.resolve(observer(info)).catch(failed);
+  } catch (error) {
+    failed(error);
+  }
 }

@@ -2,18 +2,18 @@ import type { Issue } from "../errors.ts";
 
 const blot = "[redacted]";
 
-/** Takes secrets out of what others wrote. */
+/** Takes secrets out of text and objects that come from outside. */
 export interface Redactor {
   text(text: string): string;
-  /** Strings and property names in a value that JSON.parse made; changes it in place. */
+  /** Takes secrets out of the strings and property names of a value that JSON.parse made. Changes it in place. */
   json(value: unknown): unknown;
   headers(headers: Headers): Headers;
   issues(issues: readonly Issue[]): Issue[];
-  /** The cause itself where it shows no secret, else a copy of what is safe in it. */
+  /** Gives the cause itself if it shows no secret, else a copy of its safe parts. */
   cause(cause: unknown): unknown;
 }
 
-/** @param secrets - read anew each time, as tokens are added while a call runs */
+/** @param secrets - read again each time, because a running call adds tokens */
 export function redactor(secrets: ReadonlySet<string>): Redactor {
   const patterns = new Map<string, RegExp>();
   const text = (input: string): string => {
@@ -42,7 +42,7 @@ export function redactor(secrets: ReadonlySet<string>): Redactor {
   };
 }
 
-/** The secret as it is, and as JSON and URLs write it. A short one only as a word: "t" must not blot every t. */
+/** Matches the secret as it is, and as JSON and URLs write it. A short secret matches as a whole word only. */
 function patternOf(secret: string): RegExp {
   const forms = new Set([secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]);
   const any = [...forms].map((form) => form.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&")).join("|");
@@ -51,7 +51,7 @@ function patternOf(secret: string): RegExp {
     : new RegExp(`(?<![A-Za-z0-9_])(?:${any})(?![A-Za-z0-9_])`, "g");
 }
 
-// With a stack of its own: JSON can be nested deeper than calls can.
+// Not by recursion: JSON can be nested deeper than calls can.
 function redactJson(root: unknown, text: (input: string) => string): unknown {
   const stack: object[] = [];
   const visit = (value: unknown): unknown => {
@@ -61,7 +61,7 @@ function redactJson(root: unknown, text: (input: string) => string): unknown {
   };
   const safe = visit(root);
   for (let container = stack.pop(); container !== undefined; container = stack.pop()) {
-    // By index: of millions of items, keys alone would take hundreds of megabytes.
+    // By index, because the keys of millions of items would take hundreds of megabytes.
     if (Array.isArray(container))
       for (let index = 0; index < container.length; index++) container[index] = visit(container[index]);
     else redactProperties(container as Record<string, unknown>, visit, text);
@@ -86,7 +86,7 @@ function redactProperties(
 
 const maxParts = 1000;
 
-/** Whether a secret is in anything that printing the value may show. What is too large to tell counts as yes. */
+/** Whether printing the value may show a secret. A value that is too large to search counts as one that does. */
 function showsSecret(root: unknown, text: (input: string) => string): boolean {
   const seen = new Set<unknown>();
   const stack: unknown[] = [root];
@@ -114,6 +114,7 @@ function safeCopy(cause: unknown, text: (input: string) => string): unknown {
   copy.name = cause.name;
   copy.stack = text(cause.stack ?? "");
   const { code } = cause as { code?: unknown };
-  if (typeof code === "string" || typeof code === "number") Object.assign(copy, { code });
+  if (typeof code === "string") Object.assign(copy, { code: text(code) });
+  if (typeof code === "number") Object.assign(copy, { code });
   return copy;
 }

@@ -1,21 +1,21 @@
-import { untilAborted } from "./abort.ts";
+import { untilAborted } from "./attempt.ts";
 import { AccessTokenError } from "./errors.ts";
 
 /**
- * Where access tokens come from: a fixed one, or a function that is called before each attempt, and once more
- * (`unauthorized`) after the platform has refused the token that it gave. Caching is the function's own matter.
+ * The access token, or a function that gives it. The client calls the function before each attempt (`initial`), and
+ * once more in a call whose token the platform refused (`unauthorized`). The function may cache its tokens.
  */
 export type AccessToken =
   | string
   | ((request: { readonly reason: "initial" | "unauthorized" }) => string | Promise<string>);
 
-/** A token, and how many refreshes had ended when it was asked for. */
+/** A token, and the number of refreshes that had ended when it was asked for. */
 export interface Token {
   readonly value: string;
   readonly generation: number;
 }
 
-/** One client's tokens. A refresh is shared by the calls that run while it does. */
+/** The tokens of one client. Calls that run at the same time share a refresh. */
 export class TokenSource {
   readonly #accessToken: AccessToken;
   #generation = 0;
@@ -36,9 +36,9 @@ export class TokenSource {
     return { value: await untilAborted(this.#call("initial"), signal), generation };
   }
 
-  /** The token to use in place of one that was refused. */
+  /** Gives the token that replaces a refused one. */
   async refresh(refused: Token, signal: AbortSignal): Promise<Token> {
-    // Another call has had the same token refreshed while this one was under way.
+    // Another call has refreshed the same token while this call was under way.
     if (this.#refreshed && this.#refreshed.generation > refused.generation) return this.#refreshed;
     this.#flight ??= { token: this.#refresh(), waiting: 0 };
     const flight = this.#flight;
@@ -46,7 +46,7 @@ export class TokenSource {
     try {
       return await untilAborted(flight.token, signal);
     } finally {
-      // Also when all have given up waiting: one that hangs must not hang those that come later.
+      // Also when nobody waits any more: a refresh that hangs must not block later calls.
       if (--flight.waiting === 0 && this.#flight === flight) this.#flight = undefined;
     }
   }
@@ -62,19 +62,20 @@ export class TokenSource {
     try {
       token = await (this.#accessToken as Exclude<AccessToken, string>)({ reason });
     } catch (cause) {
-      throw new AccessTokenError("The accessToken function threw; see cause.", { cause });
+      throw new AccessTokenError("The accessToken function threw an error; see cause.", { cause });
     }
     const problem = problemWithToken(token);
-    if (problem !== undefined) throw new AccessTokenError(`What the accessToken function gave ${problem}.`);
+    if (problem !== undefined)
+      throw new AccessTokenError(`The accessToken function gave a bad token: it ${problem}.`);
     return token as string;
   }
 }
 
-/** Why a value cannot be sent as a bearer token, without naming it; `undefined` where it can. */
+/** Why a value cannot be sent as a bearer token; `undefined` if it can. It does not show the value. */
 export function problemWithToken(token: unknown): string | undefined {
   if (typeof token !== "string") return "must be a string";
   if (token.trim() === "") return "must not be empty";
-  // Checked here: the runtime's own message would quote the token.
+  // Checked here, because the runtime's message would show the token.
   return /[^\t\x20-\x7e\x80-\xff]/.test(token)
     ? "must hold only what a header can: no line breaks, no characters beyond Latin-1"
     : undefined;

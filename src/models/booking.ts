@@ -1,38 +1,63 @@
 import * as z from "zod";
+import { type FieldTypes, type Tolerant, tolerant } from "./fields.ts";
 import { toInteger } from "./integer.ts";
-import { type Kinds, tolerant } from "./kinds.ts";
 
 /** The statuses of a booking that the platform lists. */
 export const bookingStatuses = ["Initiated", "Request", "Confirmed", "Declined", "Cancelled"] as const;
 /** One of {@link bookingStatuses}. */
 export type BookingStatus = (typeof bookingStatuses)[number];
 
-const date = tolerant(z.union([z.string(), z.number()]));
+/**
+ * A booking. The code and the status are always there.
+ *
+ * The object also has every further field that the platform sent. Give the client a model to have them typed, or
+ * read them with `booking as Booking & Record<string, unknown>`.
+ */
+export interface Booking {
+  /** The booking's unique code. */
+  bookingCode: string;
+  /** One of {@link bookingStatuses}, or a status that is newer than this package. */
+  status: string;
+  /** The booked listing. `listingIdOf(booking)` gives the id as a number. */
+  listingId?: string | number | null | undefined;
+  /** The day of arrival, in the platform's format. `stay(booking)` gives it as `YYYY-MM-DD`. */
+  checkIn?: string | number | null | undefined;
+  /** The day of departure, in the platform's format. `stay(booking)` gives it as `YYYY-MM-DD`. */
+  checkOut?: string | number | null | undefined;
+}
+
+type DateField = Tolerant<string | number>;
+// Without the index signature that zod gives to loose objects: `booking.chekIn` must not compile.
+type BookingSchema = z.ZodObject<{
+  bookingCode: z.ZodString;
+  status: z.ZodString;
+  listingId: Tolerant<string | number>;
+  checkIn: DateField;
+  checkOut: DateField;
+}>;
+
+const date: DateField = tolerant(z.union([z.string(), z.number()]));
 
 /**
- * A booking. The code and the status are required; what else is known of is typed as it may be, and every
- * further field is kept.
+ * The zod schema of a booking. It requires the code and the status, and keeps every further field.
  *
- * @example Fields that you know of are added by extending it:
+ * @example
  * ```ts
  * const MyBooking = Booking.extend({ guestName: z.string() });
  * const client = new StayhookClient({ baseUrl, accessToken, models: { booking: MyBooking } });
  * ```
  */
-export const Booking = z.looseObject({
+export const Booking: BookingSchema = z.looseObject({
   bookingCode: z.string(),
-  /** One of {@link bookingStatuses}, or one that is newer than this package. */
   status: z.string(),
-  /** The booked listing; a number where it comes as digits. */
-  listingId: tolerant(z.union([z.number(), z.string()]).transform((id) => toInteger(id) ?? id)),
-  /** Arrival, in whatever format the platform uses; `stay()` reads it. */
+  listingId: tolerant<string | number>(
+    z.union([z.number(), z.string()]).transform((id) => toInteger(id) ?? id),
+  ),
   checkIn: date,
-  /** Departure, likewise. */
   checkOut: date,
-});
-export type Booking = z.output<typeof Booking>;
+}) as unknown as BookingSchema;
 
-export const bookingKinds: Kinds = {
+export const bookingFieldTypes: FieldTypes = {
   listingId: ["string", "number", "null"],
   checkIn: ["string", "number", "null"],
   checkOut: ["string", "number", "null"],

@@ -1,7 +1,7 @@
 import type { Issue } from "../errors.ts";
 import type { StandardIssue } from "./standard-schema.ts";
 
-/** A schema library's issues in the shape that this package's errors have. */
+/** Turns the issues of a schema library into the issues of this package's errors. */
 export function toIssues(issues: readonly StandardIssue[]): Issue[] {
   return issues.map(({ message, path = [] }) => ({ path: path.map(toKey), message }));
 }

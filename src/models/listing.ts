@@ -1,20 +1,37 @@
 import * as z from "zod";
-import { integer } from "./integer.ts";
-import { type Kinds, tolerant } from "./kinds.ts";
+import { type FieldTypes, integer, type Tolerant, tolerant } from "./fields.ts";
 
 /** The statuses of a listing that the platform lists. */
 export const listingStatuses = ["InReview", "Published", "Hidden"] as const;
 /** One of {@link listingStatuses}. */
 export type ListingStatus = (typeof listingStatuses)[number];
 
-/** A listing. The id and the status are required, and every further field is kept. */
-export const Listing = z.looseObject({
-  /** An integer, also where it comes as digits. */
+/**
+ * A listing. The id and the status are always there.
+ *
+ * The object also has every further field that the platform sent. Give the client a model to have them typed, or
+ * read them with `listing as Listing & Record<string, unknown>`.
+ */
+export interface Listing {
+  /** The listing's unique id. An id that came as digits is a number here. */
+  listingId: number;
+  /** One of {@link listingStatuses}, or a status that is newer than this package. */
+  status: string;
+  /** The listing's name. */
+  listingName?: string | null | undefined;
+}
+
+type ListingSchema = z.ZodObject<{
+  listingId: z.ZodType<number>;
+  status: z.ZodString;
+  listingName: Tolerant<string>;
+}>;
+
+/** The zod schema of a listing. It requires the id and the status, and keeps every further field. */
+export const Listing: ListingSchema = z.looseObject({
   listingId: integer,
-  /** One of {@link listingStatuses}, or one that is newer than this package. */
   status: z.string(),
   listingName: tolerant(z.string()),
-});
-export type Listing = z.output<typeof Listing>;
+}) as unknown as ListingSchema;
 
-export const listingKinds: Kinds = { listingName: ["string", "null"] };
+export const listingFieldTypes: FieldTypes = { listingName: ["string", "null"] };

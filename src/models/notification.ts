@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
-import { integer } from "./integer.ts";
+import { integer } from "./fields.ts";
 import { toIssues } from "./issues.ts";
 import { parseTimestamp } from "./timestamp.ts";
 
@@ -9,37 +9,55 @@ const string = z.string({
 });
 
 /**
- * What the platform sends to a subscriber's endpoint: that something happened, when, and to which booking or
- * listing. Fields that are not known here are kept.
+ * The notification that the platform sends to a subscriber's endpoint. It says that a booking or listing has
+ * changed, and when.
  *
- * Read tolerantly, as an event that is refused may be lost: see each field.
+ * The object also has every further field that the platform sent.
  */
-export const Notification = z.looseObject(
+export interface WebhookNotification {
+  /** The id of the event: 8-4-4-4-12 hexadecimal digits, in either case. Each delivery of the event has the same id. */
+  eventId: string;
+  /** The time of the event in ISO 8601. A time without an offset is in UTC. */
+  timestamp: string;
+  /** The booking that the event is about. */
+  bookingCode?: string | null | undefined;
+  /** The listing that the event is about. An id that came as digits is a number here. */
+  listingId?: number | null | undefined;
+}
+
+type Nullish<T extends z.ZodType> = z.ZodOptional<z.ZodNullable<T>>;
+type NotificationSchema = z.ZodObject<{
+  eventId: z.ZodString;
+  timestamp: z.ZodString;
+  bookingCode: Nullish<z.ZodString>;
+  listingId: Nullish<z.ZodType<number>>;
+}>;
+
+/**
+ * The zod schema of a notification. It is tolerant, because a refused notification may be lost, and it keeps every
+ * further field.
+ */
+export const WebhookNotification: NotificationSchema = z.looseObject(
   {
-    /** The event's id, unique to it; the same in every delivery of it. Any 8-4-4-4-12 hexadecimal digits, in either case. */
     eventId: string.regex(
       /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i,
       "must be a UUID: 8-4-4-4-12 hexadecimal digits",
     ),
-    /** When it happened, in ISO 8601; with no offset it is meant in UTC. */
     timestamp: string.refine(
       (text) => parseTimestamp(text) !== undefined,
       "must be an ISO 8601 date and time",
     ),
-    /** The booking it is about, if it is about one. */
     bookingCode: string.superRefine(checkBookingCode).nullish(),
-    /** The listing it is about, if it is about one. */
     listingId: integer.nullish(),
   },
   { error: "must be a JSON object" },
-);
-export type Notification = z.output<typeof Notification>;
+) as unknown as NotificationSchema;
 
 /** A notification that was read, and what its fields mean. */
 export interface ParsedNotification {
   readonly ok: true;
   /** With every further field as it came. */
-  readonly notification: Notification;
+  readonly notification: WebhookNotification;
   /** In lower case. */
   readonly eventId: string;
   readonly timestamp: Date;
@@ -51,11 +69,11 @@ export interface ParsedNotification {
 export function parseNotification(
   value: unknown,
 ): ParsedNotification | { readonly ok: false; readonly issues: Issue[] } {
-  const result = Notification.safeParse(value);
+  const result = WebhookNotification.safeParse(value);
   if (!result.success) return { ok: false, issues: toIssues(result.error.issues) };
   const { eventId, timestamp, bookingCode = null, listingId = null } = result.data;
   // Spread from the value: zod leaves out a field called `__proto__`.
-  const notification: Notification = { ...(value as Notification) };
+  const notification: WebhookNotification = { ...(value as WebhookNotification) };
   if (listingId !== null) notification.listingId = listingId;
   return {
     ok: true,

@@ -1,10 +1,14 @@
-/** What zod, valibot, arktype and others have in common (https://standardschema.dev), as far as it is used here. */
+/**
+ * A schema of zod, valibot, arktype or another library that follows Standard Schema (https://standardschema.dev).
+ * This is the part of the standard that this package uses.
+ */
 export interface StandardSchema<Output = unknown> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
-    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
+    // Before `validate`: TypeScript reports the first member that does not fit, and this one gives the shorter error.
     readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
   };
 }
 
@@ -15,4 +19,41 @@ export type StandardResult<Output> =
 export interface StandardIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+export function isSchema(value: unknown): value is StandardSchema {
+  // The schemas of arktype are functions.
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
+}
+
+// The properties of a zod definition that hold schemas, or a list or object of schemas.
+const zodParts =
+  "shape element type innerType in out left right options items rest keyType valueType schema catchall".split(
+    " ",
+  );
+
+type ZodSchema = { readonly _zod?: { readonly def: object }; readonly _def?: object };
+
+/** Whether a schema of zod 3 has parts made with zod 4, or the other way round. Such a schema throws when it parses. */
+export function mixesZod(schema: StandardSchema): boolean {
+  const versions = new Set<3 | 4>();
+  const seen = new Set<unknown>();
+  const visit = (part: unknown): void => {
+    if (!isZod(part) || seen.has(part)) return;
+    seen.add(part);
+    versions.add(part._zod ? 4 : 3);
+    const def = (part._zod?.def ?? part._def) as Readonly<Record<string, unknown>>;
+    for (const name of zodParts) {
+      // The shape of a zod 3 object is a function.
+      const held = name === "shape" && typeof def.shape === "function" ? def.shape() : def[name];
+      for (const each of isZod(held) ? [held] : Object.values(Object(held))) visit(each);
+    }
+  };
+  visit(schema);
+  return versions.size > 1;
+}
+
+function isZod(value: unknown): value is ZodSchema {
+  return typeof value === "object" && value !== null && ("_zod" in value || "_def" in value);
 }

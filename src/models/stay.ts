@@ -1,59 +1,117 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { isDay } from "./timestamp.ts";
+import { checkNoUnknown } from "../options.ts";
+import { toInteger } from "./integer.ts";
+import { isDay, parseTimestamp } from "./timestamp.ts";
 
 /** The days of a booking, and the nights between them. */
 export interface Stay {
-  /** Arrival, `YYYY-MM-DD`. */
+  /** The day of arrival, `YYYY-MM-DD`. */
   readonly checkIn: string;
-  /** Departure, `YYYY-MM-DD`. */
+  /** The day of departure, `YYYY-MM-DD`. */
   readonly checkOut: string;
-  /** At least 1. */
+  /** The nights between the two days, 1 or more. */
   readonly nights: number;
 }
 
+/** The options of {@link stay}. */
+export interface StayOptions {
+  /**
+   * The IANA time zone of the listing, such as `Europe/Lisbon`. A date that names an instant (a number, or a time with
+   * an offset) then gives the day in that zone. Default: the day as it is written, and for a number the day in UTC.
+   */
+  readonly timeZone?: string | undefined;
+}
+
 /**
- * Reads a booking's dates, in whatever format they came: the day as it is written, whatever the offset; of a
- * number (seconds below 1e11, else ms) the day in UTC.
+ * Reads the dates of a booking, whatever their format: `2026-07-01`, `2026/07/01`, `20260701`, each with or without a
+ * time, or the seconds or ms since 1970 (seconds below 1e11).
  *
- * @throws InvalidArgumentError naming the field: absent, no such day, or check-out not after check-in
+ * @throws InvalidArgumentError naming the field: it is absent or no date, or check-out is not after check-in
  * @example
  * ```ts
  * const { checkIn, checkOut, nights } = stay(booking); // "2026-07-01", "2026-07-04", 3
  * ```
  */
-export function stay(booking: { readonly checkIn?: unknown; readonly checkOut?: unknown }): Stay {
-  const checkIn = dayOf(booking, "checkIn");
-  const checkOut = dayOf(booking, "checkOut");
+export function stay(
+  booking: { readonly checkIn?: unknown; readonly checkOut?: unknown },
+  options?: StayOptions,
+): Stay {
+  checkNoUnknown(options, ["timeZone"]);
+  const dayIn = daysIn(options?.timeZone);
+  const read = (field: "checkIn" | "checkOut"): string => {
+    const value: unknown = booking?.[field];
+    return dayOf(value, dayIn) ?? refuse(field, value, "must be a date: YYYY-MM-DD, or a time since 1970");
+  };
+  const checkIn = read("checkIn");
+  const checkOut = read("checkOut");
   const nights = (Date.parse(checkOut) - Date.parse(checkIn)) / 86_400_000;
   if (nights < 1) throw new InvalidArgumentError({ path: ["checkOut"], message: "must be after checkIn" });
   return { checkIn, checkOut, nights };
 }
 
-function dayOf(
-  booking: { readonly checkIn?: unknown; readonly checkOut?: unknown },
-  field: "checkIn" | "checkOut",
-): string {
-  const value: unknown = booking?.[field];
-  const day =
-    typeof value === "string" ? written(value) : typeof value === "number" ? counted(value) : undefined;
-  if (day !== undefined) return day;
-  const message =
-    value === undefined || value === null ? "is absent" : "must be a date: YYYY-MM-DD, or a time since 1970";
-  throw new InvalidArgumentError({ path: [field], message });
+/**
+ * Reads the id of a booking's listing, also where the platform sent it as digits.
+ *
+ * @throws InvalidArgumentError where it is absent or no integer
+ */
+export function listingIdOf(booking: { readonly listingId?: unknown }): number {
+  const value: unknown = booking?.listingId;
+  return toInteger(value) ?? refuse("listingId", value, "must be an integer");
 }
 
-function written(text: string): string | undefined {
-  // Digits alone are a number that came as text; eight of them are a day without its hyphens.
-  if (/^\d{9,}$/.test(text)) return counted(Number(text));
-  const match = /^(\d{4})(-?)(\d\d)\2(\d\d)(?=$|[T\sZ+-])/i.exec(text);
-  if (!match) return undefined;
-  const [, year, , month, day] = match;
-  return isDay(Number(year), Number(month), Number(day)) ? `${year}-${month}-${day}` : undefined;
+function refuse(field: string, value: unknown, message: string): never {
+  const isAbsent = value === undefined || value === null;
+  throw new InvalidArgumentError({ path: [field], message: isAbsent ? "is absent" : message });
 }
 
-function counted(number: number): string | undefined {
-  const date = new Date(number < 1e11 ? number * 1000 : number);
-  const year = date.getUTCFullYear();
-  // Beyond these years ISO dates are written in another way.
-  return year >= 0 && year <= 9999 ? date.toISOString().slice(0, 10) : undefined;
+/** Gives the day of an instant; `undefined` where ISO dates cannot write it. */
+type DayIn = (instant: Date) => string | undefined;
+
+// Year, separator, month, day; then hour, minute, second; then the offset.
+const written =
+  /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:$|[T\s](\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$|[T\sZ+-])/i;
+
+function dayOf(value: unknown, dayIn: DayIn | undefined): string | undefined {
+  if (typeof value === "number") return counted(value, dayIn);
+  if (typeof value !== "string") return undefined;
+  // Digits alone are a number that came as text. Eight of them are a day without separators.
+  if (/^\d{9,}$/.test(value)) return counted(Number(value), dayIn);
+  const [match, year, , month, day, hour, minute, second = "00", offset] = written.exec(value) ?? [];
+  if (match === undefined || !isDay(Number(year), Number(month), Number(day))) return undefined;
+  const date = `${year}-${month}-${day}`;
+  const instant = offset && parseTimestamp(`${date}T${hour}:${minute}:${second}${offset}`);
+  return dayIn && instant ? dayIn(instant) : date;
 }
+
+function counted(number: number, dayIn: DayIn = utcDay): string | undefined {
+  return dayIn(new Date(number < 1e11 ? number * 1000 : number));
+}
+
+const utcDay: DayIn = (instant) => {
+  const year = instant.getUTCFullYear();
+  // ISO dates write other years with a sign.
+  return year >= 0 && year <= 9999 ? instant.toISOString().slice(0, 10) : undefined;
+};
+
+/** @throws InvalidArgumentError where the runtime does not know the zone */
+function daysIn(timeZone: string | undefined): DayIn | undefined {
+  if (timeZone === undefined) return undefined;
+  let format: Intl.DateTimeFormat;
+  try {
+    format = new Intl.DateTimeFormat("en-u-ca-iso8601-nu-latn", { timeZone, ...dateParts });
+  } catch {
+    throw new InvalidArgumentError({
+      path: ["timeZone"],
+      message: "must be an IANA time zone, such as Europe/Lisbon",
+    });
+  }
+  return (instant) => {
+    const utcYear = instant.getUTCFullYear();
+    // Near the ends, the zone's year may be one that ISO dates write with a sign.
+    if (!(utcYear > 1 && utcYear < 9999)) return undefined;
+    const parts = new Map(format.formatToParts(instant).map(({ type, value }) => [type, value]));
+    return `${parts.get("year")?.padStart(4, "0")}-${parts.get("month")}-${parts.get("day")}`;
+  };
+}
+
+const dateParts = { year: "numeric", month: "2-digit", day: "2-digit" } as const;

@@ -5,27 +5,56 @@ export const topics = ["bookings", "listings", "messages"] as const;
 /** One of {@link topics}. */
 export type Topic = (typeof topics)[number];
 
-/** Where notifications go: a URL for each topic. */
+/** The URLs that notifications go to, by topic. A topic without a URL is absent. */
 export interface Endpoints {
   bookings?: string | undefined;
   listings?: string | undefined;
   messages?: string | undefined;
-  [topic: string]: string | undefined;
 }
 
-/** The webhook configuration of the account, as the platform answers it. Further fields are kept. */
-export const WebhookConfig = z.looseObject({
-  /** Whether notifications are sent. */
-  isActive: z.boolean(),
-  /** A topic that is `null` in the answer is left out. */
-  endpoints: z
-    .record(z.string(), z.unknown())
-    .nullable()
-    .transform((urls): Endpoints => Object.fromEntries(Object.entries(urls ?? {}).filter(isSet))),
-});
-export type WebhookConfig = z.output<typeof WebhookConfig>;
+/**
+ * The webhook configuration of the account.
+ *
+ * The object also has every further field that the platform sent.
+ */
+export interface WebhookConfig {
+  /** Whether the platform sends notifications. */
+  isActive: boolean;
+  /** The URLs of the topics that this package knows. */
+  endpoints: Endpoints;
+  /** The URLs of further topics. Absent where there is none. */
+  otherEndpoints?: Record<string, string | null> | undefined;
+}
 
-// A URL that is no string is passed on as it came, with a warning by the client.
-function isSet(entry: [string, unknown]): entry is [string, string] {
-  return entry[1] !== null && entry[1] !== undefined;
+type OtherEndpoints = NonNullable<WebhookConfig["otherEndpoints"]>;
+type WebhookConfigSchema = z.ZodObject<{
+  isActive: z.ZodBoolean;
+  endpoints: z.ZodType<Endpoints>;
+  otherEndpoints: z.ZodOptional<z.ZodType<OtherEndpoints>>;
+}>;
+
+/**
+ * The zod schema of the webhook configuration, as the platform sends it: all topics stand in `endpoints`. A topic
+ * whose URL is `null` or `""` is unset, and left out.
+ */
+export const WebhookConfig: WebhookConfigSchema = z
+  .looseObject({
+    isActive: z.boolean(),
+    endpoints: z.record(z.string(), z.unknown()).nullable(),
+    otherEndpoints: z.record(z.string(), z.unknown()).optional(),
+  })
+  // Not `transform`, whose result has no `extend`.
+  .overwrite(({ otherEndpoints, ...config }) => {
+    const urls = Object.entries({ ...otherEndpoints, ...config.endpoints });
+    const set = urls.filter(([, url]) => url !== null && url !== undefined && url !== "");
+    const others = set.filter(([topic]) => !isTopic(topic));
+    return {
+      ...config,
+      endpoints: Object.fromEntries(set.filter(([topic]) => isTopic(topic))),
+      ...(others.length > 0 && { otherEndpoints: Object.fromEntries(others) }),
+    };
+  }) as unknown as WebhookConfigSchema;
+
+export function isTopic(name: string): name is Topic {
+  return (topics as readonly string[]).includes(name);
 }

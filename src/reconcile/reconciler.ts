@@ -1,4 +1,4 @@
-import { untilAborted } from "../client/abort.ts";
+import { untilAborted } from "../client/attempt.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { Changes } from "./changes.ts";
 import { Ending } from "./ending.ts";

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { Notification } from "../models/notification.ts";
+import { WebhookNotification } from "../models/notification.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
 import { bookingRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
@@ -21,7 +21,7 @@ export class Watch {
 
   async add(bookingCode: string): Promise<void> {
     const isText = typeof bookingCode === "string";
-    if (!isText || !Notification.shape.bookingCode.safeParse(bookingCode).success)
+    if (!isText || !WebhookNotification.shape.bookingCode.safeParse(bookingCode).success)
       throw new InvalidArgumentError({ path: ["bookingCode"], message: "must be a booking's code" });
     const adding = this.#add(bookingCode);
     this.#adding.add(adding);

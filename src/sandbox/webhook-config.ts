@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { isLoopback, parseUrl } from "../client/url-rules.ts";
+import { isLoopback, parseUrl } from "../client/urls.ts";
 
 /** The webhook configuration that the sandbox holds. */
 export interface SandboxWebhookConfig {

@@ -1,5 +1,5 @@
 import { type HttpHandler, HttpResponse, http } from "msw";
-import { parseUrl } from "../client/url-rules.ts";
+import { parseUrl } from "../client/urls.ts";
 import { refuse } from "../sandbox/fields.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 

@@ -1,7 +1,7 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
-import type { Notification } from "../models/notification.ts";
+import type { WebhookNotification } from "../models/notification.ts";
 import type { WebhookEvent } from "../webhooks/events.ts";
 
 /** `booking.Confirmed`, `listing.Published`, ..., `unknown`: what `on` has callbacks for. */
@@ -36,7 +36,7 @@ export interface CommonFields<B extends Booking, L extends Listing, Tx> {
   /** Default `"webhook"`. */
   readonly source?: "webhook" | "reconcile" | undefined;
   /** Default: the one that fits the other fields; none where the source is `reconcile`. */
-  readonly notification?: Notification | undefined;
+  readonly notification?: WebhookNotification | undefined;
   /** Default: not there. */
   readonly topic?: string | undefined;
   /** Default 1. */

@@ -1,7 +1,7 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking, BookingStatus } from "../models/booking.ts";
 import type { Listing, ListingStatus } from "../models/listing.ts";
-import type { Notification } from "../models/notification.ts";
+import type { WebhookNotification } from "../models/notification.ts";
 
 /** What every event has, whatever it is about. */
 interface Common<B extends Booking, L extends Listing> {
@@ -14,7 +14,7 @@ interface Common<B extends Booking, L extends Listing> {
   /** `webhook`, or `reconcile` where a change was found by asking. */
   readonly source: "webhook" | "reconcile";
   /** The notification as it came, unknown fields included; `undefined` for a reconcile event. */
-  readonly notification: Notification | undefined;
+  readonly notification: WebhookNotification | undefined;
   /** The topic whose endpoint received it, where the endpoint was told (`{ topic }`). */
   readonly topic?: string | undefined;
   /** Which attempt this is: 1 the first time. */

@@ -1,7 +1,7 @@
 import { consoleLogger, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
-import type { Notification } from "../models/notification.ts";
+import type { WebhookNotification } from "../models/notification.ts";
 import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
@@ -71,7 +71,10 @@ export interface WebhookHandler {
    * new Worker("notifications", (job) => webhooks.process(job.data, { attempt: job.attemptsMade + 1 }));
    * ```
    */
-  process(notification: Notification | NewEvent | string, options?: ProcessOptions): Promise<Processed>;
+  process(
+    notification: WebhookNotification | NewEvent | string,
+    options?: ProcessOptions,
+  ): Promise<Processed>;
   /** How it is doing. @throws what the store throws when it cannot be asked */
   health(): Promise<Health>;
   /**

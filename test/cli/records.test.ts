@@ -12,6 +12,17 @@ test("listings, all of them or those of a status", async () => {
   expect(stdout).toBe("2\tPublished\tB\n");
 });
 
+test("a list that may have further pages is warned of on stderr", async () => {
+  const { sandbox, env } = await platform({ profile: { paging: "more", lists: "data" } });
+  await sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
+  const { code, stdout, stderr } = await cli(["listings"], { env });
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "1\tHidden\tA\n" });
+  expect(stderr).toMatch(/^stayhook: the list of listings may have further pages, which were not read: /);
+  expect(JSON.parse((await cli(["listings", "--json"], { env })).stderr)).toMatchObject({
+    warning: { message: expect.stringContaining("further pages") },
+  });
+});
+
 test("a booking, with every field that the platform has", async () => {
   const { sandbox, env } = await platform();
   const booking = await sandbox.bookings.request({ bookingCode: "HX3K9", guests: 2 });

@@ -180,12 +180,16 @@ test("says why nobody answered", async () => {
   expect(stderr).toContain("ECONNREFUSED");
   expect(stderr).not.toContain("see cause");
   // Once: the client's own message has it.
-  expect(stderr).toBe("stayhook: GET /v2/listings got no whole answer (ECONNREFUSED).\n");
+  expect(stderr).toBe(
+    `stayhook: GET ${baseUrl}/v2/listings: connection refused (ECONNREFUSED). Is STAYHOOK_BASE_URL right?\n`,
+  );
   // Of a port that fetch refuses there is no code.
   const refused = await cli(["listings", "--base-url", "http://127.0.0.1:1"], {
     env: { STAYHOOK_ACCESS_TOKEN: "t" },
   });
-  expect(refused.stderr).toBe("stayhook: GET /v2/listings got no whole answer (bad port)\n");
+  expect(refused.stderr).toBe(
+    "stayhook: GET http://127.0.0.1:1/v2/listings: no complete answer (bad port).\n",
+  );
 });
 
 test("says that an answer took too long, and no other reason", async () => {
@@ -201,7 +205,7 @@ test("says that an answer took too long, and no other reason", async () => {
   await vi.advanceTimersByTimeAsync(120_000);
   expect(await ended).toMatchObject({
     code: 5,
-    stderr: "stayhook: GET /v2/listings was not answered in time.\n",
+    stderr: "stayhook: GET https://stayhook.invalid/v2/listings: no complete answer within 10000 ms.\n",
   });
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { EnsureInput } from "../../src/client/ensure.ts";
+import type { EnsureInput } from "../../src/client/config-input.ts";
 import { clientOf, platform, type Received, type Reply, rejection } from "./support.ts";
 
 const bookings = "https://hooks.example/b";
@@ -34,49 +34,71 @@ describe("ensure", () => {
     },
   );
 
-  it("leaves alone what is as wanted, URLs compared normalised", async () => {
+  it("changes nothing where the URLs are the same after normalization", async () => {
     const current = {
       isActive: true,
       endpoints: { bookings: "HTTPS://Hooks.Example:443/b", listings, reviews: "https://r.example" },
       id: 1,
     };
     const { outcome, sent } = await ensuring([{ json: { data: current } }], {
-      endpoints: { bookings, reviews: "https://r.example/", listings: undefined },
+      endpoints: { bookings, listings: undefined },
+      otherEndpoints: { reviews: "https://r.example/" },
     });
-    expect(outcome).toEqual({ action: "unchanged", config: current });
+    const { reviews, ...endpoints } = current.endpoints;
+    expect(outcome).toEqual({
+      action: "unchanged",
+      config: { ...current, endpoints, otherEndpoints: { reviews } },
+    });
     expect(sent).toEqual([["GET"]]);
   });
 
-  it.each<[string, EnsureInput, unknown]>([
+  const reviews = { reviews: "http://r.example" };
+  it.each<[string, EnsureInput, object, object]>([
     [
       "another URL",
       { endpoints: { bookings: `${bookings}2` } },
-      { isActive: true, endpoints: { bookings: `${bookings}2`, listings, reviews: "http://r.example" } },
+      { bookings: `${bookings}2`, listings },
+      reviews,
     ],
     [
       "a further topic",
-      { endpoints: { messages: bookings } },
-      { isActive: true, endpoints: { bookings, listings, reviews: "http://r.example", messages: bookings } },
+      { endpoints: { messages: listings } },
+      { bookings, listings, messages: listings },
+      reviews,
     ],
+    ["one topic less", { endpoints: { listings: null } }, { bookings }, reviews],
+    ["the switch", { isActive: false, endpoints: {} }, { bookings, listings }, reviews],
     [
-      "one topic less",
-      { endpoints: { listings: null } },
-      { isActive: true, endpoints: { bookings, reviews: "http://r.example" } },
+      "a topic newer than this package",
+      { endpoints: {}, otherEndpoints: { surveys: bookings } },
+      { bookings, listings },
+      { ...reviews, surveys: bookings },
     ],
-    [
-      "the switch",
-      { isActive: false, endpoints: {} },
-      { isActive: false, endpoints: { bookings, listings, reviews: "http://r.example" } },
-    ],
-  ])("updates %s, and keeps topics that are left out, unknown ones too", async (_, input, wanted) => {
+    ["such a topic less", { endpoints: {}, otherEndpoints: { reviews: null } }, { bookings, listings }, {}],
+  ])("updates %s, and keeps topics that are left out", async (_, input, endpoints, otherEndpoints) => {
     const current = {
       isActive: true,
-      endpoints: { bookings, listings, messages: null, reviews: "http://r.example" },
+      endpoints: { bookings, listings, messages: null, ...reviews },
       id: 1,
     };
     const { outcome, sent } = await ensuring([{ json: current }], input);
-    expect(outcome).toEqual({ action: "updated", config: wanted });
-    expect(sent).toEqual([["GET"], ["PUT", wanted]]);
+    const { isActive = true } = input;
+    const further = Object.keys(otherEndpoints).length > 0 && { otherEndpoints };
+    expect(outcome).toEqual({ action: "updated", config: { isActive, endpoints, ...further } });
+    expect(sent).toEqual([["GET"], ["PUT", { isActive, endpoints: { ...endpoints, ...otherEndpoints } }]]);
+  });
+
+  it("takes an empty URL for none, and does not send it back", async () => {
+    const current = { isActive: false, endpoints: { bookings, listings: "", reviews: "" } };
+    const { outcome, sent } = await ensuring([{ json: current }], { endpoints: { messages: listings } });
+    const config = { isActive: true, endpoints: { bookings, messages: listings } };
+    expect(outcome).toEqual({ action: "updated", config });
+    expect(sent[1]).toEqual(["PUT", config]);
+    const unset = { isActive: true, endpoints: { bookings, listings: "" } };
+    expect((await ensuring([{ json: unset }], { endpoints: { bookings, listings: null } })).outcome).toEqual({
+      action: "unchanged",
+      config: { isActive: true, endpoints: { bookings } },
+    });
   });
 
   it("switches on by default", async () => {
@@ -101,12 +123,12 @@ describe("ensure", () => {
       ).toEqual(answered);
   });
 
-  it("reads again and updates where another machine was first", async () => {
+  it.each([400, 409, 422])("reads again and updates if another machine was first: %i", async (status) => {
     const theirs = { isActive: true, endpoints: { listings } };
     const { outcome, sent } = await ensuring(
       [{ status: 404 }, { json: theirs }],
       { endpoints: { bookings } },
-      ({ method }) => ({ status: method === "POST" ? 409 : 204 }),
+      ({ method }) => ({ status: method === "POST" ? status : 204 }),
     );
     const config = { isActive: true, endpoints: { listings, bookings } };
     expect(outcome).toEqual({ action: "updated", config });
@@ -118,10 +140,107 @@ describe("ensure", () => {
     ]);
   });
 
-  it("gives up where the conflict is about something else", async () => {
-    const { outcome, sent } = await ensuring([{ status: 404 }], { endpoints: { bookings } }, { status: 409 });
-    expect(outcome).toMatchObject({ name: "ConflictError" });
+  it("changes nothing if another machine has created the same", async () => {
+    const theirs = { isActive: true, endpoints: { bookings } };
+    const { outcome, sent } = await ensuring(
+      [{ status: 404 }, { json: theirs }],
+      { endpoints: { bookings } },
+      { status: 409 },
+    );
+    expect(outcome).toEqual({ action: "unchanged", config: theirs });
     expect(sent.map(([method]) => method)).toEqual(["GET", "POST", "GET"]);
+  });
+
+  it.each([
+    [400, "BadRequestError"],
+    [409, "ConflictError"],
+    [422, "UnprocessableEntityError"],
+  ])("rejects if a create is refused with %i and there is still none", async (status, name) => {
+    const { outcome, sent } = await ensuring([{ status: 404 }], { endpoints: { bookings } }, { status });
+    expect(outcome).toMatchObject({ name });
+    expect(sent.map(([method]) => method)).toEqual(["GET", "POST", "GET"]);
+  });
+
+  it.each([401, 403, 404, 500])("does not read again if a create fails with %i", async (status) => {
+    const { outcome, sent } = await ensuring([{ status: 404 }], { endpoints: { bookings } }, { status });
+    expect(outcome).toMatchObject({ status });
+    expect(sent.map(([method]) => method)).toEqual(["GET", "POST"]);
+  });
+
+  it.each<[Reply]>([[{ status: 404 }], [{ status: 410 }], [{ json: { code: 404 } }]])(
+    "creates if an update finds none, with the topics that were there: %j",
+    async (none) => {
+      const current = { isActive: true, endpoints: { listings, reviews: bookings } };
+      const { outcome, sent } = await ensuring(
+        [{ json: current }],
+        { endpoints: { bookings } },
+        ({ method }) => (method === "PUT" ? none : { status: 204 }),
+      );
+      const wire = { isActive: true, endpoints: { listings, reviews: bookings, bookings } };
+      expect(outcome).toEqual({
+        action: "created",
+        config: { isActive: true, endpoints: { listings, bookings }, otherEndpoints: { reviews: bookings } },
+      });
+      expect(sent).toEqual([["GET"], ["PUT", wire], ["POST", wire]]);
+    },
+  );
+
+  it("does not create if an update fails otherwise", async () => {
+    const current = { isActive: true, endpoints: {} };
+    const { outcome, sent } = await ensuring(
+      [{ json: current }],
+      { endpoints: { bookings } },
+      { status: 409 },
+    );
+    expect(outcome).toMatchObject({ name: "ConflictError" });
+    expect(sent.map(([method]) => method)).toEqual(["GET", "PUT"]);
+  });
+
+  describe("with one URL", () => {
+    it.each([
+      ["https://hooks.example/in", "https://hooks.example/in?topic="],
+      ["https://hooks.example/in?key=a+b%20c%2Fd~", "https://hooks.example/in?key=a+b%20c%2Fd~&topic="],
+      ["https://hooks.example", "https://hooks.example/?topic="],
+      ["https://hooks.example/in?", "https://hooks.example/in?topic="],
+    ])("gives it to each topic, with the topic in its query: %s", async (url, begin) => {
+      const { outcome, sent } = await ensuring([{ status: 404 }], { endpoints: url });
+      const endpoints = {
+        bookings: `${begin}bookings`,
+        listings: `${begin}listings`,
+        messages: `${begin}messages`,
+      };
+      expect(outcome).toEqual({ action: "created", config: { isActive: true, endpoints } });
+      expect(sent[1]).toEqual(["POST", { isActive: true, endpoints }]);
+      const again = await ensuring([{ json: { isActive: true, endpoints } }], { endpoints: url });
+      expect(again.outcome.action).toBe("unchanged");
+    });
+
+    it("keeps further topics, or sets them", async () => {
+      const current = { isActive: true, endpoints: { bookings, reviews: listings } };
+      const { outcome } = await ensuring([{ json: current }], {
+        endpoints: "https://hooks.example/in",
+        otherEndpoints: { surveys: bookings },
+      });
+      expect(outcome.config).toMatchObject({
+        endpoints: { bookings: "https://hooks.example/in?topic=bookings" },
+        otherEndpoints: { reviews: listings, surveys: bookings },
+      });
+    });
+
+    it.each([
+      ["", /endpoints: must not be empty/],
+      ["http://hooks.example", /endpoints: must be https/],
+      ["hooks", /endpoints: must be an absolute https URL/],
+      ["https://hooks.example/?topic=bookings", /endpoints: must not have a `topic`/],
+    ])("refuses %j", async (url, message) => {
+      const { outcome, sent } = await ensuring([{ status: 404 }], { endpoints: url });
+      expect(outcome).toMatchObject({
+        name: "InvalidArgumentError",
+        message: expect.stringMatching(message),
+        issues: [{ path: ["endpoints"] }],
+      });
+      expect(sent).toEqual([]);
+    });
   });
 
   it.each<[Reply, string]>([
@@ -129,6 +248,8 @@ describe("ensure", () => {
     [{ status: 403 }, "PermissionDeniedError"],
     [{ status: 302, headers: { location: "https://login.example" } }, "APIError"],
     [{ json: { message: "maintenance" } }, "ResponseValidationError"],
+    [{ json: { data: null, error: "database down" } }, "APIError"],
+    [{ json: { success: false } }, "APIError"],
     [{ text: "<html>" }, "ResponseValidationError"],
     [{ raw: (response) => void response.destroy() }, "ConnectionError"],
   ])("does not take an outage for none: %j", async (reply, name) => {

@@ -18,6 +18,7 @@ describe("an APIError", () => {
     [401, "AuthenticationError"],
     [403, "PermissionDeniedError"],
     [404, "NotFoundError"],
+    [410, "NotFoundError"],
     [409, "ConflictError"],
     [422, "UnprocessableEntityError"],
     [429, "RateLimitError"],
@@ -284,6 +285,23 @@ describe("the access token is not shown", () => {
     expect(shown(client.bookings) + shown(client.webhookConfig)).not.toContain(accessToken);
   });
 
+  it("is not shown in the host of a ConnectionError, nor in its cause", async () => {
+    for (const [failure, message] of [
+      [Object.assign(new Error("x"), { code: "ENOTFOUND" }), "host not found (ENOTFOUND). Is baseUrl right?"],
+      [new TypeError("fetch failed", { cause: new Error("bad port") }), "no complete answer (bad port)."],
+      [new Error(`failed with ${secret}`), "no complete answer (failed with [redacted])."],
+      [Object.assign(new Error("x"), { code: secret }), "no complete answer ([redacted])."],
+      [undefined, "no complete answer."],
+    ] as const) {
+      const { fetch } = fakeFetch([() => Promise.reject(failure)]);
+      const baseUrl = `https://h.example/${encodeURIComponent(secret)}/api`;
+      const client = new StayhookClient({ baseUrl, accessToken: secret, fetch, maxRetries: 0 });
+      const error = await rejection(client.bookings.get("A"));
+      expect(error.message).toBe(`GET https://h.example/[redacted]/api/v2/bookings/A: ${message}`);
+      expect(shown(error)).not.toContain(secret);
+    }
+  });
+
   it("and neither is the secret in an endpoint's URL", async () => {
     const url = "https://hooks.example/b?key=hunter2-hunter2";
     const server = await platform(({ body }) => ({
@@ -294,5 +312,15 @@ describe("the access token is not shown", () => {
     const error = await rejection(clientOf(server).webhookConfig.create(input));
     expect(error.message).toContain("https://hooks.example/b?key=[redacted]");
     expect(shown(error)).not.toContain("hunter2");
+  });
+
+  it("and the topic in an endpoint's URL is no secret", async () => {
+    const server = await platform(({ method }) =>
+      method === "GET" ? { status: 404 } : { status: 500, json: { message: "bookings: unreachable" } },
+    );
+    const error = await rejection(
+      clientOf(server).webhookConfig.ensure({ endpoints: "https://hooks.example/in?key=hunter2-hunter2" }),
+    );
+    expect(error.message).toContain("bookings: unreachable");
   });
 });

@@ -64,6 +64,31 @@ describe("a redirected read", () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it("is followed below the path of the base URL, and nowhere else", async () => {
+    const reading = async (location: string) => {
+      const server = await platform(({ url }) =>
+        url === "/partner/api/v2/bookings/A" ? to(location) : { json: booking },
+      );
+      const url = `${server.url}/partner/api/`;
+      const outcome = await clientOf({ ...server, url })
+        .bookings.get("A")
+        .catch((error) => error.status);
+      return [outcome, server.requests.length];
+    };
+    for (const location of ["/partner/api/v3/x", "../x", "./x"])
+      expect(await reading(location), location).toEqual([booking, 2]);
+    for (const location of [
+      "/admin",
+      "/partner/apis/x",
+      "/partner/api",
+      "/partner/api/../admin",
+      "/partner/api/%2e%2e/admin",
+      "/partner/api/..%2fadmin",
+      "../../../admin",
+    ])
+      expect(await reading(location), location).toEqual([302, 1]);
+  });
+
   it.each([300, 304, 305])("of status %i is an error", async (status) => {
     const server = await platform([to("/x", status)]);
     expect(await rejection(clientOf(server).bookings.get("A"))).toMatchObject({ name: "APIError", status });

@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
+import { retryAfterMs } from "../../src/client/errors.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
-import { retryAfterMs } from "../../src/client/retry-after.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
@@ -51,7 +51,7 @@ const unrepeatable: [string, Act][] = [
   ["request PATCH", (client) => client.request("PATCH", "/x", { body: 1 })],
 ];
 
-describe.each(repeatable)("%s", (_, act) => {
+describe.each(repeatable)("%s", (name, act) => {
   it.each([408, 429, 500, 501, 502, 503, 504, 599])("is tried again on %i", async (code) => {
     const { client, calls } = clientWith([status(code), ok()]);
     await settled(act(client));
@@ -69,7 +69,9 @@ describe.each(repeatable)("%s", (_, act) => {
 
   it.each([400, 401, 403, 404, 409, 410, 413, 422])("is not tried again on %i", async (code) => {
     const { client, calls } = clientWith([status(code)]);
-    expect(await rejection(settled(act(client)))).toMatchObject({ status: code });
+    if (name === "DELETE" && (code === 404 || code === 410))
+      expect(await settled(act(client))).toBeUndefined();
+    else expect(await rejection(settled(act(client)))).toMatchObject({ status: code });
     expect(calls).toHaveLength(1);
   });
 
@@ -168,9 +170,9 @@ describe("a DELETE", () => {
     expect(await settled(third.client.request("DELETE", "/x", { schema }))).toBeUndefined();
   });
 
-  it("that found nothing at first has not", async () => {
+  it("of client.request rejects if its first attempt found nothing", async () => {
     const { client } = clientWith([status(404)]);
-    expect(await rejection(settled(client.webhookConfig.delete()))).toMatchObject({ name: "NotFoundError" });
+    expect(await rejection(settled(client.request("DELETE", "/x")))).toMatchObject({ name: "NotFoundError" });
   });
 
   it("is the only one to which that goes", async () => {
@@ -225,7 +227,15 @@ describe("over a real connection", () => {
     }
   });
 
-  it("nobody there is a ConnectionError that says why", async () => {
+  it("that is lost is a ConnectionError that says so", async () => {
+    const server = await platform([{ raw: (response) => void response.destroy() }]);
+    const error = await rejection(clientOf(server, { maxRetries: 0 }).bookings.get("A"));
+    expect(error.message).toMatch(
+      /^GET http:\/\/127\.0\.0\.1:\d+\/v2\/bookings\/A: connection lost \((UND_ERR_SOCKET|ECONNRESET)\)\.$/,
+    );
+  });
+
+  it("that cannot be made is a ConnectionError that names the host", async () => {
     const gone = createServer().listen(0, "127.0.0.1");
     await once(gone, "listening");
     const { port } = gone.address() as AddressInfo;
@@ -233,6 +243,8 @@ describe("over a real connection", () => {
     const client = new StayhookClient({ baseUrl: `http://127.0.0.1:${port}`, accessToken, maxRetries: 0 });
     const error = await rejection(client.bookings.get("A"));
     expect(error).toMatchObject({ name: "ConnectionError", cause: { cause: { code: "ECONNREFUSED" } } });
-    expect(error.message).toContain("ECONNREFUSED");
+    expect(error.message).toBe(
+      `GET http://127.0.0.1:${port}/v2/bookings/A: connection refused (ECONNREFUSED). Is baseUrl right?`,
+    );
   });
 });

@@ -1,6 +1,6 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { onTestFinished } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
 import type { Booking } from "../../src/models/booking.ts";
@@ -31,6 +31,19 @@ type Answering = (request: Received, index: number) => Reply | Promise<Reply>;
 
 /** A server on loopback that answers as told: in turn from a list (its last one stays), or by a function. */
 export async function platform(answer: readonly Reply[] | Answering): Promise<Platform> {
+  const { close, ...started } = await startPlatform(answer);
+  onTestFinished(close);
+  return started;
+}
+
+/** The same for all tests of a file. */
+export async function platformUntilEnd(answer: readonly Reply[] | Answering): Promise<Platform> {
+  const { close, ...started } = await startPlatform(answer);
+  afterAll(close);
+  return started;
+}
+
+async function startPlatform(answer: readonly Reply[] | Answering): Promise<Platform & { close(): void }> {
   const requests: Received[] = [];
   const reply: Answering =
     typeof answer === "function" ? answer : (_, index) => answer[Math.min(index, answer.length - 1)] ?? {};
@@ -51,11 +64,11 @@ export async function platform(answer: readonly Reply[] | Answering): Promise<Pl
     response.end(json === undefined ? text : JSON.stringify(json));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => {
+  const close = (): void => {
     server.closeAllConnections();
     server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
+  };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests, close };
 }
 
 export const accessToken = "tok_9f8e7d6c5b4a";

@@ -20,7 +20,10 @@ describe("the timeout", () => {
     expect(server.requests).toHaveLength(2);
     const stuck = await platform([stall]);
     const error = await rejection(clientOf(stuck, { maxRetries: 0 }).bookings.get("A", { timeout: 80 }));
-    expect(error).toMatchObject({ name: "ConnectionTimeoutError" });
+    expect(error).toMatchObject({
+      name: "ConnectionTimeoutError",
+      message: `GET ${stuck.url}/v2/bookings/A: no complete answer within 80 ms.`,
+    });
   });
 
   it("is 10 s where nothing else is said", async () => {

@@ -79,7 +79,8 @@ describe("an access token", () => {
 
   it("is refreshed once for all calls that run at that time, however late their 401 comes", async () => {
     const server = await platform(async ({ headers, url }) => {
-      if (headers.authorization === "Bearer new-1") return { json: booking };
+      if (headers.authorization === "Bearer new-1")
+        return { json: { ...booking, bookingCode: url.split("/").at(-1) } };
       await sleep(url.endsWith("/slow") ? 120 : 10);
       return { status: 401 };
     });

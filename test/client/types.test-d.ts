@@ -2,10 +2,18 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { expectTypeOf, test } from "vitest";
 import * as z from "zod";
-import { StayhookClient } from "../../src/client/client.ts";
-import { Booking } from "../../src/models/booking.ts";
-import type { Listing } from "../../src/models/listing.ts";
-import type { WebhookConfig } from "../../src/models/webhook-config.ts";
+import {
+  Booking,
+  type BookingsResource,
+  type Listing,
+  type ListingsResource,
+  listingIdOf,
+  StayhookClient,
+  stay,
+  type WebhookConfig,
+  type WebhookConfigResource,
+  type WebhookNotification,
+} from "../../src/index.ts";
 
 const base = { baseUrl: "https://h.example", accessToken: "t" };
 
@@ -17,21 +25,26 @@ test("records are typed as they may be", async () => {
   expectTypeOf(booking.status).toEqualTypeOf<string>();
   expectTypeOf(booking.checkIn).toEqualTypeOf<string | number | null | undefined>();
   expectTypeOf(booking.listingId).toEqualTypeOf<string | number | null | undefined>();
-  expectTypeOf(booking.anything).toEqualTypeOf<unknown>();
+  // @ts-expect-error misspelt
+  booking.chekIn;
+  expectTypeOf((booking as Booking & Record<string, unknown>).guestName).toEqualTypeOf<unknown>();
   expectTypeOf(await client.listings.list()).toEqualTypeOf<Listing[]>();
   expectTypeOf((await client.listings.get(1)).listingId).toEqualTypeOf<number>();
   expectTypeOf(await client.webhookConfig.get()).toEqualTypeOf<WebhookConfig | undefined>();
   expectTypeOf((await client.bookings.get("A").withResponse()).response).toEqualTypeOf<Response>();
   // @ts-expect-error ensure makes several requests
   client.webhookConfig.ensure({ endpoints: {} }).withResponse;
-  // @ts-expect-error an id is a number
   client.listings.get("1");
+  // @ts-expect-error an id is a number or text
+  client.listings.get(1n);
 });
 
 test("models flow into what is read", async () => {
   const zod = new StayhookClient({ ...base, models: { booking: Booking.extend({ guestName: z.string() }) } });
   expectTypeOf((await zod.bookings.get("A")).guestName).toEqualTypeOf<string>();
   expectTypeOf((await zod.bookings.get("A")).checkIn).toEqualTypeOf<string | number | null | undefined>();
+  // @ts-expect-error misspelt, on a model, too
+  (await zod.bookings.get("A")).chekIn;
   const valibot = v.looseObject({ bookingCode: v.string(), status: v.string(), guests: v.number() });
   expectTypeOf(
     (await new StayhookClient({ ...base, models: { booking: valibot } }).bookings.get("A")).guests,
@@ -56,6 +69,50 @@ test("a client with models of its own passes for any client", () => {
   expectTypeOf(client).toExtend<StayhookClient>();
 });
 
+test("a model passes for the interface of its name, and has no index signature", () => {
+  const MyBooking = Booking.extend({ guestName: z.string(), status: z.enum(["Request", "Confirmed"]) });
+  type MyBooking = z.output<typeof MyBooking>;
+  expectTypeOf<z.output<typeof Booking>>().toEqualTypeOf<Booking>();
+  expectTypeOf<z.output<typeof Listing>>().toEqualTypeOf<Listing>();
+  expectTypeOf<z.output<typeof WebhookConfig>>().toEqualTypeOf<WebhookConfig>();
+  expectTypeOf<z.output<typeof WebhookNotification>>().toEqualTypeOf<WebhookNotification>();
+  expectTypeOf<MyBooking>().toExtend<Booking>();
+  expectTypeOf<keyof MyBooking>().toEqualTypeOf<
+    "bookingCode" | "status" | "listingId" | "checkIn" | "checkOut" | "guestName"
+  >();
+  expectTypeOf<keyof z.output<ReturnType<typeof Listing.extend<{ beds: z.ZodNumber }>>>>().toEqualTypeOf<
+    "listingId" | "status" | "listingName" | "beds"
+  >();
+  expectTypeOf<MyBooking["status"]>().toEqualTypeOf<"Request" | "Confirmed">();
+  expectTypeOf<WebhookNotification>().not.toHaveProperty("bookingcode");
+});
+
+test("endpoints are a closed type", async () => {
+  const { webhookConfig } = new StayhookClient(base);
+  const config = await webhookConfig.get();
+  expectTypeOf(config?.endpoints.bookings).toEqualTypeOf<string | undefined>();
+  expectTypeOf(config?.otherEndpoints).toEqualTypeOf<Record<string, string | null> | undefined>();
+  // @ts-expect-error misspelt
+  config?.endpoints.booking;
+  // @ts-expect-error misspelt
+  webhookConfig.ensure({ endpoints: { booking: "https://h.example" } });
+  // @ts-expect-error a newer topic goes in otherEndpoints
+  webhookConfig.create({ isActive: true, endpoints: { reviews: "https://h.example" } });
+  webhookConfig.create({ isActive: true, endpoints: {}, otherEndpoints: { reviews: "https://h.example" } });
+  webhookConfig.ensure({ endpoints: "https://h.example", otherEndpoints: { reviews: null } });
+  // What was read can be written.
+  if (config) webhookConfig.update(config);
+  // @ts-expect-error only ensure takes one URL for all
+  webhookConfig.update({ isActive: true, endpoints: "https://h.example" });
+});
+
+test("resources have types that can be named", () => {
+  const client = new StayhookClient(base);
+  expectTypeOf(client.bookings).toEqualTypeOf<BookingsResource>();
+  expectTypeOf(client.listings).toEqualTypeOf<ListingsResource>();
+  expectTypeOf(client.webhookConfig).toEqualTypeOf<WebhookConfigResource>();
+});
+
 test("request is typed by its schema", async () => {
   const client = new StayhookClient(base);
   expectTypeOf(await client.request("GET", "/x")).toEqualTypeOf<unknown>();
@@ -73,6 +130,15 @@ test("options may be undefined, and fetch may be the runtime's own", () => {
     fetch: globalThis.fetch,
     logger: console,
     headers: { a: undefined },
+    nextPage: ({ body, response, query }) => (body && response.ok ? { ...query, page: 2 } : undefined),
   });
   new StayhookClient({ ...base, accessToken: async ({ reason }) => reason });
+});
+
+test("dates and ids are read from any booking", async () => {
+  const booking = await new StayhookClient(base).bookings.get("A");
+  expectTypeOf(stay(booking, { timeZone: "Europe/Lisbon" }).nights).toEqualTypeOf<number>();
+  expectTypeOf(listingIdOf(booking)).toEqualTypeOf<number>();
+  // @ts-expect-error misspelt
+  stay(booking, { timezone: "Europe/Lisbon" });
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Notification, parseNotification } from "../../src/models/notification.ts";
+import { parseNotification, WebhookNotification } from "../../src/models/notification.ts";
 
 const eventId = "0f8fad5b-d9cb-469f-a165-70867728950e";
 const timestamp = "2026-05-04T03:02:01Z";
@@ -208,7 +208,7 @@ describe("a notification", () => {
     fc.assert(
       fc.property(any, (value) => {
         const result = parseNotification(value);
-        expect(result.ok).toBe(Notification.safeParse(value).success);
+        expect(result.ok).toBe(WebhookNotification.safeParse(value).success);
         if (!result.ok) expect(result.issues.length).toBeGreaterThan(0);
       }),
     );

@@ -66,18 +66,42 @@ describe("records", () => {
 });
 
 describe("a configuration", () => {
-  it("leaves out topics that are null, and keeps unknown ones and further fields", () => {
+  it("leaves out topics that are null or empty, and keeps newer topics and further fields", () => {
     const answered = {
       isActive: true,
-      endpoints: { bookings: "https://a.example/", listings: null, reviews: "https://r.example/" },
+      endpoints: {
+        bookings: "https://a.example/",
+        listings: null,
+        messages: "",
+        reviews: "https://r.example/",
+        surveys: "",
+        others: null,
+      },
       id: 5,
     };
-    expect(WebhookConfig.parse(answered)).toEqual({
+    const config = {
       isActive: true,
-      endpoints: { bookings: "https://a.example/", reviews: "https://r.example/" },
+      endpoints: { bookings: "https://a.example/" },
+      otherEndpoints: { reviews: "https://r.example/" },
+      id: 5,
+    };
+    expect(WebhookConfig.parse(answered)).toEqual(config);
+    expect(WebhookConfig.parse(config)).toEqual(config);
+    expect(WebhookConfig.parse({ isActive: false, endpoints: null })).toEqual({
+      isActive: false,
+      endpoints: {},
+    });
+  });
+
+  it("can be extended", () => {
+    const Mine = WebhookConfig.extend({ id: z.number() });
+    expect(Mine.parse({ isActive: true, endpoints: { bookings: "", x: "u" }, id: 5 })).toEqual({
+      isActive: true,
+      endpoints: {},
+      otherEndpoints: { x: "u" },
       id: 5,
     });
-    expect(WebhookConfig.parse({ isActive: false, endpoints: null }).endpoints).toEqual({});
+    expect(Mine.safeParse({ isActive: true, endpoints: {} }).success).toBe(false);
   });
 
   it.each([

@@ -1,12 +1,13 @@
 import { join } from "node:path";
+import ts from "typescript";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Consumer, installed } from "./support/consumer.ts";
-import { root } from "./support/pack.ts";
+import { manifest, root, subpaths } from "./support/pack.ts";
 
 let consumer: Consumer;
 beforeAll(async () => {
   const types = ["typescript", "@types/node", "undici-types"];
-  consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", ...types]);
+  consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", "pg", "ioredis", "msw", ...types]);
 }, 120_000);
 
 const settings = {
@@ -33,6 +34,46 @@ describe.each(Object.entries(settings))("a project as %s", (_, { extension, ...r
     expect(await said(fixtures, { lib: ["ES2023"], types: ["node"] })).toBe("");
   }, 60_000);
 });
+
+test("the error for a model without a status says so in its last line", async () => {
+  const file = consumer.write(
+    "wrong.mts",
+    `import { StayhookClient } from "stayhook";
+    import * as z from "zod";
+    const booking = z.object({ bookingCode: z.string() });
+    new StayhookClient({ baseUrl: "https://h.example", accessToken: "t", models: { booking } });`,
+  );
+  const settings = { module: "node16", moduleResolution: "node16", lib: ["ES2023", "DOM"], types: [] };
+  const lines = (await check([file], settings)).trim().split("\n");
+  expect(lines.at(-1)).toContain("Property 'status' is missing in type '{ bookingCode: string; }'");
+  expect(lines.length).toBeLessThanOrEqual(6);
+}, 60_000);
+
+test.each(subpaths)("%s: the values that TypeScript sees are those that it exports", async (subpath) => {
+  const target = manifest.exports[subpath.replace("stayhook", ".")];
+  if (typeof target !== "object") throw new Error(`${subpath} has no entry`);
+  const file = join(consumer.directory, "node_modules/stayhook", target.import?.types ?? "");
+  const program = ts.createProgram([file], { module: ts.ModuleKind.Node16 });
+  const keys = await consumer.node(
+    consumer.write(
+      "keys.mjs",
+      `console.log(JSON.stringify(Object.keys(await import("${subpath}")).sort()));`,
+    ),
+  );
+  expect(valuesOf(program, file).sort()).toEqual(JSON.parse(keys.stdout));
+});
+
+/** The names that a module exports as values, by its declarations. */
+function valuesOf(program: ts.Program, file: string): string[] {
+  const checker = program.getTypeChecker();
+  const module = checker.getSymbolAtLocation(program.getSourceFile(file) as ts.Node) as ts.Symbol;
+  const exported = checker.getExportsOfModule(module).filter((symbol) => {
+    const isTypeOnly = symbol.declarations?.some((each) => ts.isTypeOnlyImportOrExportDeclaration(each));
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+    return !isTypeOnly && target.flags & ts.SymbolFlags.Value;
+  });
+  return exported.map(({ name }) => name);
+}
 
 /** What the compiler has to say, in all its strictness, about files. */
 async function check(files: readonly string[], options: object): Promise<string> {

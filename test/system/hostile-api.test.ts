@@ -241,6 +241,7 @@ describe("the handler, whose platform answers", () => {
     APIError: "unavailable",
     InternalServerError: "unavailable",
     ResponseValidationError: "invalid-record",
+    NotFoundError: "not-found",
   };
 
   async function handlerAt(url: string, backoff: (attempt: number) => number, timeout = 10_000) {

@@ -74,6 +74,7 @@ export const hostileAnswers: readonly (readonly [
     | "ConnectionTimeoutError"
     | "APIError"
     | "InternalServerError"
+    | "NotFoundError"
     | "ResponseValidationError",
 ])[] = [
   ...["000", "001", "99", "100", "101", "199", "1000", "-1", "abc", ""].map(
@@ -88,8 +89,8 @@ export const hostileAnswers: readonly (readonly [
   ...["599", "600", "999"].map(
     (status) => [`the status ${status}`, answerOf(status), "InternalServerError"] as const,
   ),
-  ["204", answerOf(204), "ResponseValidationError"],
-  ["no body", answerOf(200), "ResponseValidationError"],
+  ["204", answerOf(204), "NotFoundError"],
+  ["no body", answerOf(200), "NotFoundError"],
   ["what is no HTTP", "SSH-2.0-OpenSSH_9.9\r\n", "ConnectionError"],
   ["nothing, and hangs up", (socket) => socket.end(), "ConnectionError"],
   ["a reset", (socket) => socket.resetAndDestroy(), "ConnectionError"],
@@ -136,7 +137,7 @@ export const hostileAnswers: readonly (readonly [
   ["bytes that are no text", answerOf(200, "\xff\xfe\x00{"), "ResponseValidationError"],
   ["a NUL behind it", answerOf(200, `${booking}\0`), "ResponseValidationError"],
   ["it twice", answerOf(200, booking + booking), "ResponseValidationError"],
-  ["a list", answerOf(200, `[${booking}]`), "ResponseValidationError"],
+  ["a list of two", answerOf(200, `[${booking},${booking}]`), "ResponseValidationError"],
   [
     "another type of status",
     answerOf(200, '{"bookingCode":"HX-1","status":{"toString":"Confirmed"}}'),

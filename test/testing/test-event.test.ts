@@ -5,11 +5,11 @@ import {
   createWebhookHandler,
   InvalidArgumentError,
   memoryStore,
-  Notification,
   StayhookClient,
   StayhookError,
   stay,
   type WebhookEvent,
+  WebhookNotification,
 } from "../../src/index.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
@@ -68,7 +68,7 @@ describe("createTestEvent", () => {
     expect(kinds(made)).toEqual(kinds(real as object));
     expect(made.type).toBe(real?.type);
     expect(Object.keys(made.notification ?? {})).toEqual(Object.keys(notification));
-    expect(Notification.safeParse(made.notification).success).toBe(true);
+    expect(WebhookNotification.safeParse(made.notification).success).toBe(true);
     if ("status" in made && "status" in real!) expect(made.status).toBe(real.status);
     if ("booking" in made) {
       expect(made.booking.status).toBe(made.status);

@@ -48,7 +48,8 @@ describe("on", () => {
           expectTypeOf(event.status).toEqualTypeOf<"Request">();
           expectTypeOf(event.booking.status).toExtend<"Request">();
           expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
-          expectTypeOf(event.booking.anythingElse).toEqualTypeOf<unknown>();
+          // @ts-expect-error a booking has no such field
+          event.booking.anythingElse;
           expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
           expectTypeOf(event.previousStatus).toEqualTypeOf<string | undefined>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
@@ -182,7 +183,6 @@ describe("the exported event types", () => {
   test("nothing in them is any", () => {
     expectTypeOf<WebhookEvent["eventId"]>().not.toBeAny();
     expectTypeOf<BookingEvent["booking"]["checkIn"]>().not.toBeAny();
-    expectTypeOf<BookingEvent["booking"]["further"]>().toBeUnknown();
     expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "unknown"}`>();
   });
 });

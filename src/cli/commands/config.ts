@@ -20,12 +20,11 @@ function endpointsOf({ text }: Invocation): Record<string, string | null> {
   );
 }
 
+const fieldsOf = ({ isActive, endpoints, otherEndpoints }: WebhookConfig) =>
+  Object.entries({ isActive, ...endpoints, ...otherEndpoints });
+
 function show({ out }: Invocation, config: WebhookConfig | undefined): void {
-  out.result(config ?? null, () =>
-    config
-      ? out.fields([["isActive", config.isActive], ...Object.entries(config.endpoints)])
-      : out.style("dim", "none"),
-  );
+  out.result(config ?? null, () => (config ? out.fields(fieldsOf(config)) : out.style("dim", "none")));
 }
 
 async function set(invocation: Invocation): Promise<undefined> {
@@ -109,9 +108,7 @@ const ensure: Command = {
       );
     const { action, config } = ensured;
     const { out } = invocation;
-    out.result(ensured, () =>
-      out.fields([["action", action], ["isActive", config.isActive], ...Object.entries(config.endpoints)]),
-    );
+    out.result(ensured, () => out.fields([["action", action], ...fieldsOf(config)]));
     return undefined;
   },
 };
@@ -139,12 +136,8 @@ const remove: Command = {
   examples: ["stayhook config delete"],
   asksPlatform: true,
   run: async ({ client, io, out }) => {
-    try {
-      await client().webhookConfig.delete({ signal: io.signal });
-    } catch (error) {
-      if (error instanceof NotFoundError) throw new MissingError(noConfig);
-      throw error;
-    }
+    const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
+    if (response.status === 404 || response.status === 410) throw new MissingError(noConfig);
     out.result({ deleted: true }, () => "deleted");
     return undefined;
   },

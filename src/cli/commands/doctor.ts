@@ -44,7 +44,7 @@ async function* allChecks(invocation: Invocation, delivery: Delivery): AsyncGene
   const { signal } = invocation.io;
   const { checks, config } = await checkPlatform(invocation.client(), signal);
   yield* checks;
-  for (const [url, topic] of endpointsOf(invocation, config?.endpoints ?? {}))
+  for (const [url, topic] of endpointsOf(invocation, { ...config?.endpoints, ...config?.otherEndpoints }))
     yield* checkEndpoint(topic, url, { delivery: invocation.flag("deliver") ? delivery : undefined, signal });
 }
 

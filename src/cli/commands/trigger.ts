@@ -1,4 +1,4 @@
-import { parseUrl } from "../../client/url-rules.ts";
+import { parseUrl } from "../../client/urls.ts";
 import { bookingStatuses } from "../../models/booking.ts";
 import { listingStatuses } from "../../models/listing.ts";
 import type { Command, Invocation } from "../command.ts";
@@ -44,7 +44,7 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   return { topic: "listings", bookingCode: null, listingId: Number(given || madeUp("999")) };
 }
 
-async function endpointOf(invocation: Invocation, topic: string): Promise<string> {
+async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promise<string> {
   const to = invocation.text("to");
   if (to !== undefined) {
     if (!parseUrl(to)) throw new UsageError("--to must be an http or https URL");

@@ -1,4 +1,4 @@
-import { isLoopback, parseUrl } from "../../client/url-rules.ts";
+import { isLoopback, parseUrl } from "../../client/urls.ts";
 import { originOf, type Posted, post, REPLY_TIME } from "../post.ts";
 import { type Check, failed, passed, skipped, warned } from "./check.ts";
 

@@ -3,9 +3,10 @@ import {
   APIError,
   ConnectionError,
   InvalidArgumentError,
+  NotFoundError,
   ResponseValidationError,
+  retryAfterMs,
 } from "../../client/errors.ts";
-import { retryAfterMs } from "../../client/retry-after.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 
 /** A record that does not exist, or is not ours, is not asked for more often than this. */
@@ -25,8 +26,11 @@ export function fetchFailure(error: unknown): WorkFailure {
 
 function answerFailure(error: APIError): WorkFailure {
   const { status } = error;
-  if (status === 404 || status === 410) return refused("not-found", error);
-  const temporary = status < 400 || status >= 500 || status === 408 || status === 429 || status === 401;
+  if (error instanceof NotFoundError) return refused("not-found", error);
+  // A 2xx whose body reports a failure is an answer about this record, not an outage.
+  const isSuccess = status >= 200 && status <= 299;
+  const temporary =
+    !isSuccess && (status < 400 || status >= 500 || status === 408 || status === 429 || status === 401);
   if (!temporary) return refused("denied", error);
   return outOfReach(error, {
     everything: status === 429 || status === 401,

@@ -11,6 +11,7 @@ import {
   Booking,
   type BookingEvent,
   type BookingStatus,
+  type BookingsResource,
   bookingStatuses,
   type ClaimedEvent,
   type ClientOptions,
@@ -42,13 +43,15 @@ import {
   Listing,
   type ListingEvent,
   type ListingStatus,
+  type ListingsResource,
+  type ListPage,
   type Logger,
+  listingIdOf,
   listingStatuses,
   type MemoryStoreOptions,
   memoryStore,
   type NewEvent,
   NotFoundError,
-  Notification,
   type Observation,
   type Outcome,
   PermissionDeniedError,
@@ -63,15 +66,16 @@ import {
   type RecordStatus,
   type Refusal,
   type RequestHeaders,
-  type RequestInfo,
+  type RequestObservation,
   type RequestOptions,
-  type ResponseInfo,
+  type ResponseObservation,
   ResponseValidationError,
   type SharedSecretOptions,
   type StandardSchema,
   type Stay,
   StayhookClient,
   StayhookError,
+  type StayOptions,
   type StoredEvent,
   sharedSecret,
   stay,
@@ -83,9 +87,11 @@ import {
   type VerifyRequest,
   type WebhookCallbacks,
   WebhookConfig,
+  type WebhookConfigResource,
   type WebhookEvent,
   type WebhookHandler,
   type WebhookHandlerOptions,
+  WebhookNotification,
   type WithResponse,
 } from "stayhook";
 
@@ -97,7 +103,7 @@ const accessToken: AccessToken = async ({ reason }) => (reason === "unauthorized
 const fetch: Fetch = (url, init) => globalThis.fetch(url, init);
 const headers: HeadersInput = { "x-app": "one", "x-none": maybe };
 const query: Query = { page: 1, tags: ["a", "b"], none: undefined };
-const onResponse = (info: ResponseInfo): string =>
+const onResponse = (info: ResponseObservation): string =>
   info.error === undefined ? `${info.status} in ${info.duration} ms` : info.error.message;
 const options: ClientOptions = {
   baseUrl: new URL("https://api.example.com/base"),
@@ -109,8 +115,9 @@ const options: ClientOptions = {
   fetch,
   headers,
   logger,
-  onRequest: ({ method, route, path, attempt }: RequestInfo) => [method, route, path, attempt],
+  onRequest: ({ method, route, path, attempt }: RequestObservation) => [method, route, path, attempt],
   onResponse,
+  nextPage: ({ query: asked }: ListPage) => (asked.page === 2 ? undefined : { page: 2 }),
 };
 
 export const client = new StayhookClient(options);
@@ -126,11 +133,10 @@ const custom: CustomOptions = { ...each, body: { rate: 1 } };
 const endpoints: EndpointsInput = {
   bookings: "https://you.example/hooks",
   listings: undefined,
-  newer: "https://you.example",
 };
 
 export async function useClient(): Promise<void> {
-  const config: ConfigInput = { isActive: true, endpoints };
+  const config: ConfigInput = { isActive: true, endpoints, otherEndpoints: { newer: "https://you.example" } };
   const created: WebhookConfig | undefined = await client.webhookConfig.create(config, each);
   const kept: Endpoints | undefined = (await client.webhookConfig.update(config))?.endpoints;
   await client.webhookConfig.get();
@@ -144,7 +150,9 @@ export async function useClient(): Promise<void> {
   const promise: ApiPromise<Booking> = client.bookings.get("HX3K9");
   const { data, response, body }: WithResponse<Booking> = await promise.withResponse();
   const { checkIn, checkOut, nights }: Stay = stay(data);
-  const further: unknown = data.guestName;
+  const further: unknown = (data as Booking & Record<string, unknown>).guestName;
+  // @ts-expect-error misspelt
+  data.chekIn;
   const [first]: Listing[] = await client.listings.list(each);
   const listing: Listing = await client.listings.get(first?.listingId ?? 7);
   const anything: unknown = await client.request("POST", "/v2/rates", custom);
@@ -163,6 +171,12 @@ export async function useClient(): Promise<void> {
     anything,
     rate.toFixed(),
   );
+  const zone: StayOptions = { timeZone: maybe };
+  stay(data, zone).nights + listingIdOf(data);
+  const bookings: BookingsResource = client.bookings;
+  const listings: ListingsResource = client.listings;
+  const webhookConfig: WebhookConfigResource = client.webhookConfig;
+  console.log(bookings, listings, webhookConfig);
   // @ts-expect-error a code is text
   await client.bookings.get(7);
   // @ts-expect-error it may be undefined
@@ -336,6 +350,6 @@ const statuses: readonly (BookingStatus | ListingStatus)[] = [...bookingStatuses
 export const parsed = [
   Booking.parse({ bookingCode: "HX3K9", status: statuses[0] }).bookingCode.length,
   Listing.parse({}).listingId.toFixed(),
-  Notification.parse({}).eventId.length,
+  WebhookNotification.parse({}).eventId.length,
   WebhookConfig.parse({}).isActive,
 ];

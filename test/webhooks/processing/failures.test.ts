@@ -42,6 +42,19 @@ describe("a record that is not given", () => {
     },
   );
 
+  test.each([
+    ["not-found", { code: 404, message: "no such booking" }],
+    ["not-found", { data: null }],
+    ["denied", { success: false, message: "not yours" }],
+    ["denied", { data: null, error: "not yours" }],
+  ])("a 2xx that says so: five attempts in all, then parked as %s", async (reason, body) => {
+    const { event, platform } = await failing({ status: 200, body });
+    expect(await event()).toMatchObject({ state: "retrying", attempts: 1, reason });
+    await advance(24 * HOUR);
+    expect(platform.reads.length).toBe(5);
+    expect(await event()).toMatchObject({ state: "parked", attempts: 5, reason });
+  });
+
   test("maxAttempts below five holds for these too", async () => {
     const { event, platform } = await failing({ status: 404 }, { maxAttempts: 2 });
     await advance(24 * HOUR);
@@ -125,9 +138,10 @@ describe("a platform that is out of reach", () => {
   test("a token that expires over a weekend parks nothing", async () => {
     let expired = true;
     const { deliver, platform, store } = handlerOf();
-    platform.answer("*", () =>
-      expired ? { status: 401 } : { status: 200, body: { bookingCode: "B", status: "Confirmed" } },
-    );
+    for (let n = 0; n < 50; n += 1)
+      platform.answer(`B${n}`, () =>
+        expired ? { status: 401 } : { status: 200, body: { bookingCode: `B${n}`, status: "Confirmed" } },
+      );
     for (let n = 0; n < 50; n += 1) await deliver(notificationOf({ bookingCode: `B${n}` }));
     await advance(60 * HOUR);
     expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });

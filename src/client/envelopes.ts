@@ -1,0 +1,174 @@
+/** A part of a body, and the property names and indexes that lead to it. */
+export interface Part<T = unknown> {
+  readonly value: T;
+  readonly path: readonly (string | number)[];
+}
+
+type Properties = Readonly<Record<string, unknown>>;
+
+// The platform's bodies are not documented. These are the usual names of the property that holds the payload.
+const payloadNames = [
+  "data",
+  "booking",
+  "listing",
+  "config",
+  "webhookConfig",
+  "webhook",
+  "configuration",
+  "result",
+  "response",
+  "payload",
+  "record",
+  "item",
+];
+const listNames = ["listings", "data", "items", "results"];
+
+/** How many objects may stand around a record, configuration or list. */
+const maxWrappers = 2;
+
+/**
+ * Finds the record in a body: in the body itself, or in an object up to two wrappers deep.
+ *
+ * @param required - the fields that a record must have, its identity first
+ * @returns a part with all required fields, else the part that comes nearest, so that the error can speak of it
+ */
+export function findRecord(
+  body: unknown,
+  required: readonly [string, ...string[]],
+): Part & { whole: boolean } {
+  const parts = [...partsOf(body)];
+  const having = (fields: readonly string[]) => parts.find(({ value }) => hasFields(value, fields));
+  const whole = having(required);
+  return { ...(whole ?? having([required[0]]) ?? (parts[0] as Part)), whole: whole !== undefined };
+}
+
+/** Finds the list in a body: an array of objects, which is the body itself or stands up to two wrappers deep. */
+export function findList(body: unknown): Part<readonly unknown[]> | undefined {
+  const root: Part = { value: body, path: [] };
+  if (isList(root)) return root;
+  const outer = below(root, listNames);
+  const lists = [...outer, ...outer.flatMap((part) => below(part, listNames))].filter(isList);
+  for (const name of listNames) {
+    const named = lists.find(
+      (part) => part.path.at(-1) === name && (part.value.length === 0 || hasObjects(part)),
+    );
+    if (named) return named;
+  }
+  const others = lists.filter(hasObjects);
+  const ofListings = others.find(({ value }) => value.some((row) => isObject(row) && "listingId" in row));
+  return ofListings ?? others[0] ?? onlyEmpty(lists);
+}
+
+/** Whether an envelope carries the status 404 or 410 in its `code` or `status`. */
+export function saysNotFound(body: unknown, required: readonly [string, ...string[]]): boolean {
+  if (!isObject(body)) return false;
+  const gone = (value: unknown): boolean => [404, 410].includes(toNumber(value));
+  // A record may have a field called `code`, and its status is a word.
+  return gone(body.status) || (gone(body.code) && !hasFields(body, required));
+}
+
+/**
+ * Whether a successful answer says that there is no record: `null`, `{}`, an envelope of these, or `success: true`
+ * alone. An envelope that tells of a failure does not: an outage must not look like "there is none".
+ *
+ * @param required - the fields of a record. An object that has one of them is a broken record, not an envelope.
+ */
+export function saysNone(body: unknown, required: readonly string[], wrappers = maxWrappers): boolean {
+  if (body === null || body === undefined) return true;
+  if (!isObject(body)) return false;
+  const names = Object.keys(body);
+  if (names.length === 0) return true;
+  const isRecord = required.some((field) => field !== "status" && Object.hasOwn(body, field));
+  if (wrappers === 0 || isRecord || Object.entries(body).some(tellsFailure)) return false;
+  const known = names.filter((name) => payloadNames.includes(name));
+  // A payload of an unknown name counts where nothing but `true` stands beside it.
+  const payload = known.length > 0 ? known : names.filter((name) => body[name] !== true);
+  if (payload.length === 0) return names.length === 1 && body.success === true;
+  return payload.every((name) => saysNone(body[name], required, wrappers - 1));
+}
+
+/** Whether a successful answer reports a failure at its outermost level. */
+export function saysFailed(body: unknown): boolean {
+  if (!isObject(body)) return false;
+  const { success, error, errors } = body;
+  return isFalse(success) || isSet(error) || isSet(errors);
+}
+
+export function isObject(value: unknown): value is Properties {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A number, or the number that a text writes; NaN for anything else. Objects from outside may not even convert. */
+export function toNumber(value: unknown): number {
+  return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;
+}
+
+/** Whether a property of an envelope tells of a failure, by the names and values that APIs use for that. */
+function tellsFailure([name, value]: readonly [string, unknown]): boolean {
+  if (name === "error" || name === "errors") return isSet(value) || isObject(value);
+  if (name === "success" && isFalse(value)) return true;
+  if (!/^(code|status|statusCode|errorCode|message|success)$/.test(name)) return false;
+  if (typeof value === "object") return value !== null;
+  if (value === "" || typeof value === "boolean") return value === false;
+  const number = toNumber(value);
+  return Number.isNaN(number) ? /^\s*(err|fail)/i.test(value as string) : !isGoodCode(number);
+}
+
+/** Whether an `error` property holds an error, and not one of the ways to say that there is none. */
+function isSet(value: unknown): boolean {
+  if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
+  return Boolean(value) && !isGoodCode(toNumber(value));
+}
+
+function isFalse(value: unknown): boolean {
+  return value === false || value === "false";
+}
+
+function isGoodCode(number: number): boolean {
+  return number === 0 || (number >= 200 && number <= 299);
+}
+
+/** The body and the parts within it that may be the record, the outermost first. */
+function* partsOf(body: unknown): Generator<Part> {
+  let level: Part[] = [{ value: body, path: [] }];
+  for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
+    level = level.map(onlyElement);
+    yield* level;
+    level = level.flatMap((part) => below(part, payloadNames));
+  }
+}
+
+/** The only element of an array; any other part as it is. */
+function onlyElement(part: Part): Part {
+  const { value, path } = part;
+  return Array.isArray(value) && value.length === 1 ? { value: value[0], path: [...path, 0] } : part;
+}
+
+/** The properties of a part that is an object, those of the given names first. */
+function below({ value, path }: Part, names: readonly string[]): Part[] {
+  if (!isObject(value)) return [];
+  const sorted = [
+    ...names.filter((name) => Object.hasOwn(value, name)),
+    ...Object.keys(value).filter((key) => !names.includes(key)),
+  ];
+  return sorted.map((key) => ({ value: value[key], path: [...path, key] }));
+}
+
+function hasFields(value: unknown, fields: readonly string[]): boolean {
+  return isObject(value) && fields.every((field) => Object.hasOwn(value, field));
+}
+
+function isList(part: Part): part is Part<readonly unknown[]> {
+  return Array.isArray(part.value);
+}
+
+function hasObjects({ value }: Part<readonly unknown[]>): boolean {
+  return value.some(isObject);
+}
+
+/** An empty array of an unknown name is the list only if nothing else can be: no listing must look gone. */
+function onlyEmpty(lists: readonly Part<readonly unknown[]>[]): Part<readonly unknown[]> | undefined {
+  const [only, second] = lists;
+  if (!only || second || only.value.length > 0) return undefined;
+  return /error|warning|message|issue/i.test(String(only.path.at(-1))) ? undefined : only;
+}

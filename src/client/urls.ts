@@ -1,0 +1,131 @@
+import { InvalidArgumentError } from "../errors.ts";
+
+/** A path below the base URL. Building it checks its parameters, so that a bad argument can reject. */
+export interface Path {
+  /** The path with the names of its parameters in place of their values: `/v2/bookings/{bookingCode}`. */
+  readonly route: string;
+  /**
+   * @returns the path, with each parameter encoded within its segment, and the query that was written in it
+   * @throws {@link InvalidArgumentError} where a parameter cannot be kept in its segment
+   */
+  build(): { readonly path: string; readonly query: string };
+}
+
+/** The name of one parameter, and its value. */
+type Parameter = Readonly<Record<string, string | number>>;
+
+/**
+ * A path whose parameters cannot leave their segments.
+ *
+ * @example path`/v2/bookings/${{ bookingCode }}`
+ */
+export function path(literals: TemplateStringsArray, ...parameters: readonly Parameter[]): Path {
+  const fill = (write: (name: string, value: string | number) => string): string =>
+    literals.reduce((before, literal, index) => {
+      const [[name, value] = ["", ""]] = Object.entries(parameters[index - 1] ?? {});
+      return before + write(name, value) + literal;
+    });
+  return {
+    route: fill((name) => `{${name}}`),
+    build: () => ({ path: fill(segment), query: "" }),
+  };
+}
+
+function segment(name: string, value: string | number): string {
+  const refuse = (message: string): never => {
+    throw new InvalidArgumentError({ path: [name], message });
+  };
+  if (typeof value === "number")
+    return Number.isSafeInteger(value) ? String(value) : refuse("must be an integer");
+  if (typeof value !== "string") return refuse("must be a string");
+  if (value === "") return refuse("must not be empty");
+  // URL parsers resolve these even if they are percent-encoded.
+  if (value === "." || value === "..") return refuse("must not be a path segment of dots");
+  if (!value.isWellFormed()) return refuse("must not hold a lone surrogate");
+  return encodeURIComponent(value);
+}
+
+/** The path that a user of `client.request` wrote. */
+export function rawPath(given: string): Path {
+  const [before = "", ...query] = typeof given === "string" ? given.split("?") : [];
+  return {
+    route: before,
+    build: () => {
+      const message = problemWithPath(given);
+      if (message !== undefined) throw new InvalidArgumentError({ path: ["path"], message });
+      return { path: before, query: query.join("?") };
+    },
+  };
+}
+
+function problemWithPath(given: unknown): string | undefined {
+  if (typeof given !== "string" || !given.startsWith("/")) return "must be a string that begins with /";
+  if (given.startsWith("//")) return "must not begin with //, which would name another host";
+  if (given.includes("#")) return "must not have a fragment";
+  if (!given.isWellFormed()) return "must not hold a lone surrogate";
+  const [before = ""] = given.split("?");
+  // URL parsers read a backslash as a slash, and drop tabs and line breaks.
+  if (before.includes("\\") || /\p{Cc}/u.test(given))
+    return "must not hold backslashes or control characters";
+  return hasDots(before) ? "must not hold segments of dots" : undefined;
+}
+
+/** Whether a path has a segment `.` or `..`, percent-encoded or not. */
+function hasDots(path: string): boolean {
+  return path
+    .split("/")
+    .flatMap((part) => decoded(part).split(/[/\\]/))
+    .some((part) => part === "." || part === "..");
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    // A percent sign that encodes nothing. Dots that are encoded beside it still count.
+    return part.replace(/%2e/gi, ".").replace(/%2f/gi, "/").replace(/%5c/gi, "\\");
+  }
+}
+
+/** Whether the host of a URL is this machine. */
+export function isLoopback(url: URL): boolean {
+  const host = url.hostname.replace(/\.$/, "");
+  return (
+    host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127(?:\.\d+){3}$/.test(host)
+  );
+}
+
+/** Whether a URL is on the same origin as `baseUrl`, below its path, and without credentials. */
+export function isBelow(url: URL, baseUrl: URL): boolean {
+  const bare = url.username === "" && url.password === "" && url.origin === baseUrl.origin;
+  return bare && url.pathname.startsWith(baseUrl.pathname.replace(/\/?$/, "/")) && !hasDots(url.pathname);
+}
+
+/** Parses an absolute http or https URL; `undefined` for any other text, even one that a URL parser would correct. */
+export function parseUrl(text: unknown): URL | undefined {
+  if (typeof text !== "string" || !/^https?:\/\/[^\s\\\p{Cc}]+$/iu.test(text) || !URL.canParse(text))
+    return undefined;
+  return new URL(text);
+}
+
+/** The base URL without a slash at the end of its path, or what is wrong with it. */
+export function checkBaseUrl(given: unknown, allowInsecureHttp: boolean): URL | string {
+  const url = parseUrl(given instanceof URL ? given.href : given);
+  if (!url) return "must be an absolute URL, such as https://api.example.com";
+  if (url.username !== "" || url.password !== "") return "must not hold credentials; use accessToken";
+  // By `href`, because `search` and `hash` are empty for a lone ? or #.
+  if (/[?#]/.test(url.href)) return "must have neither a query nor a fragment";
+  if (url.protocol !== "https:" && !isLoopback(url) && !allowInsecureHttp)
+    return "must be https (http only on a loopback host, or with allowInsecureHttp)";
+  url.pathname = url.pathname.replace(/\/+$/, "");
+  return url;
+}
+
+/** What is wrong with the URL of a webhook endpoint, or `undefined`. It never shows the URL, which may hold a secret. */
+export function problemWithEndpoint(given: unknown, baseUrl: URL): string | undefined {
+  if (given === "") return "must not be empty (is an environment variable unset?)";
+  const url = parseUrl(given);
+  if (!url) return "must be an absolute https URL";
+  const sandboxed = isLoopback(url) && isLoopback(baseUrl);
+  return url.protocol === "https:" || sandboxed ? undefined : "must be https";
+}
