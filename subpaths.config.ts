@@ -9,6 +9,7 @@ export const subpaths = {
   reconcile: "src/reconcile/index.ts",
   redis: "src/stores/redis/index.ts",
   sqlite: "src/stores/sqlite/index.ts",
+  store: "src/stores/index.ts",
   testing: "src/testing/index.ts",
   "testing/msw": "src/testing/msw.ts",
 };

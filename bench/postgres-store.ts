@@ -5,7 +5,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { type PostgresStore, postgresStore } from "../src/stores/postgres/index.ts";
-import type { NewEvent } from "../src/stores/store.ts";
+import type { NewEvent } from "../src/stores/event-store.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 
 const ADDS = 5000;

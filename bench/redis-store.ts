@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { silentLogger } from "../src/logger.ts";
 import { redisStore } from "../src/stores/redis/index.ts";
-import type { EventStore, NewEvent } from "../src/stores/store.ts";
+import type { EventStore, NewEvent } from "../src/stores/event-store.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
 
 const GROUP = 50;

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type SqliteStoreOptions, sqliteStore } from "../src/stores/sqlite/index.ts";
-import type { EventStore, NewEvent } from "../src/stores/store.ts";
+import type { EventStore, NewEvent } from "../src/stores/event-store.ts";
 
 const GROUP = 50;
 const ADDS = 50_000;

@@ -32,7 +32,7 @@ export type {
 export type { AccessToken } from "./client/token.ts";
 export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
-export type { Logger } from "./logger.ts";
+export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
 export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";
 export { Listing, type ListingStatus, listingStatuses } from "./models/listing.ts";
 export { WebhookNotification } from "./models/notification.ts";
@@ -44,16 +44,21 @@ export type { DrainOptions, DrainResult } from "./queue/drain.ts";
 export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
 export type {
+  AttemptEntry,
   ClaimedEvent,
+  EventFilter,
+  EventSource,
   EventState,
   EventStore,
   FailureReason,
   IntakeStore,
   NewEvent,
   Outcome,
-  RecordStatus,
+  RecordSnapshot,
+  Snapshot,
   StoredEvent,
-} from "./stores/store.ts";
+  TrackedValue,
+} from "./stores/event-store.ts";
 export { InvalidWriteError } from "./stores/write-error.ts";
 export type {
   BookingEvent,

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
 import { silentLogger } from "../logger.ts";
-import type { EventStore } from "../stores/store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { Invocation, Option } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
 import { assertPrefix, assertSchema } from "./never-used.ts";

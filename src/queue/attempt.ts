@@ -1,4 +1,4 @@
-import type { ClaimedEvent, Outcome } from "../stores/store.ts";
+import type { ClaimedEvent, Outcome } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
 import { Lease } from "./lease.ts";
 import type { Evidence } from "./outage.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedEvent } from "../stores/store.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
 
 /**
  * A lease as this process sees it. It ends on the process's own monotonic clock, counted from before the claim

@@ -1,4 +1,4 @@
-import type { ClaimedEvent, Outcome } from "../stores/store.ts";
+import type { ClaimedEvent, Outcome } from "../stores/event-store.ts";
 import { LONGEST_RETRY_AFTER } from "./outage.ts";
 import type { Policy } from "./policy.ts";
 import type { WorkFailure } from "./work.ts";

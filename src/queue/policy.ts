@@ -1,5 +1,5 @@
 import type { Logger } from "../logger.ts";
-import type { EventStore, FailureReason } from "../stores/store.ts";
+import type { EventStore, FailureReason } from "../stores/event-store.ts";
 import type { Backoff } from "./backoff.ts";
 import type { Work } from "./work.ts";
 

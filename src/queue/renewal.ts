@@ -1,5 +1,5 @@
 import type { Logger } from "../logger.ts";
-import type { EventStore } from "../stores/store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { Lease } from "./lease.ts";
 import { describeThrown } from "./outcome.ts";
 import { Alarm } from "./timer.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedEvent } from "../stores/store.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
 import { atMost } from "./timer.ts";
 import type { Work, WorkResult } from "./work.ts";
 

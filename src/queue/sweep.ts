@@ -1,4 +1,4 @@
-import type { FailureReason } from "../stores/store.ts";
+import type { FailureReason } from "../stores/event-store.ts";
 import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Alarm } from "./timer.ts";

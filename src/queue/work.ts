@@ -1,4 +1,4 @@
-import type { ClaimedEvent, FailureReason } from "../stores/store.ts";
+import type { ClaimedEvent, FailureReason, Snapshot, Write } from "../stores/event-store.ts";
 
 /** What an attempt is given beside its event. */
 export interface WorkContext {
@@ -15,8 +15,12 @@ export type WorkResult<Tx> =
   | {
       readonly state: "done";
       readonly type: string;
-      readonly status?: string | undefined;
-      readonly writes?: readonly ((tx: Tx) => void | Promise<void>)[] | undefined;
+      /** The record as it was handled. */
+      readonly record?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
+      /** For the history, where the event ends as done although something failed: a recheck that could not read its record. */
+      readonly error?: unknown;
+      readonly reason?: FailureReason | undefined;
+      readonly writes?: readonly Write<Tx>[] | undefined;
     }
   | ({ readonly state: "failed" } & WorkFailure);
 

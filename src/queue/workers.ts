@@ -1,4 +1,4 @@
-import type { ClaimedEvent } from "../stores/store.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { Lease } from "./lease.ts";
 import type { OutageGate } from "./outage.ts";

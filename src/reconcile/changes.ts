@@ -1,4 +1,4 @@
-import type { EventStore, RecordStatus } from "../stores/store.ts";
+import type { EventStore, RecordStatus } from "../stores/event-store.ts";
 import type { Inside } from "../webhooks/inside.ts";
 import { type Change, changeId } from "./ids.ts";
 

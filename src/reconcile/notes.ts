@@ -1,5 +1,5 @@
 import { atMost } from "../queue/timer.ts";
-import type { EventStore, NewEvent, RecordStatus } from "../stores/store.ts";
+import type { EventStore, NewEvent, RecordStatus } from "../stores/event-store.ts";
 import type { Inside } from "../webhooks/inside.ts";
 import { endOfNote, noteIn, topicOf } from "../webhooks/processing/note.ts";
 import { noteId } from "./ids.ts";

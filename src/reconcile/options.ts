@@ -5,7 +5,7 @@ import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { type Backoff, safeBackoff } from "../queue/backoff.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
-import type { EventStore } from "../stores/store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { type Inside, insideOf } from "../webhooks/inside.ts";
 import { safeObserve } from "../webhooks/observe.ts";

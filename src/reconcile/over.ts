@@ -1,7 +1,7 @@
 import type { Booking } from "../models/booking.ts";
 import { stay } from "../models/stay.ts";
 import { ownRef } from "../stores/own.ts";
-import type { EventStore } from "../stores/store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { Notes } from "./notes.ts";
 
 const DAY = 24 * 60 * 60_000;

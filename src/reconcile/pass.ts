@@ -1,6 +1,6 @@
 import type { Listing } from "../models/listing.ts";
 import { isOwnRef } from "../stores/own.ts";
-import type { EventState, RecordStatus } from "../stores/store.ts";
+import type { EventState, RecordStatus } from "../stores/event-store.ts";
 import { noteIn } from "../webhooks/processing/note.ts";
 import { listingRef, parseRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";

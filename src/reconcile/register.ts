@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ownRef } from "../stores/own.ts";
-import type { EventStore, RecordStatus } from "../stores/store.ts";
+import type { EventStore, RecordStatus } from "../stores/event-store.ts";
 import type { Notes } from "./notes.ts";
 
 const REF = ownRef("pass");

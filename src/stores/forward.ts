@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
-import type { IntakeStore, NewEvent } from "./store.ts";
+import type { IntakeStore, NewEvent } from "./event-store.ts";
 
 /**
  * A store for those who have a queue already: hands each event to `send`, and has the notification answered

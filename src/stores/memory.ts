@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { MemoryStore } from "./memory/store.ts";
-import type { EventStore } from "./store.ts";
+import type { EventStore } from "./event-store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions {

@@ -7,7 +7,7 @@ import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { describeThrown } from "../queue/outcome.ts";
 import { Queue } from "../queue/queue.ts";
 import { isOwnRef } from "../stores/own.ts";
-import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/store.ts";
+import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/event-store.ts";
 import { withInside } from "./inside.ts";
 import { safeObserve } from "./observe.ts";
 import { checkCallOptions, checkOptions, unknownOptions, type WebhookHandlerOptions } from "./options.ts";

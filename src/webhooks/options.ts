@@ -6,7 +6,7 @@ import type { Listing } from "../models/listing.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
-import type { EventStore, IntakeStore } from "../stores/store.ts";
+import type { EventStore, IntakeStore } from "../stores/event-store.ts";
 import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/receive.ts";

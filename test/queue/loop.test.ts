@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
-import type { EventStore } from "../../src/stores/store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import {
   alteredStore,
   brokenStore,

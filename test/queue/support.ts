@@ -3,7 +3,7 @@ import type { Policy, QueueObservation } from "../../src/queue/policy.ts";
 import { Queue } from "../../src/queue/queue.ts";
 import type { Work, WorkContext, WorkResult } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
-import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/store.ts";
+import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;

@@ -40,7 +40,7 @@ function answer(target: string, times: number, request: IncomingMessage, respons
     case "GET /v2/bookings/ALWAYS500":
       return void json(500, { token: request.headers.authorization });
     case "GET /v2/bookings/MOVED":
-      return void response.writeHead(302, { location: "/v2/bookings/THERE" }).end();
+      return void response.writeHead(302, { location: "/v2/moved/MOVED" }).end();
     case "GET /v2/bookings/REFRESH":
       return void (/-unauthorized-2$/.test(request.headers.authorization ?? "")
         ? json(200, booking)

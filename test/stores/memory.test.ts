@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
-import type { EventStore, NewEvent } from "../../src/stores/store.ts";
+import type { EventStore, NewEvent } from "../../src/stores/event-store.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
 
 describe("storeContract", () => {

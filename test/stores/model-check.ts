@@ -7,7 +7,7 @@ import type {
   FailureReason,
   NewEvent,
   Outcome,
-} from "../../src/stores/store.ts";
+} from "../../src/stores/event-store.ts";
 import { ModelStore } from "./model.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];

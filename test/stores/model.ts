@@ -7,7 +7,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../../src/stores/store.ts";
+} from "../../src/stores/event-store.ts";
 
 interface Row {
   event: NewEvent;

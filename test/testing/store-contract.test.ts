@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory.ts";
-import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/store.ts";
+import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
 
 type Wrap = (store: EventStore<unknown>) => Partial<EventStore<unknown>>;

@@ -1,4 +1,4 @@
-import type { EventState, EventStore, FailureReason, StoredEvent } from "../../stores/store.ts";
+import type { EventState, EventStore, FailureReason, StoredEvent } from "../../stores/event-store.ts";
 import type { Command, Invocation } from "../command.ts";
 import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedEvent, EventState, FailureReason, NewEvent, StoredEvent } from "../store.ts";
+import type { ClaimedEvent, EventState, FailureReason, NewEvent, StoredEvent } from "../event-store.ts";
 import { IndexedHeap } from "./indexed-heap.ts";
 
 /** A row of the events table. All times are epoch ms. */

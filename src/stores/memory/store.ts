@@ -8,7 +8,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import { Subscribers } from "../subscribers.ts";
 import { OrderedSet } from "./ordered-set.ts";
 import { type EventRow, newEventRow, type RecordRow, toClaim, toStoredEvent } from "./rows.ts";

@@ -1,6 +1,6 @@
 // Not the globals: with a user's fake timers nothing would ever be recorded.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
-import type { NewEvent } from "../store.ts";
+import type { NewEvent } from "../event-store.ts";
 import { isLocked, lostConnection } from "./errors.ts";
 import { toRecord } from "./text.ts";
 

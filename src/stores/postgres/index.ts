@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventStore, NewEvent } from "../store.ts";
+import type { EventStore, NewEvent } from "../event-store.ts";
 import { Connections } from "./connections.ts";
 import { migrationSql as sqlOf } from "./schema.ts";
 import { PgStore } from "./store.ts";

@@ -5,7 +5,7 @@ import type {
   NewEvent,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import type { Row } from "./connections.ts";
 import { fromText, toRef } from "./text.ts";
 

@@ -1,4 +1,4 @@
-import type { EventState } from "../store.ts";
+import type { EventState } from "../event-store.ts";
 import { epoch } from "./functions.ts";
 import { literal, quote } from "./tables.ts";
 

@@ -10,7 +10,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import { Adds, type Answer, PATIENCE } from "./adds.ts";
 import { type Connections, type Row, type Session, Undone } from "./connections.ts";
 import { isLocked, lostConnection, mayTryAgain, storeError } from "./errors.ts";

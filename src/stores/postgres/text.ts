@@ -1,4 +1,4 @@
-import type { NewEvent } from "../store.ts";
+import type { NewEvent } from "../event-store.ts";
 
 /** What PostgreSQL's text cannot hold, and what marks a text that was written otherwise. */
 const ESCAPED = /^\\|\0|\p{Cs}/u;

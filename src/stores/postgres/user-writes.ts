@@ -1,7 +1,7 @@
 // Not the globals: a database goes by no fake clock.
 import { clearTimeout, setTimeout } from "node:timers";
 import type { ClientBase } from "pg";
-import type { Outcome } from "../store.ts";
+import type { Outcome } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
 import type { Session } from "./connections.ts";
 import { sqlState } from "./errors.ts";

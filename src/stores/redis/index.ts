@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { consoleLogger, type Logger, safeLogger } from "../../logger.ts";
-import type { EventStore } from "../store.ts";
+import type { EventStore } from "../event-store.ts";
 import { Connection } from "./connection.ts";
 import { ClientLink, UrlLink } from "./link.ts";
 import type { RedisClient } from "./load.ts";

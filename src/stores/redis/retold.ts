@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Outcome } from "../store.ts";
+import type { Outcome } from "../event-store.ts";
 
 /** What is remembered of calls without an answer, at most. */
 const MOST = 1000;

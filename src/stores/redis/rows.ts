@@ -5,7 +5,7 @@ import type {
   NewEvent,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 
 /** The hash of an event, as HGETALL lists it. */
 type Fields = readonly string[];

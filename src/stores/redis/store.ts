@@ -9,7 +9,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import type { Connection } from "./connection.ts";
 import { NotSentError } from "./errors.ts";
 import { Retold } from "./retold.ts";

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventStore } from "../store.ts";
+import type { EventStore } from "../event-store.ts";
 import { open } from "./open.ts";
 import { SqliteStore } from "./store.ts";
 

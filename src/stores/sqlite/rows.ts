@@ -1,4 +1,4 @@
-import type { ClaimedEvent, EventState, FailureReason, RecordStatus, StoredEvent } from "../store.ts";
+import type { ClaimedEvent, EventState, FailureReason, RecordStatus, StoredEvent } from "../event-store.ts";
 
 /** A UUID's bytes, or any other id as it is. */
 export type Id = Uint8Array | string;

@@ -10,7 +10,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import { isBusy, isSqliteError, storeError } from "./errors.ts";
 import type { Opened } from "./open.ts";
 import { Tables } from "./tables.ts";

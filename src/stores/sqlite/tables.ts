@@ -7,7 +7,7 @@ import type {
   Outcome,
   RecordStatus,
   StoredEvent,
-} from "../store.ts";
+} from "../event-store.ts";
 import {
   type EventRow,
   type Id,

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { Outcome } from "../store.ts";
+import type { Outcome } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
 
 type Writes = NonNullable<Extract<Outcome<DatabaseSync>, { readonly state: "done" }>["writes"]>;

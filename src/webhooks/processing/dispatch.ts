@@ -4,7 +4,7 @@ import { StayhookError } from "../../errors.ts";
 import type { Booking } from "../../models/booking.ts";
 import type { Listing } from "../../models/listing.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent } from "../../stores/store.ts";
+import type { ClaimedEvent } from "../../stores/event-store.ts";
 import { eventType } from "../event-type.ts";
 import type { WebhookCallbacks } from "../events.ts";
 import { parseRef, type Subject } from "../ref.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedEvent, NewEvent } from "../../stores/store.ts";
+import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 import { eventType } from "../event-type.ts";
 import { parseRef } from "../ref.ts";
 

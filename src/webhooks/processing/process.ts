@@ -2,7 +2,7 @@ import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts
 import { describeThrown } from "../../queue/outcome.ts";
 import { Supervised } from "../../queue/supervised.ts";
 import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/store.ts";
+import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
 import { parseBody } from "../receiving/parse.ts";
 
 /** What the queue that calls `process` knows of the attempt. */

@@ -1,6 +1,6 @@
 import type { Issue } from "../../errors.ts";
 import { parseNotification } from "../../models/notification.ts";
-import type { NewEvent } from "../../stores/store.ts";
+import type { NewEvent } from "../../stores/event-store.ts";
 import { refOf } from "../ref.ts";
 
 export type ParsedBody =

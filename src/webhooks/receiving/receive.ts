@@ -1,5 +1,5 @@
 import type { Logger } from "../../logger.ts";
-import type { NewEvent } from "../../stores/store.ts";
+import type { NewEvent } from "../../stores/event-store.ts";
 import { accepted, invalid, type ReceiveResult, type Refusal, refused } from "./answer.ts";
 import { type Deadlines, deadlineSource, LATE, now } from "./deadlines.ts";
 import { type RequestHeaders, toHeaders } from "./headers.ts";

@@ -1,6 +1,6 @@
 import { describeIssue, type Issue } from "../../errors.ts";
 import type { Logger } from "../../logger.ts";
-import type { NewEvent } from "../../stores/store.ts";
+import type { NewEvent } from "../../stores/event-store.ts";
 import { type Refusal, refused } from "./answer.ts";
 import { EATEN } from "./read-body.ts";
 

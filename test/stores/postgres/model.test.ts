@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterAll, beforeAll, test } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
-import type { EventStore } from "../../../src/stores/store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
 import { silentLogger } from "../../../src/logger.ts";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
-import type { ClaimedEvent, EventStore } from "../../../src/stores/store.ts";
+import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";

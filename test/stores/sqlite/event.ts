@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { NewEvent } from "../../../src/stores/store.ts";
+import type { NewEvent } from "../../../src/stores/event-store.ts";
 
 export function eventOf(ref: string | null = "booking:A", eventId: string = randomUUID()): NewEvent {
   return {

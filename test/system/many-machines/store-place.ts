@@ -1,6 +1,6 @@
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
-import type { EventStore } from "../../../src/stores/store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
 
 /** Where a store is: all that a process has to know to open it. */
 export interface StorePlace {

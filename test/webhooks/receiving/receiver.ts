@@ -1,5 +1,5 @@
 import type { Logger } from "../../../src/logger.ts";
-import type { NewEvent } from "../../../src/stores/store.ts";
+import type { NewEvent } from "../../../src/stores/event-store.ts";
 import {
   createReceiver,
   type ReceiveObservation,

@@ -1,5 +1,5 @@
-import type { EventStore } from "../../stores/store.ts";
-import { type Bench, failed, LONG, parked, unreachable } from "./bench.ts";
+import type { EventStore } from "../event-store.ts";
+import { type Bench, failed, LONG, parked, unreachable } from "./harness.ts";
 import { between, equal } from "./expect.ts";
 
 /** Cases for a store that survives a restart. `reopen` closes the store's process, and starts another on its data. */

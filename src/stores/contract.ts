@@ -1,18 +1,18 @@
-import type { EventStore } from "../stores/store.ts";
-import { adding } from "./store-contract/adding.ts";
-import { type Bench, type Cases, createBench } from "./store-contract/bench.ts";
-import { claiming } from "./store-contract/claiming.ts";
-import { closing } from "./store-contract/closing.ts";
-import { leases } from "./store-contract/leases.ts";
-import { nextDue } from "./store-contract/next-due.ts";
-import { outages } from "./store-contract/outages.ts";
-import { pruning } from "./store-contract/pruning.ts";
-import { reading } from "./store-contract/reading.ts";
-import { replaying } from "./store-contract/replaying.ts";
-import { settling } from "./store-contract/settling.ts";
-import { restarting, sharing } from "./store-contract/sharing.ts";
-import { transactions } from "./store-contract/transactions.ts";
-import { waking } from "./store-contract/waking.ts";
+import type { EventStore } from "./event-store.ts";
+import { adding } from "./contract/adding.ts";
+import { type Bench, type Cases, createBench } from "./contract/harness.ts";
+import { claiming } from "./contract/claiming.ts";
+import { closing } from "./contract/closing.ts";
+import { leases } from "./contract/leases.ts";
+import { nextDue } from "./contract/next-due.ts";
+import { outages } from "./contract/outages.ts";
+import { pruning } from "./contract/pruning.ts";
+import { reading } from "./contract/reading.ts";
+import { replaying } from "./contract/replaying.ts";
+import { settling } from "./contract/settling.ts";
+import { restarting, sharing } from "./contract/sharing.ts";
+import { transactions } from "./contract/transactions.ts";
+import { waking } from "./contract/waking.ts";
 
 /** One thing that a store must do. */
 export interface StoreContractCase {
@@ -50,7 +50,7 @@ export interface StoreContractOptions<S> {
  *
  * @example
  * ```ts
- * import { storeContract } from "stayhook/testing";
+ * import { storeContract } from "stayhook/store";
  * import { test } from "node:test"; // or of vitest, or Jest's
  *
  * for (const { name, run } of storeContract(() => myStore())) test(name, run);

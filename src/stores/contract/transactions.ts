@@ -1,4 +1,4 @@
-import { type Bench, type Cases, LONG } from "./bench.ts";
+import { type Bench, type Cases, LONG } from "./harness.ts";
 import { equal, rejects } from "./expect.ts";
 
 /** For stores that say `transactional`; others pass, as an outcome never has `writes` there. */

@@ -1,4 +1,4 @@
-import { type Cases, failed, LONG, unreachable } from "./bench.ts";
+import { type Cases, failed, LONG, unreachable } from "./harness.ts";
 import { between, equal } from "./expect.ts";
 
 export const outages: Cases = {

@@ -1,4 +1,4 @@
-import { type Cases, failed, LONG } from "./bench.ts";
+import { type Cases, failed, LONG } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
 
 export const claiming: Cases = {

@@ -1,4 +1,4 @@
-import { type Cases, failed, LONG, parked, unreachable } from "./bench.ts";
+import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
 
 export const nextDue: Cases = {

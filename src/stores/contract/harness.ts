@@ -1,4 +1,4 @@
-import type { ClaimedEvent, EventStore, NewEvent, Outcome, StoredEvent } from "../../stores/store.ts";
+import type { ClaimedEvent, EventStore, NewEvent, Outcome, StoredEvent } from "../event-store.ts";
 import { check, equal } from "./expect.ts";
 
 /** A lease or wait, in ms, that does not end while a case runs. */

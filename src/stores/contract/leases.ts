@@ -1,4 +1,4 @@
-import { type Cases, LONG } from "./bench.ts";
+import { type Cases, LONG } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
 
 export const leases: Cases = {

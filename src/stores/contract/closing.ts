@@ -1,4 +1,4 @@
-import { type Cases, LONG } from "./bench.ts";
+import { type Cases, LONG } from "./harness.ts";
 import { rejects } from "./expect.ts";
 
 export const closing: Cases = {

@@ -1,4 +1,4 @@
-import { type Bench, type Cases, failed, LONG, parked } from "./bench.ts";
+import { type Bench, type Cases, failed, LONG, parked } from "./harness.ts";
 import { check, equal } from "./expect.ts";
 
 /** `subscribe` is optional: a store without it is polled, and passes. */

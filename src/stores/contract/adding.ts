@@ -1,4 +1,4 @@
-import { type Cases, failed, LONG, parked } from "./bench.ts";
+import { type Cases, failed, LONG, parked } from "./harness.ts";
 import { equal } from "./expect.ts";
 
 const BACKSLASH_U = "\\u";

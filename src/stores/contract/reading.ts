@@ -1,5 +1,5 @@
-import type { RecordStatus } from "../../stores/store.ts";
-import { type Bench, type Cases, failed, LONG, parked } from "./bench.ts";
+import type { RecordStatus } from "../event-store.ts";
+import { type Bench, type Cases, failed, LONG, parked } from "./harness.ts";
 import { between, equal } from "./expect.ts";
 
 export const reading: Cases = {

@@ -1,4 +1,4 @@
-import { type Cases, failed, LONG, parked, unreachable } from "./bench.ts";
+import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 import { between, equal } from "./expect.ts";
 
 export const replaying: Cases = {

@@ -1,0 +1,255 @@
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import type {
+  AddOptions,
+  ClaimedEvent,
+  ClaimOptions,
+  EventFilter,
+  EventState,
+  EventStore,
+  ListOptions,
+  NewEvent,
+  Outcome,
+  PruneOptions,
+  PruneRecordsOptions,
+  RecordSnapshot,
+  Snapshot,
+  StoredEvent,
+} from "./event-store.ts";
+import { clampWait } from "./limits.ts";
+import { Subscribers } from "./subscribers.ts";
+
+/** How many events one step of a replay or a discard changes, so that no step holds up the intake. */
+const CHANGE_BATCH = 500;
+/** How many records one page of {@link EventStore.records} has. */
+const RECORDS_PAGE = 500;
+
+/** Which way a batch changes events. */
+export type Change = "replay" | "discard";
+
+/** A part of the events, newest first. */
+export interface Slice {
+  /** Only events whose arrival number is lower; `undefined` begins with the newest. */
+  readonly before: number | undefined;
+  /** The most events to give or to change. */
+  readonly limit: number;
+}
+
+/** What a slice came to. */
+export interface Sliced<T> {
+  readonly found: T;
+  /** The arrival number to go on before; `undefined` at the end of the events. */
+  readonly next: number | undefined;
+}
+
+/**
+ * What all stores do alike: the check that they are open, the checks of filters and dates, the clamping of waits,
+ * paging, batches and subscribers. A store implements the protected methods and is given checked values only.
+ *
+ * Each event has an **arrival number** that rises with each event that the store adds.
+ */
+export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
+  protected readonly subscribers = new Subscribers();
+  #closing: Promise<void> | undefined;
+
+  protected abstract doAdd(event: NewEvent, dueIn: number | undefined): Promise<"added" | "duplicate" | "conflict">;
+  protected abstract doClaim(options: ClaimOptions): Promise<ClaimedEvent[]>;
+  protected abstract doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
+  protected abstract doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
+  protected abstract doNextDue(): Promise<number | undefined>;
+  protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
+  /** Events that match. May give fewer than `limit` with a `next`: the base asks again. */
+  protected abstract doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
+  /** The arrival number of an event; `undefined` where it is not known. */
+  protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
+  /**
+   * Changes events that match. `found` is how many it changed; each at most once.
+   *
+   * A first call without `before` is to begin behind the newest event that there is.
+   */
+  protected abstract doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>>;
+  protected abstract doCounts(): Promise<Record<EventState, number>>;
+  protected abstract doOldestWaiting(): Promise<number | undefined>;
+  protected abstract doNewestReceived(): Promise<Date | undefined>;
+  /** @returns how many events it deleted; `undefined` where one is being processed, and nothing was deleted */
+  protected abstract doErase(ref: string): Promise<number | undefined>;
+  protected abstract doRecordOf(ref: string): Promise<RecordSnapshot | undefined>;
+  /** A page of records behind `after`; a shorter one is the last. */
+  protected abstract doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
+  protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
+  protected abstract doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined>;
+  protected abstract doSetMeta(key: string, value: string | undefined, expected: string | undefined): Promise<boolean>;
+  protected abstract doPrune(options: PruneOptions): Promise<number>;
+  protected abstract doPruneRecords(options: PruneRecordsOptions): Promise<number>;
+  protected abstract doClose(): Promise<void>;
+
+  async add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict"> {
+    this.assertOpen();
+    return this.doAdd(event, options?.dueIn === undefined ? undefined : clampWait(options.dueIn));
+  }
+
+  async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
+    this.assertOpen();
+    return options.limit <= 0 ? [] : this.doClaim(options);
+  }
+
+  async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
+    this.assertOpen();
+    return claims.length === 0 ? [] : this.doRenew(claims, leaseDuration);
+  }
+
+  async settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
+    this.assertOpen();
+    return this.doSettle(
+      claim,
+      outcome.state === "retrying" ? { ...outcome, in: clampWait(outcome.in) } : outcome,
+    );
+  }
+
+  async nextDue(): Promise<number | undefined> {
+    this.assertOpen();
+    return this.doNextDue();
+  }
+
+  async list({ limit, after, ...filter }: ListOptions): Promise<StoredEvent[]> {
+    this.assertOpen();
+    checkFilter(filter);
+    const events: StoredEvent[] = [];
+    let before = after === undefined ? undefined : await this.arrivalOf(after);
+    if (after !== undefined && before === undefined) return [];
+    while (events.length < limit) {
+      const { found, next } = await this.doList(filter, { before, limit: limit - events.length });
+      events.push(...found);
+      if (next === undefined) break;
+      before = next;
+    }
+    return events;
+  }
+
+  async get(eventId: string): Promise<StoredEvent | undefined> {
+    this.assertOpen();
+    return this.doGet(eventId);
+  }
+
+  async counts(): Promise<Record<EventState, number>> {
+    this.assertOpen();
+    return this.doCounts();
+  }
+
+  async oldestWaiting(): Promise<number | undefined> {
+    this.assertOpen();
+    return this.doOldestWaiting();
+  }
+
+  async newestReceived(): Promise<Date | undefined> {
+    this.assertOpen();
+    return this.doNewestReceived();
+  }
+
+  replay(filter: EventFilter): Promise<number> {
+    return this.#change("replay", filter);
+  }
+
+  discard(filter: EventFilter): Promise<number> {
+    return this.#change("discard", filter);
+  }
+
+  async erase(ref: string): Promise<number> {
+    this.assertOpen();
+    const erased = await this.doErase(ref);
+    if (erased !== undefined) return erased;
+    throw new StayhookError(
+      `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the event has ended.`,
+    );
+  }
+
+  async recordOf(ref: string): Promise<RecordSnapshot | undefined> {
+    this.assertOpen();
+    return this.doRecordOf(ref);
+  }
+
+  async *records({ after }: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
+    let last = after;
+    for (;;) {
+      this.assertOpen();
+      const page = await this.doRecords(last, RECORDS_PAGE);
+      yield* page;
+      if (page.length < RECORDS_PAGE) return;
+      last = page.at(-1)!.ref;
+    }
+  }
+
+  async learn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    this.assertOpen();
+    return this.doLearn(ref, snapshot);
+  }
+
+  async getMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
+    this.assertOpen();
+    return this.doGetMeta(key);
+  }
+
+  async setMeta(
+    key: string,
+    value: string | undefined,
+    { expected }: { readonly expected: string | undefined },
+  ): Promise<boolean> {
+    this.assertOpen();
+    return this.doSetMeta(key, value, expected);
+  }
+
+  async prune(options: PruneOptions): Promise<number> {
+    this.assertOpen();
+    return options.limit <= 0 ? 0 : this.doPrune(options);
+  }
+
+  async pruneRecords(options: PruneRecordsOptions): Promise<number> {
+    this.assertOpen();
+    return options.limit <= 0 ? 0 : this.doPruneRecords(options);
+  }
+
+  subscribe(wake: () => void): () => void {
+    this.assertOpen();
+    const unsubscribe = this.subscribers.add(wake);
+    return () => void unsubscribe();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.doClose().finally(() => this.subscribers.clear());
+    return this.#closing;
+  }
+
+  protected get closed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  protected assertOpen(): void {
+    if (this.closed) throw new StayhookError("The store is closed.");
+  }
+
+  async #change(change: Change, filter: EventFilter): Promise<number> {
+    this.assertOpen();
+    checkFilter(filter);
+    if (Object.values(filter).every((value) => value === undefined)) {
+      throw new InvalidArgumentError({
+        path: [],
+        message: `${change} needs at least one field of a filter, such as { state: "parked" }`,
+      });
+    }
+    let changed = 0;
+    let before: number | undefined;
+    do {
+      this.assertOpen();
+      const { found, next } = await this.doChange(change, filter, { before, limit: CHANGE_BATCH });
+      changed += found;
+      before = next;
+    } while (before !== undefined);
+    return changed;
+  }
+}
+
+function checkFilter({ receivedAfter, receivedBefore }: EventFilter): void {
+  const issues = Object.entries({ receivedAfter, receivedBefore })
+    .filter(([, date]) => date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
+    .map(([name]) => ({ path: [name], message: "must be a valid date" }));
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
