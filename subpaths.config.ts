@@ -4,6 +4,7 @@ export const subpaths = {
   fastify: "src/adapters/fastify.ts",
   koa: "src/adapters/koa.ts",
   lambda: "src/adapters/lambda.ts",
+  mysql: "src/stores/mysql/index.ts",
   node: "src/adapters/node.ts",
   postgres: "src/stores/postgres/index.ts",
   reconcile: "src/reconcile/index.ts",
