@@ -1,10 +1,10 @@
 import type { ClaimedEvent, Outcome } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
+import { CancellableRun, Deferred } from "./cancellable-run.ts";
 import { Lease } from "./lease.ts";
 import type { Evidence } from "./outage.ts";
-import { describeThrown, outcomeOf } from "./outcome.ts";
+import { entryOf, outcomeOf } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
-import { Deferred, Supervised } from "./supervised.ts";
 import { atMost } from "./timer.ts";
 import type { WorkFailure, WorkResult } from "./work.ts";
 
@@ -23,13 +23,13 @@ export class Attempt<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #evidence: Evidence;
   readonly #startedAt = performance.now();
-  readonly #work: Supervised<Tx>;
+  readonly #work: CancellableRun<Tx>;
   readonly #lost = new Deferred<"lost">();
 
   constructor(claim: ClaimedEvent, leaseEndsAt: number, options: QueueOptions<Tx>, evidence: Evidence) {
     this.#options = options;
     this.#evidence = evidence;
-    this.#work = new Supervised(options.work, claim, {
+    this.#work = new CancellableRun(options.work, claim, {
       attemptTimeout: options.policy.attemptTimeout,
       onAnswered: () => evidence.answered(),
     });
@@ -38,7 +38,10 @@ export class Attempt<Tx> {
       this.#lost.resolve("lost");
     });
     this.ended = this.#run().catch((error) => {
-      options.logger.error(`stayhook: event ${claim.eventId} could not be ended (${describeThrown(error)})`);
+      options.logger.error(`the end of event ${claim.eventId} could not be recorded`, {
+        eventId: claim.eventId,
+        error,
+      });
       return "lost";
     });
   }
@@ -70,10 +73,12 @@ export class Attempt<Tx> {
   async #end(result: WorkResult<Tx>): Promise<AttemptEnd> {
     if (result.state === "failed") return this.#settleFailure(result);
     const writes = new GuardedWrites(result.writes ?? []);
-    const { state, type, status } = result;
-    const settled = await this.#settle({ state, type, status, writes: writes.list }, writes);
+    const { state, type, record } = result;
+    const entry = entryOf({ ...result, duration: this.#duration });
+    const settled = await this.#settle({ state, type, record, entry, writes: writes.list }, writes);
     if (typeof settled === "string") {
       if (settled === "done") {
+        const status = record?.snapshot.status;
         this.#options.observe({ kind: "done", ...this.#about(type), status, duration: this.#duration });
       }
       return settled;
@@ -85,7 +90,7 @@ export class Attempt<Tx> {
     const { claim } = this;
     if (failure.outage) this.#evidence.unreachable(claim.outages === 0, failure.outage, failure.error);
     else if (failure.refused) this.#evidence.refused(failure.error);
-    const outcome = outcomeOf(failure, claim, this.#options.policy);
+    const outcome = outcomeOf(failure, claim, this.#options.policy, this.#duration);
     const end = await this.#settle(outcome);
     if (end !== outcome.state) return end;
     const event = { ...this.#about(failure.type), reason: failure.reason, error: failure.error };
@@ -112,7 +117,8 @@ export class Attempt<Tx> {
         const failure = writes?.failureIn(error);
         if (failure) return failure;
         this.#options.logger.warn(
-          `stayhook: the end of event ${this.claim.eventId} could not be recorded, will try again (${describeThrown(error)})`,
+          `the end of event ${this.claim.eventId} could not be recorded; trying again`,
+          { eventId: this.claim.eventId, error },
         );
         await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#lost.promise]);
       }
@@ -123,7 +129,8 @@ export class Attempt<Tx> {
   #giveUp(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#options.logger.warn(
-      `stayhook: the lease of event ${eventId} (${ref ?? "no record"}) was lost before its end could be recorded; it will be handled again`,
+      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before its end could be recorded; it will be handled again`,
+      { eventId, ref },
     );
     return "lost";
   }

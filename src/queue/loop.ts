@@ -1,5 +1,4 @@
 import type { OutageGate } from "./outage.ts";
-import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Alarm } from "./timer.ts";
 import type { Workers } from "./workers.ts";
@@ -90,8 +89,8 @@ export class Loop<Tx> {
         return;
       }
       this.#claims += 1;
-      const retriesFirst = this.#claims % RETRIES_FIRST_EVERY === 0;
-      const claims = await this.#workers.claim({ limit: free, retriesFirst });
+      const order = this.#claims % RETRIES_FIRST_EVERY === 0 ? "retries" : "oldest";
+      const claims = await this.#workers.claim({ limit: free, order });
       for (const claim of claims) void this.#workers.start(claim);
       if (claims.length < free) return this.#sleep(claims.length > 0);
     }
@@ -110,9 +109,7 @@ export class Loop<Tx> {
     if (!this.#started) return;
     const wait = STORE_FAILED[this.#storeFailures] ?? STORE_FAILED[2];
     this.#storeFailures += 1;
-    this.#options.logger.error(
-      `stayhook: the store failed, trying again in ${wait} ms (${describeThrown(error)})`,
-    );
+    this.#options.logger.error(`the store failed; trying again in ${wait} ms`, { error });
     this.#alarm.set(wait);
   }
 }

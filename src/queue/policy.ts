@@ -1,4 +1,4 @@
-import type { Logger } from "../logger.ts";
+import type { Log } from "../logger.ts";
 import type { EventStore, FailureReason } from "../stores/event-store.ts";
 import type { Backoff } from "./backoff.ts";
 import type { Work } from "./work.ts";
@@ -22,7 +22,9 @@ export interface QueueOptions<Tx> {
   readonly policy: Policy;
   /** Must not throw. */
   readonly observe: (event: QueueObservation) => void;
-  readonly logger: Logger;
+  readonly logger: Log;
+  /** Host and pid of this process, for the history: `web-1:4711`. */
+  readonly worker: string;
 }
 
 interface OfEvent {

@@ -1,20 +1,19 @@
-import type { Logger } from "../logger.ts";
+import type { Log } from "../logger.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { Lease } from "./lease.ts";
-import { describeThrown } from "./outcome.ts";
 import { Alarm } from "./timer.ts";
 
 /** Keeps the leases of one process: renews all of them at a third of their time, and says which are lost. */
 export class Renewal<Tx> {
   readonly #store: EventStore<Tx>;
   readonly #leaseDuration: number;
-  readonly #logger: Logger;
+  readonly #logger: Log;
   readonly #leases = new Set<Lease>();
   readonly #alarm = new Alarm(() => this.#tick());
   #renewAt = 0;
   #renewing = false;
 
-  constructor(store: EventStore<Tx>, leaseDuration: number, logger: Logger) {
+  constructor(store: EventStore<Tx>, leaseDuration: number, logger: Log) {
     this.#store = store;
     this.#leaseDuration = leaseDuration;
     this.#logger = logger;
@@ -68,8 +67,7 @@ export class Renewal<Tx> {
       }
     } catch (error) {
       // With nothing left to keep, the store may have been closed.
-      if (this.#leases.size > 0)
-        this.#logger.warn(`stayhook: leases could not be renewed, will try again (${describeThrown(error)})`);
+      if (this.#leases.size > 0) this.#logger.warn("leases could not be renewed; trying again", { error });
     } finally {
       this.#renewing = false;
     }

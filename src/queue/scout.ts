@@ -1,5 +1,4 @@
 import type { OutageGate } from "./outage.ts";
-import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Alarm } from "./timer.ts";
 import type { Workers } from "./workers.ts";
@@ -75,7 +74,7 @@ export class Scout<Tx> {
       const [claim] = await this.#workers.claim({ limit: 1, eventId, outOfTurn: true });
       if (claim) void this.#workers.start(claim);
     } catch (error) {
-      this.#options.logger.warn(`stayhook: the store failed (${describeThrown(error)})`);
+      this.#options.logger.warn("the store failed", { error });
     } finally {
       this.#looking = false;
     }

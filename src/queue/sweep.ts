@@ -1,5 +1,4 @@
 import type { FailureReason } from "../stores/event-store.ts";
-import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Alarm } from "./timer.ts";
 
@@ -47,7 +46,7 @@ export class Sweep<Tx> {
     try {
       await this.#run();
     } catch (error) {
-      this.#options.logger.warn(`stayhook: old events could not be deleted (${describeThrown(error)})`);
+      this.#options.logger.warn("old events could not be deleted", { error });
     }
   }
 

@@ -1,11 +1,10 @@
-import type { ClaimedEvent } from "../stores/event-store.ts";
+import type { ClaimedEvent, ClaimOptions as StoreClaimOptions } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { GRACE } from "./cancellable-run.ts";
 import { Lease } from "./lease.ts";
 import type { OutageGate } from "./outage.ts";
-import { describeThrown } from "./outcome.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Renewal } from "./renewal.ts";
-import { GRACE } from "./supervised.ts";
 import { atMost } from "./timer.ts";
 
 /** How long the store may take to take leases back, ms. */
@@ -28,7 +27,7 @@ export interface Claim {
 export interface ClaimOptions {
   readonly limit: number;
   readonly eventId?: string;
-  readonly retriesFirst?: boolean;
+  readonly order?: StoreClaimOptions["order"];
   /** Though the loop pauses: for what may end the pause. */
   readonly outOfTurn?: boolean;
 }
@@ -97,9 +96,10 @@ export class Workers<Tx> {
   }
 
   async #claim({ outOfTurn = false, ...options }: ClaimOptions): Promise<Claim[]> {
-    const { leaseDuration } = this.#options.policy;
+    const { worker, policy } = this.#options;
+    const { leaseDuration } = policy;
     const sentAt = performance.now();
-    const events = await this.#options.store.claim({ ...options, leaseDuration });
+    const events = await this.#options.store.claim({ ...options, leaseDuration, worker });
     const leaseEndsAt = sentAt + leaseDuration;
     if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt, outOfTurn }));
     await Promise.all(events.map((event) => this.#giveBack(event)));
@@ -178,7 +178,8 @@ export class Workers<Tx> {
       await this.#options.store.settle(claim, { state: "released" });
     } catch (error) {
       this.#options.logger.warn(
-        `stayhook: event ${claim.eventId} could not be given back; it is free when its lease ends (${describeThrown(error)})`,
+        `event ${claim.eventId} could not be given back; it is free when its lease ends`,
+        { eventId: claim.eventId, error },
       );
     }
   }

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
+import { CancellableRun } from "../../queue/cancellable-run.ts";
 import { describeThrown } from "../../queue/outcome.ts";
-import { Supervised } from "../../queue/supervised.ts";
 import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
 import { parseBody } from "../receiving/parse.ts";
@@ -125,12 +125,12 @@ async function runCutOff<Tx>(
   attemptTimeout: number,
   signal: AbortSignal | undefined,
 ): Promise<WorkResult<Tx>> {
-  const supervised = new Supervised(work, claim, { attemptTimeout });
-  const abort = (): void => supervised.cut("aborted", signal?.reason);
+  const run = new CancellableRun(work, claim, { attemptTimeout });
+  const abort = (): void => run.cut("aborted", signal?.reason);
   signal?.addEventListener("abort", abort);
   if (signal?.aborted) abort();
   try {
-    const result = await supervised.run();
+    const result = await run.run();
     return result.state === "cut" ? { state: "failed", reason: "callback", error: result.reason } : result;
   } finally {
     signal?.removeEventListener("abort", abort);

@@ -8,7 +8,7 @@ export const GRACE = 3000;
 /** Why work is cut off, but for its time being over: its process closes, its lease is lost, its caller aborts. */
 export type Cut = "released" | "lost" | "aborted";
 
-export interface SupervisedOptions {
+export interface CancellableRunOptions {
   /** ms */
   readonly attemptTimeout: number;
   /** The other side has answered. */
@@ -16,17 +16,17 @@ export interface SupervisedOptions {
 }
 
 /** Work that can be cut off: its signal aborts, it has the time of {@link GRACE} to end, and is left alone then. */
-export class Supervised<Tx> {
+export class CancellableRun<Tx> {
   readonly #work: Work<Tx>;
   readonly #claim: ClaimedEvent;
-  readonly #options: SupervisedOptions;
+  readonly #options: CancellableRunOptions;
   readonly #abort = new AbortController();
   readonly #cut = new Deferred<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
   readonly #left = new Deferred<void>();
   /** The other side has answered, or there is nothing to ask it: what happens now is the callback's doing. */
   #inCallback: boolean;
 
-  constructor(work: Work<Tx>, claim: ClaimedEvent, options: SupervisedOptions) {
+  constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
     this.#work = work;
     this.#claim = claim;
     this.#options = options;
