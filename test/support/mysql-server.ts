@@ -91,6 +91,7 @@ export async function startOwnMysql(): Promise<OwnMysql | undefined> {
     child = undefined;
     if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return;
     const ended = once(ending, "exit");
+    ending.ref();
     ending.kill(signal);
     await ended;
   }
