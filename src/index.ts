@@ -62,10 +62,22 @@ export type {
 export { InvalidWriteError } from "./stores/write-error.ts";
 export type {
   BookingEvent,
+  BookingEventOf,
+  BookingRequestEvent,
+  EventBase,
+  FieldChange,
+  FieldChanges,
   ListingEvent,
+  ListingEventOf,
+  MessageWebhookEvent,
+  PreviousRecord,
+  RecordEventBase,
+  SynchronousTransaction,
+  Transactional,
   UnknownEvent,
   WebhookCallbacks,
   WebhookEvent,
+  WebhookEventMap,
 } from "./webhooks/events.ts";
 export {
   createWebhookHandler,

@@ -2,53 +2,201 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking, BookingStatus } from "../models/booking.ts";
 import type { Listing, ListingStatus } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
+import type { EventSource, TrackedValue } from "../stores/event-store.ts";
 
-/** What every event has, whatever it is about. */
-interface Common<B extends Booking, L extends Listing> {
-  /** The notification's `eventId` in lower case. A callback runs to its end once for each. */
+// In each interface `client` stands last: TypeScript reports the first member that does not fit, and an error about
+// a client is long.
+
+/** The fields of every event. */
+export interface EventBase<B extends Booking = Booking, L extends Listing = Listing> {
+  /** The id of the event in lower case. A callback runs to its end once for each id. */
   readonly eventId: string;
-  /** When it happened at the platform; for a reconcile event, when the change was seen. */
+  /** When the event happened at the platform. Equals `receivedAt` where the notification has no readable time. */
   readonly timestamp: Date;
-  /** When it was recorded here. */
+  /** When the store recorded the event. */
   readonly receivedAt: Date;
-  /** `webhook`, or `reconcile` where a change was found by asking. */
-  readonly source: "webhook" | "reconcile";
-  /** The notification as it came, unknown fields included; `undefined` for a reconcile event. */
+  /**
+   * Where the event came from. `webhook`: a notification. `reconcile`: the reconciler found the change. `recheck`: a
+   * second read of a record that had not changed when its notification came.
+   */
+  readonly source: EventSource;
+  /** The notification with all its fields; `undefined` for an event that no notification brought. */
   readonly notification: WebhookNotification | undefined;
-  /** The topic whose endpoint received it, where the endpoint was told (`{ topic }`). */
+  /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
   readonly topic?: string | undefined;
-  /** Which attempt this is: 1 the first time. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number;
-  /** Aborts when the attempt is cut off (`attemptTimeout`, `close`, a lost lease). Pass it to what can be stopped. */
+  /** Aborts when the attempt has to stop: its timeout, `close`, or a lost lease. Pass it to `fetch` and the like. */
   readonly signal: AbortSignal;
   /** The client that fetched the record. */
   readonly client: StayhookClient<B, L>;
 }
 
-interface OfRecord {
-  /** The status with which an event of this record was last handled to its end; `undefined` the first time. */
-  readonly previousStatus: string | undefined;
-  /** `status !== previousStatus`. */
-  readonly changed: boolean;
+/** How a field differs from the snapshot. */
+export interface FieldChange {
+  /** The value in the snapshot; `undefined` where no snapshot is known. */
+  readonly from: TrackedValue | undefined;
+  readonly to: TrackedValue;
 }
 
-/** On a store without transactions the property is not there. */
-type Atomically<Tx> = [Tx] extends [never]
-  ? unknown
-  : {
-      /**
-       * Runs `write` inside the store's transaction that records this event as done: neither is there without
-       * the other. It runs after the callback has returned, and again if the commit fails; if it throws, the
-       * attempt has failed. With several calls, the writes run in their order.
-       */
-      readonly atomically: (write: (tx: Tx) => unknown) => void;
-    };
+/** The fields that differ from the snapshot, `status` among them. Empty where nothing changed. */
+export interface FieldChanges {
+  readonly [field: string]: FieldChange | undefined;
+}
 
-/** A listed status is its own literal; that of an `unknown` event is whatever the platform said. */
+/** A record's status and tracked fields when an event of it was last handled to its end. */
+export interface PreviousRecord {
+  readonly status: string;
+  readonly [field: string]: TrackedValue | undefined;
+}
+
+/** The fields of every event about a booking or listing. */
+export interface RecordEventBase<B extends Booking = Booking, L extends Listing = Listing>
+  extends EventBase<B, L> {
+  /** Whether the status or a tracked field differs from `previous`. True where `previous` is undefined. */
+  readonly changed: boolean;
+  /** The fields that differ from `previous`. Without `previous`: all tracked fields and the status. */
+  readonly changes: FieldChanges;
+  /** The record as of the last event that was handled to its end; `undefined` the first time. */
+  readonly previous: PreviousRecord | undefined;
+  /** The status in `previous`; `undefined` the first time. */
+  readonly previousStatus: string | undefined;
+}
+
+/** The fields that an event without a record does not have, so that `fallback` can destructure them from any event. */
+interface WithoutRecord {
+  readonly booking?: undefined;
+  readonly listing?: undefined;
+  readonly status?: undefined;
+  readonly changed?: undefined;
+  readonly changes?: undefined;
+  readonly previous?: undefined;
+  readonly previousStatus?: undefined;
+}
+
+/** A listed status is its own literal. The status of an `unknown` event is any text. */
 type StatusOf<S extends string> = S extends "unknown" ? string : S;
 
 /**
- * A booking's event. Narrowed by `S`: `BookingEvent<"Request">` has `decideBy`, and `booking.status` is the literal.
+ * An event about a booking that has the status `S`.
+ *
+ * @typeParam S - a booking status, or `unknown` for one that is not listed
+ */
+export interface BookingEventOf<
+  S extends BookingStatus | "unknown",
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+> extends RecordEventBase<B, L> {
+  readonly type: `booking.${S}`;
+  /** The status of the booking when it was fetched. */
+  readonly status: StatusOf<S>;
+  /** The booking, fetched after the event was recorded. */
+  readonly booking: B & { readonly status: StatusOf<S> };
+  readonly listing?: undefined;
+}
+
+/** An event about a booking that waits for the host's decision. */
+export interface BookingRequestEvent<B extends Booking = Booking, L extends Listing = Listing>
+  extends BookingEventOf<"Request", B, L> {
+  /**
+   * When the platform expects a decision: 24 hours after the notification's timestamp, or after the receipt where
+   * that timestamp is not plausible. `undefined` for an event of the reconciler, which cannot know when the guest asked.
+   */
+  readonly decideBy: Date | undefined;
+}
+
+/**
+ * An event about a listing that has the status `S`.
+ *
+ * @typeParam S - a listing status, or `unknown` for one that is not listed
+ */
+export interface ListingEventOf<
+  S extends ListingStatus | "unknown",
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+> extends RecordEventBase<B, L> {
+  readonly type: `listing.${S}`;
+  /** The status of the listing when it was fetched. */
+  readonly status: StatusOf<S>;
+  /** The listing, fetched after the event was recorded. */
+  readonly listing: L & { readonly status: StatusOf<S> };
+  readonly booking?: undefined;
+}
+
+/** An event of the `messages` topic. The handler fetches no record for it. */
+export interface MessageWebhookEvent<B extends Booking = Booking, L extends Listing = Listing>
+  extends WithoutRecord,
+    EventBase<B, L> {
+  readonly type: "message";
+}
+
+/** An event that refers to no record. */
+export interface UnknownEvent<B extends Booking = Booking, L extends Listing = Listing>
+  extends WithoutRecord,
+    EventBase<B, L> {
+  readonly type: "unknown";
+}
+
+declare const synchronous: unique symbol;
+
+/** Marks a transaction whose writes must not be asynchronous. The property exists in the type alone. */
+export interface SynchronousTransaction {
+  readonly [synchronous]?: true;
+}
+
+type Synchronous<R> =
+  R extends PromiseLike<unknown> ? "drop async: the writes of this store are synchronous" : R;
+
+/**
+ * The part of an event that a store with transactions adds.
+ *
+ * @typeParam Tx - the store's transaction
+ */
+export interface Transactional<Tx> {
+  /**
+   * Runs `write` in the store's transaction that records this event as done, so that neither is kept without the
+   * other. `write` runs after the callback has returned, and again if the commit fails. If it throws, the attempt has
+   * failed. Several writes run in the order of the calls.
+   */
+  readonly atomically: typeof synchronous extends keyof Tx
+    ? <R>(write: (tx: Tx) => Synchronous<R>) => void
+    : (write: (tx: Tx) => unknown) => void;
+}
+
+/** An event as a store with this transaction gives it. `never`: a store without transactions. */
+type On<Tx, E> = [Tx] extends [never] ? E : E & Transactional<Tx>;
+
+/** The event of each type. {@link WebhookCallbacks} has a callback for each. */
+export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
+  /** A guest has begun to book. */
+  "booking.Initiated": On<Tx, BookingEventOf<"Initiated", B, L>>;
+  /** A guest asks to book. The host has to decide before `decideBy`. */
+  "booking.Request": On<Tx, BookingRequestEvent<B, L>>;
+  /** The booking is confirmed. Runs again, with `changed: true`, when its dates or its listing change. */
+  "booking.Confirmed": On<Tx, BookingEventOf<"Confirmed", B, L>>;
+  /** The host has declined the request. */
+  "booking.Declined": On<Tx, BookingEventOf<"Declined", B, L>>;
+  /** The booking is cancelled. */
+  "booking.Cancelled": On<Tx, BookingEventOf<"Cancelled", B, L>>;
+  /** The booking has a status that this package does not know. */
+  "booking.unknown": On<Tx, BookingEventOf<"unknown", B, L>>;
+  /** The platform reviews the listing. */
+  "listing.InReview": On<Tx, ListingEventOf<"InReview", B, L>>;
+  /** The listing is published. */
+  "listing.Published": On<Tx, ListingEventOf<"Published", B, L>>;
+  /** The listing is hidden. */
+  "listing.Hidden": On<Tx, ListingEventOf<"Hidden", B, L>>;
+  /** The listing has a status that this package does not know. */
+  "listing.unknown": On<Tx, ListingEventOf<"unknown", B, L>>;
+  /** A notification of the `messages` topic. */
+  message: On<Tx, MessageWebhookEvent<B, L>>;
+  /** A notification that refers to no record. */
+  unknown: On<Tx, UnknownEvent<B, L>>;
+}
+
+/**
+ * An event about a booking. `S` narrows it: `BookingEvent<"Request">` has `decideBy`, and its `booking.status` is the
+ * literal.
  *
  * @typeParam S - a booking status, or `unknown` for one that is not listed
  */
@@ -57,25 +205,10 @@ export type BookingEvent<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
-> = {
-  [K in S]: Common<B, L> &
-    OfRecord &
-    Atomically<Tx> & {
-      readonly type: `booking.${K}`;
-      /** The booking's status when it was fetched for this attempt. */
-      readonly status: StatusOf<K>;
-      /** The booking, fetched afresh for this attempt. */
-      readonly booking: B & { readonly status: StatusOf<K> };
-    } & (K extends "Request"
-      ? {
-          /** The platform expects a decision by then: 24 hours after `timestamp`. */
-          readonly decideBy: Date;
-        }
-      : unknown);
-}[S];
+> = WebhookEventMap<B, L, Tx>[`booking.${S}`];
 
 /**
- * A listing's event. Narrowed by `S`: `ListingEvent<"Published">` has `listing.status` as the literal.
+ * An event about a listing. `S` narrows it: in a `ListingEvent<"Published">` `listing.status` is the literal.
  *
  * @typeParam S - a listing status, or `unknown` for one that is not listed
  */
@@ -84,32 +217,22 @@ export type ListingEvent<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
-> = {
-  [K in S]: Common<B, L> &
-    OfRecord &
-    Atomically<Tx> & {
-      readonly type: `listing.${K}`;
-      /** The listing's status when it was fetched for this attempt. */
-      readonly status: StatusOf<K>;
-      /** The listing, fetched afresh for this attempt. */
-      readonly listing: L & { readonly status: StatusOf<K> };
-    };
-}[S];
+> = WebhookEventMap<B, L, Tx>[`listing.${S}`];
 
-/** A notification that refers to no record, or to two: of the `messages` topic, or of something newer. */
-export type UnknownEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = Common<
-  B,
-  L
-> &
-  Atomically<Tx> & { readonly type: "unknown" };
+/** Any event. `switch (event.type)` narrows it, and can be exhaustive. */
+export type WebhookEvent<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  Tx = never,
+> = WebhookEventMap<B, L, Tx>[keyof WebhookEventMap];
 
-/** Any event; `switch (event.type)` narrows it, and can be exhaustive. */
-export type WebhookEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> =
-  | BookingEvent<BookingStatus | "unknown", B, L, Tx>
-  | ListingEvent<ListingStatus | "unknown", B, L, Tx>
-  | UnknownEvent<B, L, Tx>;
-
-/** What `on` takes: a callback for each type of event, and `fallback` for all that has none of its own. */
+/** The callbacks of a handler: one for each type of event, and `fallback` for every type that has none. */
+// A mapped type: an interface with callbacks of one `Tx` cannot be assigned to one of another.
 export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = {
-  readonly [E in WebhookEvent<B, L, Tx> as E["type"]]?: ((event: E) => unknown) | undefined;
-} & { readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined };
+  readonly [T in keyof WebhookEventMap<B, L, Tx>]?:
+    | ((event: WebhookEventMap<B, L, Tx>[T]) => unknown)
+    | undefined;
+} & {
+  /** Runs for every event whose type has no callback. */
+  readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined;
+};
