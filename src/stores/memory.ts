@@ -1,19 +1,21 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { MemoryStore } from "./memory/store.ts";
+import { Log } from "../logger.ts";
 import type { EventStore } from "./event-store.ts";
+import { MemoryStore } from "./memory/store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions {
   /**
-   * How many done events are remembered, so that a repeated delivery is known as one; the oldest are forgotten
-   * first. Events that wait or are parked are not forgotten for it. Default 100,000.
+   * How many done events the store keeps, so that it knows a repeated delivery. It forgets the oldest ones first,
+   * and never an event that waits or is parked. Default 100,000.
    */
   readonly max?: number | undefined;
 }
 
 /**
- * Keeps events in this process's memory: for tests and for trying things out. **Everything is gone when the
- * process ends**, events that were answered 200 among it; it says so once on the console.
+ * Keeps events in this process's memory: for tests and for trying things out. **All events are gone when the process
+ * ends**, also events that were answered 200. The first store that is made where `NODE_ENV` is `production` writes a
+ * warning to the console.
  *
  * @throws {@link InvalidArgumentError} where `max` is not a whole number, 1 or more
  *
@@ -32,10 +34,12 @@ export function memoryStore({ max = 100_000 }: MemoryStoreOptions = {}): EventSt
 
 let warned = false;
 
+/** Only in production: in tests and in development the store is meant to forget. */
 function warnOnce(): void {
-  if (warned) return;
+  // Not all runtimes have a `process`.
+  if (warned || globalThis.process?.env?.NODE_ENV !== "production") return;
   warned = true;
-  console.warn(
-    "stayhook: memoryStore() forgets every event when the process ends. Outside tests, use a store that keeps them, such as sqliteStore from stayhook/sqlite.",
+  new Log().warn(
+    "memoryStore() forgets every event when the process ends. In production, use a store that keeps them, such as sqliteStore from stayhook/sqlite.",
   );
 }

@@ -25,6 +25,13 @@ export class IndexedHeap<T> {
     return this.#heap[0]?.time ?? Number.POSITIVE_INFINITY;
   }
 
+  /** The item with the greatest time: O(n). */
+  findLast(): T | undefined {
+    let last = this.#heap[0];
+    for (const entry of this.#heap) if (entry.time > last!.time) last = entry;
+    return last?.item;
+  }
+
   has(item: T): boolean {
     return this.#entries.has(item);
   }

@@ -1,9 +1,25 @@
-import type { ClaimedEvent, EventState, FailureReason, NewEvent, StoredEvent } from "../event-store.ts";
-import { IndexedHeap } from "./indexed-heap.ts";
+import type {
+  AttemptEntry,
+  ClaimedEvent,
+  Entry,
+  EventFilter,
+  EventState,
+  FailureReason,
+  NewEvent,
+  Snapshot,
+  StoredEvent,
+} from "../event-store.ts";
+import { HISTORY_LENGTH } from "../limits.ts";
+
+/** A wait for a time. It is also over when the clock is earlier than when the wait began. Epoch ms. */
+export interface Wait {
+  readonly from: number;
+  readonly until: number;
+}
 
 /** A row of the events table. All times are epoch ms. */
 export interface EventRow {
-  readonly event: NewEvent;
+  readonly event: NewEvent & { readonly traceparent: string | null };
   /** Rises with each event that is added. */
   readonly arrival: number;
   readonly receivedAt: number;
@@ -12,41 +28,46 @@ export interface EventRow {
   outages: number;
   firstOutageAt: number | undefined;
   replayed: boolean;
-  /** While it is pending, retrying or processing. */
-  record: RecordRow | undefined;
-  /** Kept while it is processed, so that an event given back has its old place. */
+  /** When the event is or was due. */
   dueAt: number;
-  /** Of the last lease; also after it ended. */
+  /** The wait until `dueAt`; `undefined` for an event that is due whatever the clock says. */
+  wait: Wait | undefined;
+  /** Of the last claim. */
+  claimedAt: number;
   leaseEnd: number;
+  worker: string | undefined;
   /** When it was done or parked. */
   endedAt: number;
   type: string | null;
-  lastError: string | null;
-  reason: FailureReason | null;
+  reason: FailureReason | "discarded" | null;
+  history: readonly AttemptEntry[];
 }
 
-/** A row of the records table: a lock, the events that wait for it, and the last handled status. */
+/** A row of the records table: a lock, the events that wait for it, and the snapshot. */
 export interface RecordRow {
   /** `null`: the lock of one event without a record. */
   readonly ref: string | null;
-  status: string | undefined;
+  snapshot: Snapshot | undefined;
   sequence: number;
-  /** When an event of it was last done with a status. */
   seenAt: number;
-  /** None of its events can be claimed before. */
-  waitEnd: number;
-  /** Who may work on it: until `row.leaseEnd`, and after it until somebody else takes it. */
+  /** None of the record's events can be claimed during this wait. */
+  wait: Wait | undefined;
+  /** The process that may work on the record: until `row.leaseEnd`, and after it until the record is claimed again. */
   lease: { readonly token: string; readonly row: EventRow } | undefined;
-  /** Never tried; by the time at which they became due. */
-  readonly pending: IndexedHeap<EventRow>;
-  /** Tried before; by the time at which they are due, those in process by the end of their lease. */
-  readonly retries: IndexedHeap<EventRow>;
+  /** The pending, retrying and processing events, by arrival. */
+  readonly open: EventRow[];
 }
 
-export function newEventRow(event: NewEvent, arrival: number, now: number): EventRow {
-  const { eventId, ref, source, topic, timestamp, notification } = event;
+export function newEventRow(
+  event: NewEvent,
+  arrival: number,
+  now: number,
+  dueIn: number | undefined,
+): EventRow {
+  const { eventId, ref, source, topic, timestamp, notification, traceparent = null } = event;
+  const dueAt = now + (dueIn ?? 0);
   return {
-    event: { eventId, ref, source, topic, timestamp, notification },
+    event: { eventId, ref, source, topic, timestamp, notification, traceparent },
     arrival,
     receivedAt: now,
     state: "pending",
@@ -54,60 +75,93 @@ export function newEventRow(event: NewEvent, arrival: number, now: number): Even
     outages: 0,
     firstOutageAt: undefined,
     replayed: false,
-    record: undefined,
-    dueAt: now,
+    dueAt,
+    wait: dueIn === undefined ? undefined : { from: now, until: dueAt },
+    claimedAt: 0,
     leaseEnd: 0,
+    worker: undefined,
     endedAt: 0,
     type: null,
-    lastError: null,
     reason: null,
+    history: [],
   };
 }
 
 export function newRecordRow(ref: string | null): RecordRow {
-  return {
-    ref,
-    status: undefined,
-    sequence: 0,
-    seenAt: 0,
-    waitEnd: 0,
-    lease: undefined,
-    pending: new IndexedHeap(),
-    retries: new IndexedHeap(),
-  };
+  return { ref, snapshot: undefined, sequence: 0, seenAt: 0, wait: undefined, lease: undefined, open: [] };
 }
 
-export function toClaim(row: EventRow, record: RecordRow, lease: string, now: number): ClaimedEvent {
+/** Notes how the row's last claim ended. */
+export function note(
+  row: EventRow,
+  outcome: AttemptEntry["outcome"],
+  { duration, reason, error }: Entry,
+): void {
+  const entry: AttemptEntry = {
+    at: new Date(row.claimedAt),
+    duration,
+    outcome,
+    ...(reason !== undefined && { reason }),
+    ...(error !== undefined && { error }),
+    ...(row.worker !== undefined && { worker: row.worker }),
+  };
+  row.history = [...row.history, entry].slice(-HISTORY_LENGTH);
+}
+
+export function isMatch(row: EventRow, filter: EventFilter): boolean {
+  const { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
+  return (
+    (eventId === undefined || row.event.eventId === eventId) &&
+    (ref === undefined || row.event.ref === ref) &&
+    (state === undefined || row.state === state) &&
+    (type === undefined || row.type === type) &&
+    (reason === undefined || row.reason === reason) &&
+    (source === undefined || row.event.source === source) &&
+    (receivedAfter === undefined || row.receivedAt >= receivedAfter.getTime()) &&
+    (receivedBefore === undefined || row.receivedAt < receivedBefore.getTime())
+  );
+}
+
+export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
+  const names = Object.keys(a.fields);
+  return (
+    a.status === b.status &&
+    names.length === Object.keys(b.fields).length &&
+    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
+  );
+}
+
+export function toClaim(row: EventRow, record: RecordRow, lease: string): ClaimedEvent {
+  const { claimedAt } = row;
   return {
     ...row.event,
     receivedAt: row.receivedAt,
+    claimedAt,
     attempts: row.attempts,
     outages: row.outages,
-    outageFor: row.firstOutageAt === undefined ? 0 : now - row.firstOutageAt,
+    outageFor: row.firstOutageAt === undefined ? 0 : Math.max(0, claimedAt - row.firstOutageAt),
     replayed: row.replayed,
-    previousStatus: record.status,
+    previous: record.snapshot,
     sequence: record.sequence,
     lease,
   };
 }
 
-export function toStoredEvent(row: EventRow): StoredEvent {
-  const { state } = row;
-  const waitEnd = row.record?.waitEnd ?? 0;
-  const waits = state === "pending" || state === "retrying";
+/** @param record - while the event is open */
+export function toStoredEvent(row: EventRow, record: RecordRow | undefined): StoredEvent {
+  const { state, history } = row;
+  const isWaiting = state === "pending" || state === "retrying";
+  const dueAt = state === "processing" ? row.leaseEnd : Math.max(row.dueAt, record?.wait?.until ?? 0);
   return {
     ...row.event,
     state,
     attempts: row.attempts,
     receivedAt: new Date(row.receivedAt),
-    dueAt: waits
-      ? new Date(Math.max(row.dueAt, waitEnd))
-      : state === "processing"
-        ? new Date(row.leaseEnd)
-        : null,
+    dueAt: isWaiting || state === "processing" ? new Date(dueAt) : null,
     doneAt: state === "done" ? new Date(row.endedAt) : null,
     type: row.type,
-    lastError: row.lastError,
+    lastError: history.at(-1)?.error ?? null,
     reason: row.reason,
+    history,
   };
 }

@@ -1,138 +1,94 @@
 import { IndexedHeap } from "./indexed-heap.ts";
-import { OrderedSet } from "./ordered-set.ts";
-import { type EventRow, newRecordRow, type RecordRow } from "./rows.ts";
+import type { EventRow, RecordRow, Wait } from "./rows.ts";
 
-/**
- * The records table, and which record is ready when: two heaps, one by the time at which a record's first
- * pending event can be claimed, one by that of its first retry. A leased record stands in both at the end of
- * its lease, a waiting one at the end of its wait; so nothing has to happen when either passes.
- */
+/** Which records can be claimed now, in which order, and when the next one can. */
 export class Schedule {
-  readonly #records = new Map<string, RecordRow>();
-  readonly #byPending = new IndexedHeap<RecordRow>();
-  readonly #byRetry = new IndexedHeap<RecordRow>();
-  /** Records with a status, the one not handled for longest first. */
-  readonly #seen = new OrderedSet<RecordRow>();
+  /** Records with a pending event that can be claimed, by the arrival of the first one. */
+  readonly #pending = new IndexedHeap<RecordRow>();
+  /** Records with a retry that can be claimed, by the time at which it became ready. */
+  readonly #retries = new IndexedHeap<RecordRow>();
+  /** Records with events that can be claimed later, by the time of the first one. */
+  readonly #later = new IndexedHeap<RecordRow>();
+  /** All records with open events. */
+  readonly #records = new Set<RecordRow>();
+  #now = Number.NEGATIVE_INFINITY;
+  /** When a wait begins that is over for now because the clock went back. */
+  #backUntil = Number.POSITIVE_INFINITY;
 
-  /** Epoch ms; `Infinity` where no event waits. */
+  /** Brings the order up to the store's time. To be called before anything else is asked or changed. */
+  pass(now: number): void {
+    const isElsewhere = now < this.#now || now >= this.#backUntil;
+    this.#now = now;
+    if (isElsewhere) {
+      this.#backUntil = Number.POSITIVE_INFINITY;
+      for (const record of this.#records) this.refresh(record);
+    }
+    while (this.#later.firstTime <= now) this.refresh(this.#later.first!);
+  }
+
+  /** The record to claim next, if any can be. */
+  next(order: "oldest" | "newest" | "retries"): RecordRow | undefined {
+    if (order === "retries") return this.#retries.first ?? this.#pending.first;
+    return (order === "oldest" ? this.#pending.first : this.#pending.findLast()) ?? this.#retries.first;
+  }
+
+  /** When the first event can be claimed; `Infinity` where none waits. */
   get nextReady(): number {
-    return Math.min(this.#byPending.firstTime, this.#byRetry.firstTime);
+    return this.#pending.size + this.#retries.size > 0 ? this.#now : this.#later.firstTime;
   }
 
-  /** Where events of `ref` wait, or their last status is known. */
-  record(ref: string): RecordRow | undefined {
-    return this.#records.get(ref);
+  isReady(row: EventRow, record: RecordRow): boolean {
+    return this.#readyAt(row, record) <= this.#now;
   }
 
-  /** Puts the event in line where its state and times now say. */
-  place(row: EventRow): void {
-    const record = this.#attach(row);
-    if (row.state === "pending") {
-      record.retries.delete(row);
-      record.pending.set(row, row.dueAt, row.arrival);
-    } else {
-      record.pending.delete(row);
-      record.retries.set(row, row.state === "processing" ? row.leaseEnd : row.dueAt, row.arrival);
+  /** Puts the record where its events, lease and wait now say. */
+  refresh(record: RecordRow): void {
+    let pending: EventRow | undefined;
+    let retry: EventRow | undefined;
+    let later = Number.POSITIVE_INFINITY;
+    for (const row of record.open) {
+      const at = this.#readyAt(row, record);
+      if (at > this.#now) later = Math.min(later, at);
+      else if (row.state === "pending") pending ??= row;
+      else if (retry === undefined || ownTime(row) < ownTime(retry)) retry = row;
     }
-    this.#refresh(record);
+    if (pending === undefined) this.#pending.delete(record);
+    else this.#pending.set(record, pending.arrival, 0);
+    if (retry === undefined) this.#retries.delete(record);
+    else this.#retries.set(record, becameReadyAt(retry, record), retry.arrival);
+    if (later === Number.POSITIVE_INFINITY) this.#later.delete(record);
+    else this.#later.set(record, later, 0);
+    if (record.open.length === 0) this.#records.delete(record);
+    else this.#records.add(record);
   }
 
-  /** The same, and its record waits no longer. */
-  placeNow(row: EventRow): void {
-    this.#attach(row).waitEnd = 0;
-    this.place(row);
+  /** As {@link refresh}, after an event without a wait was added to the record. */
+  refreshAdded(record: RecordRow): void {
+    // A record that was ready or is leased stays where it is. A long line of events is not looked through for each new one.
+    const isLeased = record.lease !== undefined && record.lease.row.leaseEnd > this.#now;
+    if (!isLeased && !this.#pending.has(record)) this.refresh(record);
   }
 
-  /** Takes the event out of the line: it is done or parked. */
-  remove(row: EventRow): void {
-    const { record } = row;
-    if (record === undefined) return;
-    row.record = undefined;
-    record.pending.delete(row);
-    record.retries.delete(row);
-    this.#refresh(record);
-    if (!this.hasWaiting(record) && record.status === undefined && record.ref !== null) {
-      this.#records.delete(record.ref);
-    }
+  #readyAt(row: EventRow, record: RecordRow): number {
+    return Math.max(
+      row.state === "processing" ? row.leaseEnd : this.#endOf(row.wait),
+      record.lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY,
+      this.#endOf(record.wait),
+    );
   }
 
-  /** Whether any event of the record is pending, retrying or processing. */
-  hasWaiting(record: RecordRow): boolean {
-    return record.pending.size + record.retries.size > 0;
-  }
-
-  /** The event that is to be claimed next, if any can be. */
-  next(now: number, retriesFirst: boolean): EventRow | undefined {
-    return retriesFirst
-      ? (this.#nextRetry(now) ?? this.#nextPending(now))
-      : (this.#nextPending(now) ?? this.#nextRetry(now));
-  }
-
-  isReady(row: EventRow, now: number): boolean {
-    const { record } = row;
-    if (record === undefined || freeFrom(record) > now) return false;
-    return (row.state === "processing" ? row.leaseEnd : row.dueAt) <= now;
-  }
-
-  handled(record: RecordRow, status: string, now: number): void {
-    if (record.ref === null) return;
-    if (record.status !== status) record.sequence += 1;
-    record.status = status;
-    record.seenAt = now;
-    this.#seen.add(record);
-  }
-
-  /** Forgets statuses last seen at `until` or before, of records without waiting events. */
-  forgetStatuses(until: number, limit: number): number {
-    let forgotten = 0;
-    for (const record of this.#seen) {
-      if (forgotten >= limit || record.seenAt > until) break;
-      if (this.hasWaiting(record)) continue;
-      this.#seen.delete(record);
-      this.#records.delete(record.ref!);
-      forgotten += 1;
-    }
-    return forgotten;
-  }
-
-  statuses(): Iterable<RecordRow> {
-    return this.#seen;
-  }
-
-  #nextPending(now: number): EventRow | undefined {
-    return this.#byPending.firstTime <= now ? this.#byPending.first?.pending.first : undefined;
-  }
-
-  #nextRetry(now: number): EventRow | undefined {
-    return this.#byRetry.firstTime <= now ? this.#byRetry.first?.retries.first : undefined;
-  }
-
-  #attach(row: EventRow): RecordRow {
-    const { ref } = row.event;
-    row.record ??= (ref === null ? undefined : this.#records.get(ref)) ?? newRecordRow(ref);
-    if (ref !== null) this.#records.set(ref, row.record);
-    return row.record;
-  }
-
-  #refresh(record: RecordRow): void {
-    const from = freeFrom(record);
-    refreshIn(this.#byPending, record, record.pending, from);
-    refreshIn(this.#byRetry, record, record.retries, from);
+  #endOf(wait: Wait | undefined): number {
+    if (wait === undefined) return Number.NEGATIVE_INFINITY;
+    if (this.#now >= wait.from) return wait.until;
+    this.#backUntil = Math.min(this.#backUntil, wait.from);
+    return Number.NEGATIVE_INFINITY;
   }
 }
 
-function refreshIn(
-  heap: IndexedHeap<RecordRow>,
-  record: RecordRow,
-  line: IndexedHeap<EventRow>,
-  freeFrom: number,
-): void {
-  const first = line.first;
-  if (first === undefined) heap.delete(record);
-  else heap.set(record, Math.max(line.firstTime, freeFrom), first.arrival);
+function ownTime(row: EventRow): number {
+  return row.state === "processing" ? row.leaseEnd : row.dueAt;
 }
 
-/** When the record is neither leased nor waiting any more. */
-function freeFrom(record: RecordRow): number {
-  return Math.max(record.waitEnd, record.lease?.row.leaseEnd ?? 0);
+function becameReadyAt(row: EventRow, record: RecordRow): number {
+  return Math.max(ownTime(row), record.lease?.row.leaseEnd ?? 0, record.wait?.until ?? 0);
 }

@@ -1,21 +1,37 @@
-import { StayhookError } from "../../errors.ts";
-import { isOwnRef } from "../own.ts";
+import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
+  ClaimOptions,
+  EventFilter,
   EventState,
-  EventStore,
   NewEvent,
   Outcome,
-  RecordStatus,
+  PruneOptions,
+  PruneRecordsOptions,
+  RecordSnapshot,
+  Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { Subscribers } from "../subscribers.ts";
 import { OrderedSet } from "./ordered-set.ts";
-import { type EventRow, newEventRow, type RecordRow, toClaim, toStoredEvent } from "./rows.ts";
+import {
+  type EventRow,
+  isMatch,
+  isSameSnapshot,
+  newEventRow,
+  newRecordRow,
+  note,
+  type RecordRow,
+  toClaim,
+  toStoredEvent,
+} from "./rows.ts";
 import { Schedule } from "./schedule.ts";
 
-/** The events table, and what is done with it; `memoryStore` makes one. */
-export class MemoryStore implements EventStore {
+/**
+ * The rules of a store, written down plainly. The tests hold all other stores against it.
+ *
+ * Nothing awaits between reading and writing, so each method is one step.
+ */
+export class MemoryStore extends BaseStore {
   readonly #max: number;
   readonly #events = new Map<string, EventRow>();
   /** In the order in which they came into that state. */
@@ -26,110 +42,122 @@ export class MemoryStore implements EventStore {
     done: new OrderedSet(),
     parked: new OrderedSet(),
   };
+  /** Records with open events or a snapshot. */
+  readonly #records = new Map<string, RecordRow>();
+  /** The locks of open events without a record. */
+  readonly #ownLocks = new Map<EventRow, RecordRow>();
+  /** Records with a snapshot, the one not seen for longest first. */
+  readonly #seen = new OrderedSet<RecordRow>();
   readonly #schedule = new Schedule();
-  readonly #subscribers = new Subscribers();
+  readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
+  #newestReceived: number | undefined;
   #arrivals = 0;
   #leases = 0;
-  #closed = false;
 
+  /** @param max - how many done events are kept */
   constructor(max: number) {
+    super();
     this.#max = max;
   }
 
-  async add(event: NewEvent): Promise<"added" | "duplicate" | "conflict"> {
-    this.#assertOpen();
+  protected async doAdd(
+    event: NewEvent,
+    dueIn: number | undefined,
+  ): Promise<"added" | "duplicate" | "conflict"> {
     const known = this.#events.get(event.eventId);
     if (known !== undefined) return known.event.ref === event.ref ? "duplicate" : "conflict";
+    const now = this.#now();
     this.#arrivals += 1;
-    const row = newEventRow(event, this.#arrivals, Date.now());
-    this.#events.set(row.event.eventId, row);
+    const row = newEventRow(event, this.#arrivals, now, dueIn);
+    this.#events.set(event.eventId, row);
     this.#byState.pending.add(row);
-    this.#schedule.placeNow(row);
-    this.#subscribers.wake();
+    if (event.source === "webhook") this.#newestReceived = now;
+    const record = this.#lockOf(row);
+    record.open.push(row);
+    if (dueIn === undefined && record.wait === undefined) {
+      this.#schedule.refreshAdded(record);
+    } else {
+      if (dueIn === undefined) record.wait = undefined;
+      this.#schedule.refresh(record);
+    }
+    this.subscribers.wake();
     return "added";
   }
 
-  async claim(options: Parameters<EventStore["claim"]>[0]): Promise<ClaimedEvent[]> {
-    this.#assertOpen();
-    const { limit, leaseDuration, eventId, retriesFirst = false } = options;
-    const now = Date.now();
+  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
+    const { limit, leaseDuration, worker, eventId, order = "oldest" } = options;
+    const now = this.#now();
     const claims: ClaimedEvent[] = [];
     while (claims.length < limit) {
-      const row =
-        eventId === undefined ? this.#schedule.next(now, retriesFirst) : this.#ifReady(eventId, now);
-      if (row === undefined) break;
-      claims.push(this.#lease(row, now, leaseDuration));
+      const found = eventId === undefined ? this.#nextRow(order) : this.#events.get(eventId);
+      if (found === undefined || !this.#isReady(found)) break;
+      claims.push(this.#lease(found, now, Math.max(1, leaseDuration), worker));
     }
     return claims;
   }
 
-  async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    this.#assertOpen();
-    const leaseEnd = Date.now() + leaseDuration;
+  protected async doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
+    const leaseEnd = this.#now() + Math.max(1, leaseDuration);
     return claims.filter((claim) => {
       const row = this.#held(claim);
       if (row === undefined) return false;
       row.leaseEnd = leaseEnd;
-      this.#schedule.place(row);
+      this.#schedule.refresh(this.#lockOf(row));
       return true;
     });
   }
 
-  async settle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
-    this.#assertOpen();
+  protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
+    const now = this.#now();
     const row = this.#held(claim);
     if (row === undefined) return false;
-    const record = row.record!;
+    const record = this.#lockOf(row);
     record.lease = undefined;
-    this.#end(row, record, outcome, Date.now());
-    if (this.#schedule.hasWaiting(record)) this.#subscribers.wake();
+    this.#end(row, record, outcome, now);
+    this.#schedule.refresh(record);
+    if (record.open.length > 0) this.subscribers.wake();
     return true;
   }
 
-  async nextDue(): Promise<number | undefined> {
-    this.#assertOpen();
+  protected async doNextDue(): Promise<number | undefined> {
+    const now = this.#now();
     const at = this.#schedule.nextReady;
-    return at === Number.POSITIVE_INFINITY ? undefined : Math.max(0, at - Date.now());
+    return at === Number.POSITIVE_INFINITY ? undefined : at - now;
   }
 
-  async prune({ state, reason, age, limit }: Parameters<EventStore["prune"]>[0]): Promise<number> {
-    this.#assertOpen();
-    const until = Date.now() - age;
-    let pruned = 0;
-    for (const row of this.#byState[state]) {
-      if (pruned >= limit || row.endedAt > until) break;
-      if (reason !== undefined && row.reason !== reason) continue;
-      this.#forget(row);
-      pruned += 1;
-    }
-    return pruned;
-  }
-
-  async pruneRecords({ age, limit }: Parameters<EventStore["pruneRecords"]>[0]): Promise<number> {
-    this.#assertOpen();
-    return this.#schedule.forgetStatuses(Date.now() - age, limit);
-  }
-
-  async list({ state, limit, after }: Parameters<EventStore["list"]>[0]): Promise<StoredEvent[]> {
-    this.#assertOpen();
-    // Behind an event that is gone nothing can be said to come: the list ends.
-    const before = after === undefined ? Number.POSITIVE_INFINITY : (this.#events.get(after)?.arrival ?? 0);
-    const rows = state === undefined ? this.#events.values() : this.#byState[state];
-    return [...rows]
-      .filter((row) => row.arrival < before)
-      .sort((a, b) => b.arrival - a.arrival)
-      .slice(0, limit)
-      .map(toStoredEvent);
-  }
-
-  async get(eventId: string): Promise<StoredEvent | undefined> {
-    this.#assertOpen();
+  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
     const row = this.#events.get(eventId);
-    return row && toStoredEvent(row);
+    return row && this.#toStoredEvent(row);
   }
 
-  async counts(): Promise<Record<EventState, number>> {
-    this.#assertOpen();
+  protected async doList(filter: EventFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
+    const rows = this.#matching(filter, before).slice(0, limit);
+    return { found: rows.map((row) => this.#toStoredEvent(row)), next: undefined };
+  }
+
+  protected async arrivalOf(eventId: string): Promise<number | undefined> {
+    return this.#events.get(eventId)?.arrival;
+  }
+
+  /** Changes all in one step: nothing else can happen meanwhile anyway. */
+  protected async doChange(change: Change, filter: EventFilter): Promise<Sliced<number>> {
+    const now = this.#now();
+    const from: readonly EventState[] =
+      change === "replay" ? ["done", "parked", "retrying"] : ["pending", "retrying", "parked"];
+    const rows = this.#matching(filter).filter(({ state }) => from.includes(state));
+    const touched = new Set<RecordRow>();
+    for (const row of rows) {
+      const record = this.#lockOf(row);
+      if (change === "replay") this.#replay(row, record, now);
+      else this.#discard(row, record, now);
+      touched.add(record);
+    }
+    for (const record of touched) this.#schedule.refresh(record);
+    if (rows.length > 0) this.subscribers.wake();
+    return { found: rows.length, next: undefined };
+  }
+
+  protected async doCounts(): Promise<Record<EventState, number>> {
     const { pending, processing, retrying, done, parked } = this.#byState;
     return {
       pending: pending.size,
@@ -140,125 +168,220 @@ export class MemoryStore implements EventStore {
     };
   }
 
-  async oldestWaiting(): Promise<number | undefined> {
-    this.#assertOpen();
-    const now = Date.now();
+  protected async doOldestWaiting(): Promise<number | undefined> {
+    const now = this.#now();
     let oldest = Number.POSITIVE_INFINITY;
     for (const state of ["pending", "retrying", "processing"] as const) {
-      for (const row of this.#byState[state]) {
-        if (state === "processing" && row.leaseEnd > now) continue;
-        oldest = Math.min(oldest, row.receivedAt);
+      for (const { wait, leaseEnd, receivedAt } of this.#byState[state]) {
+        if (state === "processing" && leaseEnd > now) continue;
+        if (state === "pending" && wait !== undefined && now >= wait.from && now < wait.until) continue;
+        oldest = Math.min(oldest, receivedAt);
       }
     }
     return oldest === Number.POSITIVE_INFINITY ? undefined : Math.max(0, now - oldest);
   }
 
-  async replay(eventId: string): Promise<boolean> {
-    this.#assertOpen();
-    const row = this.#events.get(eventId);
-    if (row === undefined || row.state === "processing") return false;
-    this.#replay(row, Date.now());
-    this.#subscribers.wake();
-    return true;
+  protected async doNewestReceived(): Promise<Date | undefined> {
+    return this.#newestReceived === undefined ? undefined : new Date(this.#newestReceived);
   }
 
-  async replayParked(options: Parameters<EventStore["replayParked"]>[0] = {}): Promise<number> {
-    this.#assertOpen();
-    const { reason, before } = options;
-    const rows = [...this.#byState.parked].filter(
-      (row) =>
-        (reason === undefined || row.reason === reason) &&
-        (before === undefined || row.receivedAt < before.getTime()),
-    );
-    const now = Date.now();
-    for (const row of rows) this.#replay(row, now);
-    if (rows.length > 0) this.#subscribers.wake();
+  protected async doErase(ref: string): Promise<number | undefined> {
+    const now = this.#now();
+    const rows = [...this.#events.values()].filter(({ event }) => event.ref === ref);
+    if (rows.some(({ state, leaseEnd }) => state === "processing" && leaseEnd > now)) return undefined;
+    for (const row of rows) this.#forget(row);
+    const record = this.#records.get(ref);
+    if (record === undefined) return rows.length;
+    record.open.length = 0;
+    this.#schedule.refresh(record);
+    this.#seen.delete(record);
+    this.#records.delete(ref);
     return rows.length;
   }
 
-  async statusOf(ref: string): Promise<RecordStatus | undefined> {
-    this.#assertOpen();
-    const record = this.#schedule.record(ref);
-    return record?.status === undefined ? undefined : toRecordStatus(record);
+  protected async doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
+    const record = this.#records.get(ref);
+    return record?.snapshot && toRecordSnapshot(record);
   }
 
-  async *statuses({ after }: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordStatus> {
-    this.#assertOpen();
-    const statuses = Array.from(this.#schedule.statuses(), toRecordStatus)
-      .filter(({ ref }) => !isOwnRef(ref) && (after === undefined || ref > after))
-      .sort((a, b) => (a.ref < b.ref ? -1 : 1));
-    yield* statuses;
+  /** All of them at once: a page for itself would sort them all, too. */
+  protected async doRecords(after: string | undefined): Promise<RecordSnapshot[]> {
+    return [...this.#seen]
+      .filter(({ ref }) => after === undefined || ref! > after)
+      .sort((a, b) => (a.ref! < b.ref! ? -1 : 1))
+      .map(toRecordSnapshot);
   }
 
-  subscribe(wake: () => void): () => void {
-    this.#assertOpen();
-    return this.#subscribers.add(wake);
+  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    const known = this.#records.get(ref);
+    if (known?.snapshot !== undefined) {
+      if (!isSameSnapshot(known.snapshot, snapshot)) return false;
+    } else {
+      if (known !== undefined) return false;
+      for (const { event } of this.#byState.parked) if (event.ref === ref) return false;
+    }
+    const record = known ?? newRecordRow(ref);
+    this.#records.set(ref, record);
+    this.#remember(record, snapshot, known === undefined, this.#now());
+    return true;
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#subscribers.clear();
+  protected async doGetMeta(
+    key: string,
+  ): Promise<{ readonly value: string; readonly age: number } | undefined> {
+    const meta = this.#meta.get(key);
+    return meta && { value: meta.value, age: Math.max(0, this.#now() - meta.setAt) };
   }
 
-  #assertOpen(): void {
-    if (this.#closed) throw new StayhookError("The store is closed.");
+  protected async doSetMeta(
+    key: string,
+    value: string | undefined,
+    expected: string | undefined,
+  ): Promise<boolean> {
+    if (this.#meta.get(key)?.value !== expected) return false;
+    if (value === undefined) this.#meta.delete(key);
+    else this.#meta.set(key, { value, setAt: this.#now() });
+    return true;
   }
 
-  #ifReady(eventId: string, now: number): EventRow | undefined {
-    const row = this.#events.get(eventId);
-    return row !== undefined && this.#schedule.isReady(row, now) ? row : undefined;
+  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
+    const until = this.#now() - age;
+    let pruned = 0;
+    for (const row of this.#byState[state]) {
+      if (pruned >= limit) break;
+      if (row.endedAt > until || (reason !== undefined && row.reason !== reason)) continue;
+      this.#forget(row);
+      pruned += 1;
+    }
+    return pruned;
   }
 
-  #lease(row: EventRow, now: number, leaseDuration: number): ClaimedEvent {
-    const record = row.record!;
+  protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
+    const until = this.#now() - age;
+    let pruned = 0;
+    for (const record of this.#seen) {
+      if (pruned >= limit) break;
+      if (record.seenAt > until || record.open.length > 0) continue;
+      this.#seen.delete(record);
+      this.#records.delete(record.ref!);
+      pruned += 1;
+    }
+    return pruned;
+  }
+
+  protected async doClose(): Promise<void> {}
+
+  #now(): number {
+    const now = Date.now();
+    this.#schedule.pass(now);
+    return now;
+  }
+
+  /** The record of an event, or the lock of an event without one. */
+  #lockOf(row: EventRow): RecordRow {
+    const { ref } = row.event;
+    const known = ref === null ? this.#ownLocks.get(row) : this.#records.get(ref);
+    if (known !== undefined) return known;
+    const record = newRecordRow(ref);
+    if (ref === null) this.#ownLocks.set(row, record);
+    else this.#records.set(ref, record);
+    return record;
+  }
+
+  /** The oldest event that can be claimed, of the record that goes first. */
+  #nextRow(order: NonNullable<ClaimOptions["order"]>): EventRow | undefined {
+    const record = this.#schedule.next(order);
+    return record?.open.find((row) => this.#schedule.isReady(row, record));
+  }
+
+  #isReady(row: EventRow): boolean {
+    return isOpen(row) && this.#schedule.isReady(row, this.#lockOf(row));
+  }
+
+  #lease(row: EventRow, now: number, leaseDuration: number, worker: string | undefined): ClaimedEvent {
+    const record = this.#lockOf(row);
+    if (row.state === "processing") note(row, "lost", { duration: row.leaseEnd - row.claimedAt });
     this.#leases += 1;
     const token = String(this.#leases);
     record.lease = { token, row };
     row.attempts += 1;
-    // At least 1 ms, or the claim that leases it would find it due again.
-    row.leaseEnd = now + Math.max(1, leaseDuration);
-    this.#enter(row, "processing");
-    return toClaim(row, record, token, now);
+    row.wait = undefined;
+    row.claimedAt = now;
+    row.leaseEnd = now + leaseDuration;
+    row.worker = worker;
+    this.#setState(row, "processing");
+    this.#schedule.refresh(record);
+    return toClaim(row, record, token);
   }
 
-  /** The claim's row, as long as nobody else has taken its record. */
+  /** The claim's row, as long as its record was not claimed again. */
   #held(claim: ClaimedEvent): EventRow | undefined {
-    const lease = this.#events.get(claim.eventId)?.record?.lease;
-    return lease?.token === claim.lease && lease.row.event.eventId === claim.eventId ? lease.row : undefined;
+    const row = this.#events.get(claim.eventId);
+    if (row?.state !== "processing") return undefined;
+    const { lease } = this.#lockOf(row);
+    return lease?.token === claim.lease && lease.row === row ? row : undefined;
   }
 
   #end(row: EventRow, record: RecordRow, outcome: Outcome, now: number): void {
-    switch (outcome.state) {
-      case "done":
-        row.type = outcome.type;
-        row.reason = null;
-        if (outcome.status !== undefined) this.#schedule.handled(record, outcome.status, now);
-        this.#finish(row, "done", now);
-        break;
-      case "parked":
-        noteFailure(row, outcome);
-        this.#finish(row, "parked", now);
-        break;
-      case "retrying":
-        noteFailure(row, outcome);
-        if (outcome.counted) {
-          row.outages = 0;
-          row.firstOutageAt = undefined;
-          row.dueAt = now + outcome.in;
-        } else {
-          row.attempts -= 1;
-          row.outages += 1;
-          row.firstOutageAt ??= now;
-          row.dueAt = now;
-          record.waitEnd = now + outcome.in;
-        }
-        this.#enter(row, "retrying");
-        break;
-      case "released":
-        row.attempts -= 1;
-        this.#enter(row, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
-        break;
+    if (outcome.state === "released") {
+      row.attempts -= 1;
+      this.#setState(row, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
+      return;
     }
+    note(row, outcome.state, outcome.entry);
+    row.type = outcome.type ?? row.type;
+    row.reason = outcome.state === "done" ? null : outcome.reason;
+    if (outcome.state !== "retrying") {
+      if (outcome.state === "done" && outcome.record && record.ref !== null) {
+        this.#remember(record, outcome.record.snapshot, outcome.record.changed, now);
+      }
+      this.#finish(row, record, outcome.state, now);
+      return;
+    }
+    const wait = { from: now, until: now + outcome.in };
+    if (outcome.counted) {
+      row.outages = 0;
+      row.firstOutageAt = undefined;
+      row.dueAt = wait.until;
+      row.wait = wait;
+    } else {
+      row.attempts -= 1;
+      row.outages += 1;
+      row.firstOutageAt ??= now;
+      row.dueAt = now;
+      record.wait = wait;
+    }
+    this.#setState(row, "retrying");
+  }
+
+  #remember(record: RecordRow, { status, fields }: Snapshot, changed: boolean, now: number): void {
+    record.snapshot = { status, fields: { ...fields } };
+    if (changed) record.sequence += 1;
+    record.seenAt = now;
+    this.#seen.add(record);
+  }
+
+  #replay(row: EventRow, record: RecordRow, now: number): void {
+    record.wait = undefined;
+    row.wait = undefined;
+    if (row.state === "retrying") {
+      row.dueAt = Math.min(row.dueAt, now);
+      return;
+    }
+    row.attempts = 0;
+    row.outages = 0;
+    row.firstOutageAt = undefined;
+    row.reason = null;
+    row.replayed = true;
+    row.dueAt = now;
+    this.#setState(row, "pending");
+    const behind = record.open.findIndex(({ arrival }) => arrival > row.arrival);
+    record.open.splice(behind === -1 ? record.open.length : behind, 0, row);
+  }
+
+  #discard(row: EventRow, record: RecordRow, now: number): void {
+    row.reason = "discarded";
+    this.#finish(row, record, "done", now);
   }
 
   #setState(row: EventRow, state: EventState): void {
@@ -267,47 +390,50 @@ export class MemoryStore implements EventStore {
     this.#byState[state].add(row);
   }
 
-  #enter(row: EventRow, state: "pending" | "retrying" | "processing"): void {
-    this.#setState(row, state);
-    this.#schedule.place(row);
-  }
-
-  #finish(row: EventRow, state: "done" | "parked", now: number): void {
+  #finish(row: EventRow, record: RecordRow, state: "done" | "parked", now: number): void {
     row.endedAt = now;
+    const index = record.open.indexOf(row);
+    if (index !== -1) record.open.splice(index, 1);
+    if (record.open.length === 0) {
+      if (record.ref === null) this.#ownLocks.delete(row);
+      else if (record.snapshot === undefined) this.#records.delete(record.ref);
+    }
     this.#setState(row, state);
-    this.#schedule.remove(row);
     const { done } = this.#byState;
     if (done.size > this.#max) this.#forget(done.first!);
   }
 
-  /** Of a done or parked event. */
   #forget(row: EventRow): void {
     this.#events.delete(row.event.eventId);
     this.#byState[row.state].delete(row);
   }
 
-  #replay(row: EventRow, now: number): void {
-    if (row.state === "done" || row.state === "parked") {
-      row.attempts = 0;
-      row.outages = 0;
-      row.firstOutageAt = undefined;
-      row.reason = null;
-      row.replayed = true;
-      row.dueAt = now;
-      this.#setState(row, "pending");
-    } else if (row.state === "retrying") {
-      row.dueAt = Math.min(row.dueAt, now);
-    }
-    this.#schedule.placeNow(row);
+  /** Events that match, the newest first. */
+  #matching(filter: EventFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
+    const { eventId, state } = filter;
+    const one = eventId === undefined ? undefined : this.#events.get(eventId);
+    const rows =
+      eventId !== undefined
+        ? one
+          ? [one]
+          : []
+        : state === undefined
+          ? this.#events.values()
+          : this.#byState[state];
+    return [...rows]
+      .filter((row) => row.arrival < before && isMatch(row, filter))
+      .sort((a, b) => b.arrival - a.arrival);
+  }
+
+  #toStoredEvent(row: EventRow): StoredEvent {
+    return toStoredEvent(row, isOpen(row) ? this.#lockOf(row) : undefined);
   }
 }
 
-function noteFailure(row: EventRow, outcome: Extract<Outcome, { readonly error: string }>): void {
-  row.lastError = outcome.error;
-  row.reason = outcome.reason;
-  row.type = outcome.type ?? row.type;
+function isOpen({ state }: EventRow): boolean {
+  return state === "pending" || state === "retrying" || state === "processing";
 }
 
-function toRecordStatus({ ref, status, sequence, seenAt }: RecordRow): RecordStatus {
-  return { ref: ref!, status: status!, sequence, seenAt: new Date(seenAt) };
+function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
+  return { ref: ref!, snapshot: snapshot!, sequence, seenAt: new Date(seenAt) };
 }
