@@ -71,7 +71,7 @@ type DayIn = (instant: Date) => string | undefined;
 const written =
   /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:$|[T\s](\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$|[T\sZ+-])/i;
 
-function dayOf(value: unknown, dayIn: DayIn | undefined): string | undefined {
+export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   if (typeof value === "number") return counted(value, dayIn);
   if (typeof value !== "string") return undefined;
   // Digits alone are a number that came as text. Eight of them are a day without separators.

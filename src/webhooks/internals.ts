@@ -1,0 +1,40 @@
+import type { StayhookClient } from "../client/client.ts";
+import type { Log } from "../logger.ts";
+import type { Booking } from "../models/booking.ts";
+import type { Listing } from "../models/listing.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { Observation } from "./options.ts";
+import type { SnapshotOf } from "./processing/snapshot.ts";
+
+/** The parts of a handler that the reconciler works with. They are not public. */
+export interface Internals {
+  readonly client: StayhookClient<Booking, Listing>;
+  /** `undefined` where the handler forwards its events to another queue. */
+  readonly store: EventStore<unknown> | undefined;
+  /** Makes the snapshot of a record with the handler's `track` option. Throws what `track` throws. */
+  readonly snapshotOf: SnapshotOf;
+  /** How long the store keeps a record's snapshot, ms. */
+  readonly recordRetention: number;
+  /** The handler's `observe`. Does not throw. */
+  readonly observe: (event: Observation) => void;
+  readonly log: Log;
+  /** Starts processing, unless `autoStart: false` or a serverless runtime says otherwise. */
+  start(): void;
+  /** To be called after an event was added to the store. */
+  added(eventId: string): void;
+  /** Handles the events that are due; resolves at once where `autoStart` is `false`. */
+  drainIfStarted(): Promise<void>;
+}
+
+// `require` loads another copy of the package than `import`. This symbol is the same in both.
+const INTERNALS = Symbol.for("stayhook.internals");
+
+export function withInternals<T extends object>(handler: T, internals: Internals): T {
+  return Object.defineProperty(handler, INTERNALS, { value: internals });
+}
+
+/** `undefined` for anything that is not a handler. */
+export function internalsOf(handler: unknown): Internals | undefined {
+  if (typeof handler !== "object" || handler === null) return undefined;
+  return (handler as { readonly [INTERNALS]?: Internals })[INTERNALS];
+}

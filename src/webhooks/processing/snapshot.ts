@@ -1,0 +1,174 @@
+import { StayhookError } from "../../errors.ts";
+import type { Booking } from "../../models/booking.ts";
+import type { Listing } from "../../models/listing.ts";
+import { dayOf } from "../../models/stay.ts";
+import type { Snapshot, TrackedValue } from "../../stores/event-store.ts";
+import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
+import { serialise } from "../receiving/serialise.ts";
+
+/** The fields of a record that count as a change when they differ. `undefined` counts as `null`. */
+export type Tracked = Record<string, string | number | boolean | null | undefined>;
+
+/** Which fields of a record the store's snapshot keeps. */
+export interface Track<B extends Booking = Booking, L extends Listing = Listing> {
+  /** Default: `checkIn`, `checkOut` (as `YYYY-MM-DD` where they can be read) and `listingId`. */
+  readonly booking?: ((booking: B) => Tracked) | undefined;
+  /** Default: `listingName`. */
+  readonly listing?: ((listing: L) => Tracked) | undefined;
+}
+
+/** A snapshot, and the names of its fields that count. The others are for the reconciler. */
+export interface TrackedSnapshot {
+  readonly snapshot: Snapshot;
+  readonly tracked: readonly string[];
+}
+
+export type SnapshotOf = (kind: "booking" | "listing", record: Booking | Listing) => TrackedSnapshot;
+
+/** How a record differs from the snapshot that the store has of it. */
+export interface Comparison {
+  readonly changed: boolean;
+  readonly changes: FieldChanges;
+  readonly previous: PreviousRecord | undefined;
+}
+
+/** The largest snapshot of a `track` function, in bytes of JSON. */
+const MAX_BYTES = 4096;
+/** How much of the JSON of a value the default fields keep where they cannot keep the value, in characters. */
+const MAX_CUT = 200;
+
+/** Makes the function that makes snapshots. It throws where a `track` function throws or gives what cannot be kept. */
+export function snapshots<B extends Booking, L extends Listing>(track: Track<B, L> = {}): SnapshotOf {
+  return (kind, record) => {
+    const own = track[kind] as ((record: object) => Tracked) | undefined;
+    const { status } = record;
+    if (!own) {
+      const fields = kind === "booking" ? defaultsOfBooking(record) : defaultsOfListing(record);
+      return { snapshot: { status, fields: fitting(status, fields) }, tracked: Object.keys(fields) };
+    }
+    const fields = checked(own(record), status, `track.${kind}`);
+    const tracked = Object.keys(fields);
+    // The reconciler reads the end of a stay from the snapshot.
+    const kept = kind === "booking" && !Object.hasOwn(fields, "checkOut") ? checkOutOf(record) : {};
+    return { snapshot: { status, fields: { ...kept, ...fields } }, tracked };
+  };
+}
+
+/** Compares a record with its previous snapshot, by its status and the tracked fields that both have. */
+export function compare(previous: Snapshot | undefined, { snapshot, tracked }: TrackedSnapshot): Comparison {
+  const changes: Record<string, FieldChange> = {};
+  const note = (name: string, from: TrackedValue | undefined, to: TrackedValue) => {
+    if (from !== to) changes[name] = { from, to };
+  };
+  note("status", previous?.status, snapshot.status);
+  for (const name of tracked) {
+    if (!previous || Object.hasOwn(previous.fields, name))
+      note(name, previous?.fields[name], snapshot.fields[name] as TrackedValue);
+  }
+  return {
+    changed: Object.keys(changes).length > 0,
+    changes,
+    previous: previous && shown(previous, tracked),
+  };
+}
+
+/** JSON with sorted keys: the same text for equal snapshots, whichever store they came from. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_, part: unknown) =>
+    typeof part === "object" && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : part,
+  );
+}
+
+/** Without a `checkOut` that is kept for the reconciler alone. */
+function shown({ status, fields }: Snapshot, tracked: readonly string[]): PreviousRecord {
+  const { checkOut, ...others } = fields;
+  return checkOut === undefined || tracked.includes("checkOut")
+    ? { status, ...fields }
+    : { status, ...others };
+}
+
+type Fields = Record<string, TrackedValue>;
+
+function defaultsOfBooking(booking: object): Record<string, unknown> {
+  return {
+    checkIn: day(read(booking, "checkIn")),
+    checkOut: day(read(booking, "checkOut")),
+    listingId: read(booking, "listingId"),
+  };
+}
+
+function defaultsOfListing(listing: object): Record<string, unknown> {
+  return { listingName: read(listing, "listingName") };
+}
+
+function checkOutOf(booking: object): Fields {
+  return fitting("", { checkOut: day(read(booking, "checkOut")) });
+}
+
+/** A getter of a user's own model may throw. */
+function read(record: object, name: string): unknown {
+  try {
+    return (record as Readonly<Record<string, unknown>>)[name] ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function day(value: unknown): unknown {
+  return dayOf(value) ?? value;
+}
+
+/** Cuts the values that a snapshot cannot keep; where all are too large together, the long ones. */
+function fitting(status: string, values: Readonly<Record<string, unknown>>): Fields {
+  const keepable = (value: unknown): value is TrackedValue =>
+    value === null ||
+    typeof value === "boolean" ||
+    typeof value === "string" ||
+    (typeof value === "number" && Number.isFinite(value));
+  const mapped = (map: (value: unknown) => TrackedValue): Fields =>
+    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
+  const fields = mapped((value) => (keepable(value) ? value : cut(value)));
+  if (sizeOf({ status, fields }) <= MAX_BYTES) return fields;
+  return mapped((value) => (keepable(value) && typeof value !== "string" ? value : shortened(value)));
+}
+
+function shortened(value: unknown): TrackedValue {
+  return typeof value === "string" && value.length <= MAX_CUT ? value : cut(value);
+}
+
+function cut(value: unknown): string | null {
+  // Not by UTF-16 units: half a character is not the same on all stores.
+  const json = serialise(value, Number.POSITIVE_INFINITY)?.slice(0, 2 * MAX_CUT);
+  return json === undefined ? null : [...json].slice(0, MAX_CUT).join("");
+}
+
+function checked(given: unknown, status: string, name: string): Fields {
+  const refuse = (problem: string): never => {
+    throw new StayhookError(`${name} ${problem}`);
+  };
+  if (typeof given !== "object" || given === null || Array.isArray(given))
+    return refuse("must return an object of fields");
+  if (typeof (given as { then?: unknown }).then === "function") return refuse("must not return a promise");
+  const fields: Fields = {};
+  for (const [field, value = null] of Object.entries(given as Record<string, unknown>)) {
+    const shownName = JSON.stringify(field.slice(0, 100));
+    if (field === "status" || field === "__proto__") return refuse(`must not return a field named ${field}`);
+    if (value !== null && !["string", "number", "boolean"].includes(typeof value))
+      return refuse(
+        `returned a value of type ${typeof value} for the field ${shownName}: return a text, a number, a boolean or null`,
+      );
+    if (typeof value === "number" && !Number.isFinite(value))
+      return refuse(`returned ${value} for the field ${shownName}: return a finite number or null`);
+    fields[field] = value as TrackedValue;
+  }
+  const size = sizeOf({ status, fields });
+  if (size > MAX_BYTES)
+    return refuse(`returned too much: the snapshot has ${size} bytes of JSON, and may have ${MAX_BYTES}`);
+  return fields;
+}
+
+function sizeOf(snapshot: Snapshot): number {
+  return new TextEncoder().encode(JSON.stringify(snapshot)).length;
+}
