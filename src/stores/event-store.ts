@@ -231,8 +231,11 @@ export interface EventStore<Tx = never> {
    * Leases events that are due, or whose lease has ended: at most one of a record, and none of a record that is
    * leased or waits. Counts the attempt. A claim of an event whose lease had ended writes a `lost` entry.
    *
-   * `oldest` and `newest` take records by the arrival of their first due pending event, then retries in the order in
-   * which they became due. `retries` takes retries first. Within a record the oldest due event always goes first.
+   * `oldest` and `newest` take records by the arrival of their first due pending event, then the other records by the
+   * time at which their first retry became ready. `retries` takes all records with a ready retry first, by that time. A
+   * retry became ready at its own time (of an event whose lease ended: that end), or at the end of its record's wait
+   * or lost lease, whichever is later; of a record's retries, the one with the smallest own time decides, and of equals
+   * the first to arrive goes first. Within a record the oldest due event always goes first.
    */
   claim(options: ClaimOptions): Promise<ClaimedEvent[]>;
 

@@ -7,7 +7,7 @@ interface Entry<T> {
 }
 
 /** A priority queue by time in which an item can be moved or removed: O(log n) each, O(1) to look at the first. */
-export class IndexedHeap<T> {
+export class IndexedHeap<T> implements Iterable<T> {
   readonly #heap: Entry<T>[] = [];
   readonly #entries = new Map<T, Entry<T>>();
 
@@ -25,11 +25,12 @@ export class IndexedHeap<T> {
     return this.#heap[0]?.time ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The item with the greatest time: O(n). */
-  findLast(): T | undefined {
-    let last = this.#heap[0];
-    for (const entry of this.#heap) if (entry.time > last!.time) last = entry;
-    return last?.item;
+  [Symbol.iterator](): Iterator<T> {
+    return this.#entries.keys();
+  }
+
+  timeOf(item: T): number | undefined {
+    return this.#entries.get(item)?.time;
   }
 
   has(item: T): boolean {

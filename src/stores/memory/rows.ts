@@ -54,8 +54,10 @@ export interface RecordRow {
   wait: Wait | undefined;
   /** The process that may work on the record: until `row.leaseEnd`, and after it until the record is claimed again. */
   lease: { readonly token: string; readonly row: EventRow } | undefined;
-  /** The pending, retrying and processing events, by arrival. */
-  readonly open: EventRow[];
+  /** The pending events, by arrival. */
+  readonly pending: EventRow[];
+  /** The retrying and processing events, by arrival. */
+  readonly tried: EventRow[];
 }
 
 export function newEventRow(
@@ -88,7 +90,33 @@ export function newEventRow(
 }
 
 export function newRecordRow(ref: string | null): RecordRow {
-  return { ref, snapshot: undefined, sequence: 0, seenAt: 0, wait: undefined, lease: undefined, open: [] };
+  return {
+    ref,
+    snapshot: undefined,
+    sequence: 0,
+    seenAt: 0,
+    wait: undefined,
+    lease: undefined,
+    pending: [],
+    tried: [],
+  };
+}
+
+/** Whether any event of the record is pending, retrying or processing. */
+export function hasOpen({ pending, tried }: RecordRow): boolean {
+  return pending.length + tried.length > 0;
+}
+
+/** Puts the event where its state says. */
+export function place(row: EventRow, record: RecordRow): void {
+  for (const rows of [record.pending, record.tried]) {
+    const index = rows.indexOf(row);
+    if (index !== -1) rows.splice(index, 1);
+  }
+  if (row.state === "done" || row.state === "parked") return;
+  const rows = row.state === "pending" ? record.pending : record.tried;
+  const before = rows.findLastIndex(({ arrival }) => arrival < row.arrival);
+  rows.splice(before + 1, 0, row);
 }
 
 /** Notes how the row's last claim ended. */

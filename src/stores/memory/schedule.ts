@@ -1,10 +1,12 @@
 import { IndexedHeap } from "./indexed-heap.ts";
-import type { EventRow, RecordRow, Wait } from "./rows.ts";
+import { type EventRow, hasOpen, type RecordRow, type Wait } from "./rows.ts";
 
 /** Which records can be claimed now, in which order, and when the next one can. */
 export class Schedule {
   /** Records with a pending event that can be claimed, by the arrival of the first one. */
   readonly #pending = new IndexedHeap<RecordRow>();
+  /** The same by arrival from the greatest down, from the first claim with order `newest` on: it would slow down the intake. */
+  #newest: IndexedHeap<RecordRow> | undefined;
   /** Records with a retry that can be claimed, by the time at which it became ready. */
   readonly #retries = new IndexedHeap<RecordRow>();
   /** Records with events that can be claimed later, by the time of the first one. */
@@ -26,10 +28,15 @@ export class Schedule {
     while (this.#later.firstTime <= now) this.refresh(this.#later.first!);
   }
 
-  /** The record to claim next, if any can be. */
-  next(order: "oldest" | "newest" | "retries"): RecordRow | undefined {
-    if (order === "retries") return this.#retries.first ?? this.#pending.first;
-    return (order === "oldest" ? this.#pending.first : this.#pending.findLast()) ?? this.#retries.first;
+  /** The event to claim next, if any can be: the oldest ready one of the record that goes first. */
+  next(order: "oldest" | "newest" | "retries"): EventRow | undefined {
+    const pending = order === "newest" ? this.#byNewest().first : this.#pending.first;
+    const retries = this.#retries.first;
+    const record = order === "retries" ? (retries ?? pending) : (pending ?? retries);
+    if (record === undefined) return undefined;
+    const isReady = (row: EventRow) => this.isReady(row, record);
+    const [first, tried] = [record.pending.find(isReady), record.tried.find(isReady)];
+    return first === undefined || (tried !== undefined && tried.arrival < first.arrival) ? tried : first;
   }
 
   /** When the first event can be claimed; `Infinity` where none waits. */
@@ -43,38 +50,57 @@ export class Schedule {
 
   /** Puts the record where its events, lease and wait now say. */
   refresh(record: RecordRow): void {
+    const freeAt = this.#freeAt(record);
+    let later = Number.POSITIVE_INFINITY;
     let pending: EventRow | undefined;
     let retry: EventRow | undefined;
-    let later = Number.POSITIVE_INFINITY;
-    for (const row of record.open) {
+    for (const row of record.pending) {
+      const at = Math.max(freeAt, this.#endOf(row.wait));
+      if (at > this.#now) later = Math.min(later, at);
+      else pending = row;
+      // No event behind this one changes anything: a record may have thousands.
+      if (at <= this.#now || at === freeAt) break;
+    }
+    for (const row of record.tried) {
       const at = this.#readyAt(row, record);
       if (at > this.#now) later = Math.min(later, at);
-      else if (row.state === "pending") pending ??= row;
       else if (retry === undefined || ownTime(row) < ownTime(retry)) retry = row;
     }
-    if (pending === undefined) this.#pending.delete(record);
-    else this.#pending.set(record, pending.arrival, 0);
+    if (pending === undefined) {
+      this.#pending.delete(record);
+      this.#newest?.delete(record);
+    } else {
+      this.#pending.set(record, pending.arrival, 0);
+      this.#newest?.set(record, -pending.arrival, 0);
+    }
     if (retry === undefined) this.#retries.delete(record);
     else this.#retries.set(record, becameReadyAt(retry, record), retry.arrival);
     if (later === Number.POSITIVE_INFINITY) this.#later.delete(record);
     else this.#later.set(record, later, 0);
-    if (record.open.length === 0) this.#records.delete(record);
-    else this.#records.add(record);
+    if (hasOpen(record)) this.#records.add(record);
+    else this.#records.delete(record);
   }
 
   /** As {@link refresh}, after an event without a wait was added to the record. */
   refreshAdded(record: RecordRow): void {
-    // A record that was ready or is leased stays where it is. A long line of events is not looked through for each new one.
-    const isLeased = record.lease !== undefined && record.lease.row.leaseEnd > this.#now;
-    if (!isLeased && !this.#pending.has(record)) this.refresh(record);
+    if (!this.#pending.has(record)) this.refresh(record);
+  }
+
+  #byNewest(): IndexedHeap<RecordRow> {
+    if (this.#newest === undefined) {
+      this.#newest = new IndexedHeap();
+      for (const record of this.#pending) this.#newest.set(record, -this.#pending.timeOf(record)!, 0);
+    }
+    return this.#newest;
   }
 
   #readyAt(row: EventRow, record: RecordRow): number {
-    return Math.max(
-      row.state === "processing" ? row.leaseEnd : this.#endOf(row.wait),
-      record.lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY,
-      this.#endOf(record.wait),
-    );
+    return Math.max(this.#freeAt(record), row.state === "processing" ? row.leaseEnd : this.#endOf(row.wait));
+  }
+
+  /** When the record is neither leased nor waiting any more. */
+  #freeAt({ lease, wait }: RecordRow): number {
+    return Math.max(lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY, this.#endOf(wait));
   }
 
   #endOf(wait: Wait | undefined): number {

@@ -15,11 +15,13 @@ import type {
 import { OrderedSet } from "./ordered-set.ts";
 import {
   type EventRow,
+  hasOpen,
   isMatch,
   isSameSnapshot,
   newEventRow,
   newRecordRow,
   note,
+  place,
   type RecordRow,
   toClaim,
   toStoredEvent,
@@ -73,7 +75,7 @@ export class MemoryStore extends BaseStore {
     this.#byState.pending.add(row);
     if (event.source === "webhook") this.#newestReceived = now;
     const record = this.#lockOf(row);
-    record.open.push(row);
+    record.pending.push(row);
     if (dueIn === undefined && record.wait === undefined) {
       this.#schedule.refreshAdded(record);
     } else {
@@ -89,7 +91,7 @@ export class MemoryStore extends BaseStore {
     const now = this.#now();
     const claims: ClaimedEvent[] = [];
     while (claims.length < limit) {
-      const found = eventId === undefined ? this.#nextRow(order) : this.#events.get(eventId);
+      const found = eventId === undefined ? this.#schedule.next(order) : this.#events.get(eventId);
       if (found === undefined || !this.#isReady(found)) break;
       claims.push(this.#lease(found, now, Math.max(1, leaseDuration), worker));
     }
@@ -115,7 +117,7 @@ export class MemoryStore extends BaseStore {
     record.lease = undefined;
     this.#end(row, record, outcome, now);
     this.#schedule.refresh(record);
-    if (record.open.length > 0) this.subscribers.wake();
+    if (hasOpen(record)) this.subscribers.wake();
     return true;
   }
 
@@ -192,7 +194,8 @@ export class MemoryStore extends BaseStore {
     for (const row of rows) this.#forget(row);
     const record = this.#records.get(ref);
     if (record === undefined) return rows.length;
-    record.open.length = 0;
+    record.pending.length = 0;
+    record.tried.length = 0;
     this.#schedule.refresh(record);
     this.#seen.delete(record);
     this.#records.delete(ref);
@@ -261,7 +264,7 @@ export class MemoryStore extends BaseStore {
     let pruned = 0;
     for (const record of this.#seen) {
       if (pruned >= limit) break;
-      if (record.seenAt > until || record.open.length > 0) continue;
+      if (record.seenAt > until || hasOpen(record)) continue;
       this.#seen.delete(record);
       this.#records.delete(record.ref!);
       pruned += 1;
@@ -288,12 +291,6 @@ export class MemoryStore extends BaseStore {
     return record;
   }
 
-  /** The oldest event that can be claimed, of the record that goes first. */
-  #nextRow(order: NonNullable<ClaimOptions["order"]>): EventRow | undefined {
-    const record = this.#schedule.next(order);
-    return record?.open.find((row) => this.#schedule.isReady(row, record));
-  }
-
   #isReady(row: EventRow): boolean {
     return isOpen(row) && this.#schedule.isReady(row, this.#lockOf(row));
   }
@@ -309,7 +306,7 @@ export class MemoryStore extends BaseStore {
     row.claimedAt = now;
     row.leaseEnd = now + leaseDuration;
     row.worker = worker;
-    this.#setState(row, "processing");
+    this.#setState(row, record, "processing");
     this.#schedule.refresh(record);
     return toClaim(row, record, token);
   }
@@ -325,7 +322,7 @@ export class MemoryStore extends BaseStore {
   #end(row: EventRow, record: RecordRow, outcome: Outcome, now: number): void {
     if (outcome.state === "released") {
       row.attempts -= 1;
-      this.#setState(row, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
+      this.#setState(row, record, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
       return;
     }
     note(row, outcome.state, outcome.entry);
@@ -351,7 +348,7 @@ export class MemoryStore extends BaseStore {
       row.dueAt = now;
       record.wait = wait;
     }
-    this.#setState(row, "retrying");
+    this.#setState(row, record, "retrying");
   }
 
   #remember(record: RecordRow, { status, fields }: Snapshot, changed: boolean, now: number): void {
@@ -374,9 +371,7 @@ export class MemoryStore extends BaseStore {
     row.reason = null;
     row.replayed = true;
     row.dueAt = now;
-    this.#setState(row, "pending");
-    const behind = record.open.findIndex(({ arrival }) => arrival > row.arrival);
-    record.open.splice(behind === -1 ? record.open.length : behind, 0, row);
+    this.#setState(row, record, "pending");
   }
 
   #discard(row: EventRow, record: RecordRow, now: number): void {
@@ -384,21 +379,20 @@ export class MemoryStore extends BaseStore {
     this.#finish(row, record, "done", now);
   }
 
-  #setState(row: EventRow, state: EventState): void {
+  #setState(row: EventRow, record: RecordRow, state: EventState): void {
     this.#byState[row.state].delete(row);
     row.state = state;
     this.#byState[state].add(row);
+    place(row, record);
   }
 
   #finish(row: EventRow, record: RecordRow, state: "done" | "parked", now: number): void {
     row.endedAt = now;
-    const index = record.open.indexOf(row);
-    if (index !== -1) record.open.splice(index, 1);
-    if (record.open.length === 0) {
+    this.#setState(row, record, state);
+    if (!hasOpen(record)) {
       if (record.ref === null) this.#ownLocks.delete(row);
       else if (record.snapshot === undefined) this.#records.delete(record.ref);
     }
-    this.#setState(row, state);
     const { done } = this.#byState;
     if (done.size > this.#max) this.#forget(done.first!);
   }
