@@ -1,15 +1,15 @@
-// Keeps the calendars of your listings: a booking that is confirmed blocks its nights, one that is cancelled or
-// declined gives them back, two that have the same night are told of, and each listing has an iCalendar feed that
-// calendar apps and other platforms can subscribe to. What has happened counts once, whatever crashes: nights and
-// events are in one SQLite file.
+// Keeps the calendars of your listings. A confirmed booking blocks its nights, and moves them when its dates or its listing change. A
+// cancelled or declined booking releases them. Two bookings with a night in common are reported. Each listing has an
+// iCalendar feed for calendar apps and other platforms. Nights and events are in one SQLite file, so that a crash
+// counts nothing twice. A reconciler finds changes that no notification told of.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
 //
 // The platform has to know where it is, once:
-//   await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } }); // https://you.example/hooks?key=<secret>
+//   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and CALENDAR_SECRET, which opens the overview
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and CALENDAR_SECRET, which opens the overview
 // at /calendars?key=<it>, where the feeds' addresses are. Without it one is made, kept in the file, and printed.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
@@ -22,6 +22,7 @@ import {
   sharedSecret,
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 import {
   block,
@@ -36,7 +37,7 @@ import { serveCalendars, today } from "./calendars.ts";
 import { keptSecret } from "./secret.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, CALENDAR_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db" } = process.env;
+const { PORT = "3000", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 // A connection of its own, for all that is not written together with the end of an event.
@@ -44,7 +45,7 @@ const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
-/** What an event has changed, by its id: said when it is on disk, not before. */
+/** A line for each event that changed the calendar, printed when the change is on disk. */
 const news = new Map<string, string>();
 type OffEvent = BookingEvent<"Cancelled" | "Declined", Booking, Listing, DatabaseSync>;
 
@@ -52,15 +53,15 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Not dispatch: "changed". A booking that is Confirmed and comes again may have other dates, and block() finds
-  // out by itself whether anything is new.
+  // Without dispatch: "changed", a replay repairs the calendar, because block() compares with its own rows.
   on: {
-    "booking.Confirmed": ({ eventId, booking, atomically }) => {
+    "booking.Confirmed": ({ eventId, booking, previousStatus, atomically }) => {
       const nights = nightsOf(booking);
+      const verb = previousStatus === "Confirmed" ? "move" : "block";
       atomically((tx) => {
         const { bookingCode, listingId, checkIn, checkOut } = nights;
         if (block(tx, nights))
-          news.set(eventId, `block ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`);
+          news.set(eventId, `${verb} ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`);
       });
     },
     "booking.Cancelled": giveBack,
@@ -86,12 +87,16 @@ function giveBack({ eventId, booking, atomically }: OffEvent): void {
   });
 }
 
-/** Whatever reaches you: a mail, a message. */
+/** Replace it with a message that reaches you. */
 function tell({ listingId, bookings, firstNight, until }: DoubleBooking): void {
   console.error(
     `DOUBLE BOOKING of listing ${listingId}: ${bookings.join(" and ")}, ${firstNight} to ${until}`,
   );
 }
+
+// Notifications get lost, and some changes have none.
+const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
+reconciler.start();
 
 tellDoubleBookings(db, today(), tell);
 const secret = CALENDAR_SECRET || keptSecret(db);
@@ -111,9 +116,12 @@ server.listen(Number(PORT), () => {
   if (!CALENDAR_SECRET) console.log(`calendars: http://localhost:${PORT}/calendars?key=${secret}`);
 });
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await reconciler.close();
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
-});
+}
