@@ -1,35 +1,45 @@
-const LONGEST = 2048;
+const maxBytes = 2048;
+const maxErrors = 10;
 
-/** The message of whatever was thrown, and the messages of its causes; 2 KiB of UTF-8 at most. Never throws. */
+/**
+ * The message of a thrown value, the messages of its causes, and those of the errors in an `AggregateError`. At most
+ * 2 KiB of UTF-8, without lone surrogates and NUL, which some databases refuse. Never throws.
+ */
 export function errorText(thrown: unknown): string {
-  const parts: string[] = [];
-  const seen = new Set<unknown>();
-  for (let each = thrown; each !== undefined && !seen.has(each) && parts.length < 10; each = causeOf(each)) {
-    seen.add(each);
-    parts.push(ownText(each));
-  }
-  return cut(parts.join(" <- ") || "undefined was thrown");
+  return cutToBytes(textOf(thrown, new Set()).toWellFormed().replaceAll("\0", "\uFFFD"), maxBytes);
 }
 
-function ownText(thrown: unknown): string {
+function textOf(thrown: unknown, seen: Set<unknown>): string {
+  seen.add(thrown);
+  // One limit for all causes and members, so that the text of a wide tree of errors takes no time.
+  const more = (error: unknown): boolean => !seen.has(error) && seen.size < maxErrors;
   try {
-    return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+    if (!(thrown instanceof Error)) return plainText(thrown);
+    const { name, message, code, errors, cause } = thrown as Error & Readonly<Record<string, unknown>>;
+    // Node gives the error of a refused connection an empty message.
+    const own = cutToBytes([name, message || code].filter(Boolean).join(": "), maxBytes);
+    const members: string[] = [];
+    for (const each of Array.isArray(errors) ? errors : []) if (more(each)) members.push(textOf(each, seen));
+    const list = members.length > 0 ? ` [${members.join("; ")}]` : "";
+    return `${own}${list}${cause != null && more(cause) ? ` <- ${textOf(cause, seen)}` : ""}`;
   } catch {
     return "something that cannot be shown";
   }
 }
 
-function causeOf(thrown: unknown): unknown {
-  try {
-    return thrown instanceof Error ? (thrown.cause ?? undefined) : undefined;
-  } catch {
-    return undefined;
-  }
+function plainText(thrown: unknown): string {
+  const text = String(thrown);
+  // A plain object with fields, such as `{ code: 7 }`, says more as JSON.
+  return text === "[object Object]" ? JSON.stringify(thrown) : text;
 }
 
-function cut(text: string): string {
-  const bytes = new TextEncoder().encode(text);
-  if (bytes.length <= LONGEST) return text;
-  // Three bytes for the ellipsis; a character that was cut in two is dropped.
-  return `${new TextDecoder().decode(bytes.subarray(0, LONGEST - 3)).replace(/\uFFFD+$/, "")}…`;
+/** Cuts a text to so many bytes of UTF-8. A text that was cut ends with an ellipsis. */
+export function cutToBytes(text: string, bytes: number): string {
+  // No character takes less than a byte, so that the rest of a huge text need not be encoded.
+  const start = text.slice(0, bytes + 1);
+  const encoder = new TextEncoder();
+  if (encoder.encode(start).length <= bytes) return text;
+  // The ellipsis takes three bytes. A character that does not fit is left out whole.
+  const { read } = encoder.encodeInto(start, new Uint8Array(bytes - 3));
+  return `${start.slice(0, read)}…`;
 }

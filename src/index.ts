@@ -41,8 +41,6 @@ export { listingIdOf, type Stay, type StayOptions, stay } from "./models/stay.ts
 export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
 export type { Backoff } from "./queue/backoff.ts";
 export type { DrainOptions, DrainResult } from "./queue/drain.ts";
-export { forwardTo } from "./stores/forward.ts";
-export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
 export type {
   AttemptEntry,
   ClaimedEvent,
@@ -59,6 +57,8 @@ export type {
   StoredEvent,
   TrackedValue,
 } from "./stores/event-store.ts";
+export { forwardTo } from "./stores/forward.ts";
+export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
 export { InvalidWriteError } from "./stores/write-error.ts";
 export type {
   BookingEvent,

@@ -1,17 +1,22 @@
-import { errorText } from "./error-text.ts";
+import { cutToBytes, errorText } from "./error-text.ts";
 
 /** How serious a line is. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
-export const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly LogLevel[];
+const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly LogLevel[];
 
-/** What a log line is about. */
+/** What a log line is about. Values from outside are not escaped here, as they are in the message. */
 export interface LogDetails {
+  /** The thrown value. */
   readonly error?: unknown;
   readonly eventId?: string | undefined;
+  /** `booking:<code>` or `listing:<id>`. */
   readonly ref?: string | null | undefined;
+  /** The event's type, such as `booking.Confirmed`. */
   readonly type?: string | undefined;
+  /** The number of the attempt, from 1. */
   readonly attempt?: number | undefined;
+  /** Why an attempt failed. */
   readonly reason?: string | undefined;
 }
 
@@ -32,7 +37,15 @@ export interface ConsoleLike {
   error(message: string): void;
 }
 
-/** Where this package writes what a person should see: a console-like object, or a function. No secret is ever passed to it. */
+/**
+ * Where this package writes its log lines: a console-like object, or a function. No secret is ever passed to it. An
+ * error that it throws is ignored.
+ *
+ * @example
+ * ```ts
+ * const logger: Logger = (entry) => process.stdout.write(`${JSON.stringify(entry)}\n`);
+ * ```
+ */
 export type Logger = ConsoleLike | ((entry: LogEntry) => void);
 
 export function isLogger(value: unknown): value is Logger {
@@ -41,70 +54,129 @@ export function isLogger(value: unknown): value is Logger {
   return logLevels.every((level) => typeof logger[level] === "function");
 }
 
+/** The message of the issue for a `logger` that {@link isLogger} refuses. */
+export const loggerProblem = "must be a function, or have the functions debug, info, warn and error";
+
+/** What the parts of this package say of a line. */
+export interface LineDetails extends LogDetails {
+  /** The user's own code threw `error`. The console then shows its stack. A `reason` of `callback` says the same. */
+  readonly fromUserCode?: boolean | undefined;
+}
+
+interface Kind {
+  until: number;
+  suppressed: number;
+  last: { readonly level: LogLevel; readonly message: string; readonly details: LineDetails | undefined };
+}
+
 /** How often a kind of line that a stranger can cause is written, ms. */
-const LIMIT = 60_000;
+const limitInterval = 60_000;
+/** Further kinds share one limit, so that kinds cannot fill the memory. */
+const maxKinds = 100;
+const maxMessageBytes = 8192;
+const maxFrames = 30;
 
 /** What the parts of this package write their lines to. It never throws. */
 export class Log {
   readonly #logger: Logger | undefined;
-  readonly #kinds = new Map<string, { until: number; suppressed: number; last: LogEntry }>();
+  readonly #kinds = new Map<string, Kind>();
 
   /** @param logger - default: warnings and errors to the console */
   constructor(logger?: Logger | undefined) {
     this.#logger = logger;
   }
 
-  debug(message: string, details?: LogDetails): void {
+  debug(message: string, details?: LineDetails): void {
     this.#write("debug", message, details);
   }
 
-  info(message: string, details?: LogDetails): void {
+  info(message: string, details?: LineDetails): void {
     this.#write("info", message, details);
   }
 
-  warn(message: string, details?: LogDetails): void {
+  warn(message: string, details?: LineDetails): void {
     this.#write("warn", message, details);
   }
 
-  error(message: string, details?: LogDetails): void {
+  error(message: string, details?: LineDetails): void {
     this.#write("error", message, details);
   }
 
   /** Writes a line of this kind at most once a minute; the next one says how many were left out. */
-  limited(kind: string, level: LogLevel, message: string, details?: LogDetails): void {
+  limited(kind: string, level: LogLevel, message: string, details?: LineDetails): void {
     const now = Date.now();
-    const known = this.#kinds.get(kind);
-    if (known && now >= known.until - LIMIT && now < known.until) {
+    const name = this.#kinds.has(kind) || this.#kinds.size < maxKinds ? kind : "";
+    const known = this.#kinds.get(name);
+    const last = { level, message, details };
+    // A clock that was set back ends the limit.
+    if (known && now >= known.until - limitInterval && now < known.until) {
       known.suppressed += 1;
-      known.last = { level, message, ...details };
+      known.last = last;
       return;
     }
-    this.#kinds.set(kind, { until: now + LIMIT, suppressed: 0, last: { level, message } });
+    this.#kinds.set(name, { until: now + limitInterval, suppressed: 0, last });
     this.#write(level, message, details, known?.suppressed);
   }
 
-  /** Says how many lines were left out and not yet told. */
+  /** Says how many lines were left out since the last one of their kind. */
   close(): void {
-    for (const { last, suppressed } of this.#kinds.values()) {
-      if (suppressed > 0) this.#write(last.level, last.message, last, suppressed);
-    }
+    for (const { last, suppressed } of this.#kinds.values())
+      if (suppressed > 0) this.#write(last.level, last.message, last.details, suppressed);
     this.#kinds.clear();
   }
 
-  #write(level: LogLevel, text: string, details: LogDetails = {}, suppressed = 0): void {
-    const error = details.error === undefined ? "" : `: ${errorText(details.error)}`;
-    const left = suppressed > 0 ? ` (${suppressed} more like this were left out)` : "";
-    const message = `stayhook: ${text}${left}${error}`;
+  #write(level: LogLevel, text: string, details: LineDetails = {}, suppressed = 0): void {
     try {
+      const { fromUserCode, ...shown } = details;
+      const { error } = shown;
+      const left = suppressed > 0 ? ` (${suppressed} lines like this were left out)` : "";
+      const said = error === undefined ? "" : `: ${errorText(error)}`;
+      const message = cutToBytes(oneLine(`stayhook: ${text}${left}${said}`), maxMessageBytes);
       if (typeof this.#logger === "function") {
-        this.#logger({ ...details, level, message, ...(suppressed > 0 && { suppressed }) });
+        const entry = { level, message, ...shown, ...(suppressed > 0 && { suppressed }) };
+        const given = Object.entries(entry).filter(([, value]) => value !== undefined);
+        ignoreRejection(this.#logger(Object.fromEntries(given) as unknown as LogEntry));
       } else if (this.#logger) {
-        this.#logger[level](message);
+        ignoreRejection(this.#logger[level](message));
       } else if (level === "warn" || level === "error") {
-        console[level]("%s", message);
+        const stack = fromUserCode || shown.reason === "callback" ? framesOf(error) : "";
+        // One argument: a console formats the first of several.
+        console[level](message + stack);
       }
     } catch {
       // A logger that throws must not take an event down with it.
     }
   }
+}
+
+// An async function passes for a logger.
+function ignoreRejection(result: unknown): void {
+  if (result instanceof Promise) result.catch(() => {});
+}
+
+/** Escapes the characters that start a new line, control a terminal, or change the order of the text shown. */
+export function oneLine(text: string): string {
+  return text.replace(
+    /[\p{Cc}\p{Cs}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069\uFEFF]/gu,
+    (character) => escapes[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+const escapes: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+/** The frames of an error's stack, a line each, without those of this package. */
+function framesOf(error: unknown): string {
+  if (!(error instanceof Error) || typeof error.stack !== "string") return "";
+  // Without the message, in which a stranger could write frames.
+  const { message, stack } = error;
+  const frames = stack.slice(stack.indexOf(message) + message.length).match(/^ *at .+$/gm) ?? [];
+  // Where this file runs from its source, it is the first frame.
+  const here = /^.*\n *at .*?((?:file:\/\/)?\/\S*\/)logger\.ts:\d+/.exec(new Error().stack ?? "")?.[1];
+  const isOwn = (frame: string): boolean =>
+    /[\\/]node_modules[\\/]stayhook[\\/]/.test(frame) || (here !== undefined && frame.includes(here));
+  return frames
+    .filter((frame) => !isOwn(frame))
+    .slice(0, maxFrames)
+    .map((frame) => `\n    ${oneLine(frame.trim())}`)
+    .join("");
 }

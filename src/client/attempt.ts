@@ -80,21 +80,21 @@ export async function attempt(
 async function observed(
   info: RequestObservation,
   call: Outgoing,
-  { observers, logger }: Settings,
+  { observers, log }: Settings,
   signal: AbortSignal,
   exchange: () => Promise<Exchange>,
 ): Promise<Exchange> {
   signal.throwIfAborted();
-  tell(observers.onRequest, info, logger);
+  tell(observers.onRequest, info, log);
   const start = performance.now();
   const duration = (): number => performance.now() - start;
   try {
     const done = await exchange();
-    tell(observers.onResponse, { ...info, status: done.response.status, duration: duration() }, logger);
+    tell(observers.onResponse, { ...info, status: done.response.status, duration: duration() }, log);
     return done;
   } catch (cause) {
     const error = failureOf(cause, call, signal.aborted);
-    tell(observers.onResponse, { ...info, error, duration: duration() }, logger);
+    tell(observers.onResponse, { ...info, error, duration: duration() }, log);
     throw error;
   }
 }

@@ -36,7 +36,7 @@ export class StayhookClient<B extends Booking = Booking, L extends Listing = Lis
 
   constructor(options: ClientOptions<B, L>) {
     const settings = checkOptions(options);
-    const readers = new Readers(settings.logger);
+    const readers = new Readers(settings.log);
     const { booking, listing } = options.models ?? {};
     this.#http = new Http(settings);
     this.webhookConfig = webhookConfigResource(this.#http, readers, configModel, settings.baseUrl);

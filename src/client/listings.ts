@@ -62,7 +62,7 @@ export function listingsResource<L extends Listing>(
 async function readAll<L>(
   readPage: (query: Query) => Promise<WithResponse<Page<L>>>,
   options: RequestOptions | undefined,
-  { nextPage, logger }: Settings,
+  { nextPage, log }: Settings,
 ): Promise<WithResponse<L[]>> {
   const rows: L[] = [];
   const asked = new Set<string>();
@@ -98,8 +98,8 @@ async function readAll<L>(
     const facts = { partial: cut || hint !== undefined, invalid };
     if (failed) throw setListFacts(failed.answer.invalid(failed.issues, { valid: rows }), facts);
     if (hint !== undefined)
-      logger.warn(
-        `stayhook: the list of listings may have further pages, which were not read: see ${hint}. Give the client the option nextPage.`,
+      log.warn(
+        `the list of listings may have further pages, which were not read: see ${hint}. Give the client the option nextPage.`,
       );
     return { data: setListFacts(rows, facts), response, body };
   }

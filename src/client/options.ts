@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { consoleLogger, type Logger, logLevels, safeLogger } from "../logger.ts";
+import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
@@ -93,7 +93,7 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
   fetch?: Fetch | undefined;
   /** Headers for every request. They may replace any header but `authorization`. */
   headers?: HeadersInput | undefined;
-  /** Gets the warnings. Default: the console. */
+  /** Writes the log lines of the client. Default: warnings go to the console. */
   logger?: Logger | undefined;
 }
 
@@ -119,7 +119,7 @@ export interface Settings {
   readonly maxRetries: number;
   readonly fetch: Fetch;
   readonly headers: Headers;
-  readonly logger: Logger;
+  readonly log: Log;
   readonly observers: Observers;
   readonly nextPage: ClientOptions["nextPage"];
 }
@@ -156,9 +156,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     refuse("accessToken", problemWithToken(accessToken)?.replace("a string", "a string or a function"));
   for (const [name, value] of Object.entries({ fetch, nextPage, onRequest, onResponse }))
     if (value !== undefined && typeof value !== "function") refuse(name, "must be a function");
-  for (const level of logLevels)
-    if (logger !== undefined && typeof logger?.[level] !== "function")
-      issues.push({ path: ["logger", level], message: "must be a function" });
+  if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
   issues.push(...problemsWithModels(given.models), ...problemsWithLimits(given));
   const headers = checkHeaders(given.headers, issues);
 
@@ -171,7 +169,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     // Looked up at each call, because tests and tracing replace it later.
     fetch: fetch ?? ((url, init) => globalThis.fetch(url, init)),
     headers,
-    logger: safeLogger(logger ?? consoleLogger),
+    log: new Log(logger),
     observers: { onRequest, onResponse },
     nextPage,
   };
@@ -256,9 +254,10 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
 }
 
 /** Calls an observer, which can neither delay nor break the request. */
-export function tell<T>(observer: ((info: T) => unknown) | undefined, info: T, logger: Logger): void {
+export function tell<T>(observer: ((info: T) => unknown) | undefined, info: T, log: Log): void {
   if (!observer) return;
-  const failed = (error: unknown): void => logger.warn("stayhook: an observer threw", error);
+  const failed = (error: unknown): void =>
+    log.warn("the client's `onRequest` or `onResponse` threw", { error, fromUserCode: true });
   try {
     Promise.resolve(observer(info)).catch(failed);
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { Issue } from "../errors.ts";
-import type { Logger } from "../logger.ts";
+import type { Log } from "../logger.ts";
 import { toIssues } from "../models/issues.ts";
 import type { StandardResult, StandardSchema } from "../models/standard-schema.ts";
 import { findList, findRecord, type Part, saysFailed, saysNone, saysNotFound } from "./envelopes.ts";
@@ -37,13 +37,13 @@ export interface Page<T> {
 /** A list is read no further after this many issues: millions of invalid rows would take gigabytes. */
 const maxIssues = 1_000;
 
-/** Readers that share a logger, and warn once of each unexpected field. */
+/** Readers that share a log, and warn once of each unexpected field. */
 export class Readers {
-  readonly #logger: Logger;
+  readonly #log: Log;
   readonly #warned = new Set<string>();
 
-  constructor(logger: Logger) {
-    this.#logger = logger;
+  constructor(log: Log) {
+    this.#log = log;
   }
 
   /**
@@ -125,8 +125,8 @@ export class Readers {
       const key = `${name}.${field}`;
       if (this.#warned.has(key)) continue;
       this.#warned.add(key);
-      this.#logger.warn(
-        `stayhook: the platform sent ${key} with an unexpected type of value. The value is passed on unchanged.`,
+      this.#log.warn(
+        `the platform sent ${key} with an unexpected type of value. The value is passed on unchanged.`,
       );
     }
     return record;

@@ -208,7 +208,7 @@ describe("the constructor", () => {
     ["fetch", { fetch: {} }],
     ["onRequest", { onRequest: 1 }],
     ["onResponse", { onResponse: null }],
-    ["logger.debug", { logger: { info() {}, warn() {}, error() {} } }],
+    ["logger", { logger: { info() {}, warn() {}, error() {} } }],
     ["models.booking", { models: { booking: {} } }],
     ["models.listing", { models: { listing: 5 } }],
     ["models.bookings", { models: { bookings: {} } }],
