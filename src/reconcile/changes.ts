@@ -1,26 +1,35 @@
-import type { EventStore, RecordStatus } from "../stores/event-store.ts";
-import type { Inside } from "../webhooks/inside.ts";
-import { type Change, changeId } from "./ids.ts";
+import { v5 } from "uuid";
+import type { EventStore, RecordSnapshot, Snapshot } from "../stores/event-store.ts";
+import type { Internals } from "../webhooks/internals.ts";
+import { canonicalJson } from "../webhooks/processing/snapshot.ts";
 
-/** Puts differences through the handler: each as an event that all machines give the same id. */
+/** The reconciler makes no other UUIDs in this namespace. */
+const NAMESPACE = "5b0f6a6e-3c0d-4b7e-9d43-1f5a2c8e7b91";
+
+/** Adds an event to the store for each change, under an id that is the same on all machines. */
 export class Changes {
   readonly #store: EventStore<unknown>;
-  readonly #inside: Inside;
+  readonly #internals: Pick<Internals, "added">;
 
-  constructor(store: EventStore<unknown>, inside: Inside) {
+  constructor(store: EventStore<unknown>, internals: Pick<Internals, "added">) {
     this.#store = store;
-    this.#inside = inside;
+    this.#internals = internals;
   }
 
   /**
-   * @param known - as the store had it when the difference was seen
-   * @returns the id of the event that was added; `undefined` where the change is on its way already, was handled
-   * meanwhile, or is parked because its callback failed
+   * @param known - the record's snapshot in the store when the change was seen
+   * @param to - `undefined` where the record could not be read
+   * @returns the id of the added event; `undefined` where the change has an event already, was handled meanwhile, was
+   * discarded, or is parked because its callback failed
    */
-  async add(ref: string, known: RecordStatus | undefined, to: string): Promise<string | undefined> {
-    const change: Change = { ref, sequence: known?.sequence ?? 0, from: known?.status, to };
+  async add(
+    ref: string,
+    known: RecordSnapshot | undefined,
+    to: Snapshot | undefined,
+  ): Promise<string | undefined> {
+    const sequence = known?.sequence ?? 0;
     for (let again = 0; ; ) {
-      const eventId = changeId(change, again);
+      const eventId = changeId(ref, sequence, known?.snapshot, to, again);
       const timestamp = new Date().toISOString();
       const added = await this.#store.add({
         eventId,
@@ -31,19 +40,32 @@ export class Changes {
         notification: null,
       });
       if (added === "added") {
-        this.#inside.added(eventId);
+        this.#internals.added(eventId);
         return eventId;
       }
       const event = await this.#store.get(eventId);
-      // It was pruned at this very moment: its id is free again.
+      // The store pruned the event at this moment, so its id is free.
       if (event === undefined) continue;
-      const inVain = event.state === "done" || (event.state === "parked" && event.reason !== "callback");
-      if (!inVain) return undefined;
-      // Asked after the event's end, which writes both in one step.
-      const now = await this.#store.statusOf(ref);
-      if ((now?.sequence ?? 0) !== change.sequence) return undefined;
-      // When its event had its turn the change had been taken back, or the record could not be read; and here it is again.
+      const { state, reason } = event;
+      const endedInVain =
+        (state === "done" && reason !== "discarded") || (state === "parked" && reason !== "callback");
+      if (!endedInVain) return undefined;
+      // Read after the event's end, which writes both in one step.
+      const now = await this.#store.recordOf(ref);
+      if ((now?.sequence ?? 0) !== sequence) return undefined;
+      // The record changed back before its event was handled, or could not be read, and has changed again.
       again += 1;
     }
   }
+}
+
+function changeId(
+  ref: string,
+  sequence: number,
+  from: Snapshot | undefined,
+  to: Snapshot | undefined,
+  again: number,
+): string {
+  const parts = [ref, sequence, from && canonicalJson(from), to && canonicalJson(to)];
+  return v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE);
 }

@@ -1,3 +1,8 @@
-export type { ReconcilerOptions } from "./options.ts";
+export type {
+  Incomplete,
+  ReconcileObservation,
+  ReconcileReport,
+  ReconcilerAlarm,
+  ReconcilerOptions,
+} from "./options.ts";
 export { createReconciler, type Reconciler } from "./reconciler.ts";
-export type { Incomplete, ReconcileObservation, ReconcileReport } from "./report.ts";

@@ -1,65 +1,120 @@
-import type { StayhookClient } from "../client/client.ts";
+import { checkEnsureInput, type EnsureInput } from "../client/config-input.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { consoleLogger, isLogger, type Logger, safeLogger } from "../logger.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
+import { isLogger, Log, type Logger } from "../logger.ts";
+import { unknownOptions } from "../options.ts";
 import { type Backoff, safeBackoff } from "../queue/backoff.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { WebhookHandler } from "../webhooks/handler.ts";
-import { type Inside, insideOf } from "../webhooks/inside.ts";
+import type { FieldChanges } from "../webhooks/events.ts";
+import { type Internals, internalsOf } from "../webhooks/internals.ts";
 import { safeObserve } from "../webhooks/observe.ts";
-import { isObject } from "../webhooks/options.ts";
-import { parseDuration } from "./duration.ts";
-import type { ReconcileObservation } from "./report.ts";
+
+/**
+ * Why a pass did not check everything. `locked`: another pass is under way, on this machine or another. `unreachable`:
+ * the platform is out of reach. `aborted`: the signal aborted, or the reconciler was closed. The next pass goes on
+ * where this one stopped.
+ */
+export type Incomplete = "locked" | "unreachable" | "aborted";
+
+/** The result of a pass. */
+export interface ReconcileReport {
+  /** Listings and bookings that were read and compared. */
+  readonly checked: number;
+  /** Records with a new event because they had changed. Events that `watch` added since the last pass count, too. */
+  readonly changed: number;
+  /** Records that could not be read, and rows of the list that do not validate. */
+  readonly failed: number;
+  /** ms, without the callbacks. */
+  readonly duration: number;
+  /** Present where the list of listings may have further pages, which the client did not read. See the client option `nextPage`. */
+  readonly partial?: true;
+  /** Absent where the pass checked everything. */
+  readonly incomplete?: Incomplete;
+}
+
+interface OfRecord {
+  /** `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
+}
+
+/** An observation to alert on. The handler's `observe` gets it, too. */
+export type ReconcilerAlarm =
+  /** The webhook configuration is off or missing, or the endpoints of these topics are not the expected ones. */
+  | { readonly kind: "drift"; readonly isActive: boolean; readonly topics: readonly string[] }
+  /** A record had changed, and no event of it waited: its notification never arrived. An event for it is in the store now. */
+  | (OfRecord & { readonly kind: "missed"; readonly changes: FieldChanges });
+
+/** What {@link ReconcilerOptions.observe} is told; `kind` tells which. */
+export type ReconcileObservation =
+  | ReconcilerAlarm
+  /** A booking was read, or a listing found in the list. */
+  | (OfRecord & { readonly kind: "checked"; readonly status: string })
+  /** The record has changed since an event of it was last handled, and an event for the change is in the store now. */
+  | (OfRecord & {
+      readonly kind: "changed";
+      readonly eventId: string;
+      readonly previousStatus: string | undefined;
+      /** `undefined` where `watch` could not read the booking. */
+      readonly status: string | undefined;
+      readonly changes: FieldChanges;
+    })
+  /** The first pass recorded the snapshot of a listing, without a callback. */
+  | (OfRecord & { readonly kind: "learned"; readonly status: string })
+  /** A record could not be read. `ref` is `listings` where it is the list. */
+  | { readonly kind: "failed"; readonly ref: string; readonly error: unknown }
+  /** A known listing is no longer in the list. The reconciler does nothing about it, as it has no status. */
+  | (OfRecord & { readonly kind: "vanished"; readonly previousStatus: string })
+  /** A pass has ended. */
+  | ({ readonly kind: "pass" } & ReconcileReport)
+  /** A scheduled pass failed because the store failed. The reconciler tries again. */
+  | { readonly kind: "error"; readonly error: unknown };
 
 /** Options of {@link createReconciler}. */
-export interface ReconcilerOptions<Tx = never> {
-  /** Reads the listings and bookings. */
-  readonly client: StayhookClient<Booking, Listing>;
-  /** Its callbacks are run for what has changed. With callbacks that are not the real ones, make it with `autoStart: false`: another process then runs them. */
-  readonly webhooks: WebhookHandler;
-  /** The handler's store. Not `forwardTo(...)`: there are no statuses in it to compare with. */
-  readonly store: EventStore<Tx>;
+export interface ReconcilerOptions {
   /** How often `start()` makes a pass, counted over all machines on the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. At most half the handler's `recordRetention`. Default `"24h"`. */
   readonly every?: number | string | undefined;
-  /** Bookings that are read at once. Default 4. */
+  /**
+   * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all, as
+   * `webhookConfig.ensure` takes them. Each pass compares them and reports a difference as `drift`.
+   */
+  readonly expect?: EnsureInput["endpoints"] | undefined;
+  /** How many records are read at once. Default 4. */
   readonly concurrency?: number | undefined;
-  /** Whether listings that were never handled are only learned on the first pass, without a callback. Default `true`. */
+  /** Whether the first pass only learns the listings that were never handled, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
-  /** ms before a read that found the platform out of reach is made again, after so many in a row. Default 1 s, doubled up to 30 s, each up to a quarter shorter. */
+  /** ms to wait after so many reads in a row found the platform out of reach. Default 1 s, doubled up to 30 s, each up to a quarter shorter. */
   readonly backoff?: Backoff | undefined;
-  /** How long after the end of its process a pass keeps others off, ms. Default 60,000. */
+  /** How long a process that died keeps other machines from making a pass, ms. Default 60,000. */
   readonly leaseDuration?: number | undefined;
-  /** Told of all that happens. What it throws is logged, and changes nothing. */
+  /** Called with each observation. The reconciler logs its errors and goes on. */
   readonly observe?: ((event: ReconcileObservation) => unknown) | undefined;
-  /** Default: warnings and errors to the console. */
+  /** Default: the handler's. */
   readonly logger?: Logger | undefined;
 }
 
 /** {@link ReconcilerOptions}, checked, with defaults. */
 export interface Settings {
-  readonly client: StayhookClient<Booking, Listing>;
+  readonly internals: Internals;
+  readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
-  readonly inside: Inside;
   /** ms */
   readonly every: number;
+  /** The expected URL of each topic; `null` where the topic should have none. */
+  readonly expect: Readonly<Record<string, string | null | undefined>>;
   readonly concurrency: number;
   readonly baseline: boolean;
   readonly backoff: Backoff;
   readonly leaseDuration: number;
   /** Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
-  readonly logger: Logger;
+  readonly log: Log;
 }
 
 const DAY = 24 * 60 * 60_000;
 
-const NAMES = [
-  "client",
-  "webhooks",
-  "store",
+const NAMES: readonly (keyof ReconcilerOptions)[] = [
   "every",
+  "expect",
   "concurrency",
   "baseline",
   "backoff",
@@ -68,69 +123,78 @@ const NAMES = [
   "logger",
 ];
 
-/** @throws InvalidArgumentError naming each option that is wrong */
-export function checkOptions<Tx>(options: ReconcilerOptions<Tx>): Settings {
-  if (!isObject(options)) throw new InvalidArgumentError({ path: [], message: "options must be an object" });
-  const issues: Issue[] = [];
+/** @throws InvalidArgumentError naming each argument that is wrong */
+export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Settings {
+  const issues: Issue[] = unknownOptions(options ?? null, NAMES);
+  if (issues.some(({ path }) => path.length === 0)) throw new InvalidArgumentError(issues);
   const refuse = (name: string, message: string) => issues.push({ path: [name], message });
-  checkParts(options, refuse);
-  checkRest(options, refuse);
-  const { concurrency = 4, leaseDuration = 60_000, baseline = true } = options;
+
+  const internals = internalsOf(webhooks);
+  if (!internals) refuse("webhooks", "must be a handler that createWebhookHandler has made");
+  else if (!internals.store)
+    refuse(
+      "webhooks",
+      "must have an EventStore: forwardTo keeps no snapshots that the reconciler could compare with",
+    );
   const every = parseDuration(options.every ?? DAY);
   if (every === undefined)
     refuse("every", 'must be a number of ms above 0, or a duration such as "90s", "30m", "24h" or "7d"');
+  const expect = expectedUrls(options.expect, issues);
+  const { concurrency = 4, leaseDuration = 60_000, baseline = true } = options;
   if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= 1000))
     refuse("concurrency", "must be a whole number from 1 to 1000");
+  if (typeof baseline !== "boolean") refuse("baseline", "must be true or false");
+  for (const name of ["backoff", "observe"] as const)
+    if (options[name] !== undefined && typeof options[name] !== "function")
+      refuse(name, "must be a function");
   if (!(typeof leaseDuration === "number" && leaseDuration >= 10 && leaseDuration <= MAX_TIMER))
     refuse("leaseDuration", `must be a number from 10 to ${MAX_TIMER}`);
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  if (options.logger !== undefined && !isLogger(options.logger))
+    refuse("logger", "must be a function, or have the functions debug, info, warn and error");
+  if (issues.length > 0 || !internals?.store) throw new InvalidArgumentError(issues);
 
-  const logger = safeLogger(options.logger ?? consoleLogger);
-  for (const name of Object.keys(options))
-    if (!NAMES.includes(name)) logger.warn(`stayhook: createReconciler has no option ${name}`);
-  const inside = insideOf(options.webhooks)!;
-  // What has not changed is kept from being forgotten by the pass that finds it half as old.
-  if (every! > inside.recordRetention / 2)
-    logger.warn(
-      `stayhook: a record's status is forgotten after ${inside.recordRetention} ms (the handler's recordRetention), which a reconciler can prevent only with passes that are at most half as long apart: every is ${every} ms`,
+  const log = options.logger ? new Log(options.logger) : internals.log;
+  // A pass renews a snapshot that is older than half the retention.
+  if (every! > internals.recordRetention / 2)
+    log.warn(
+      `the store forgets a snapshot after ${internals.recordRetention} ms, and the reconciler makes a pass only every ${every} ms. Set the handler's recordRetention to at least twice the reconciler's every.`,
     );
   return {
-    client: options.client,
-    store: options.store as EventStore<unknown>,
-    inside,
+    internals,
+    client: internals.client,
+    store: internals.store,
     every: every!,
+    expect,
     concurrency,
     baseline,
     backoff: options.backoff ? safeBackoff(options.backoff) : defaultBackoff,
     leaseDuration,
-    observe: safeObserve(options.observe, logger),
-    logger,
+    observe: safeObserve(options.observe, log),
+    log,
   };
 }
 
-type Refuse = (name: string, message: string) => void;
-
-function checkParts(options: Record<string, unknown>, refuse: Refuse): void {
-  const { client, webhooks, store } = options;
-  if (!isObject(client) || !isObject(client.bookings) || !isObject(client.listings))
-    refuse("client", "must be a StayhookClient");
-  const inside = insideOf(webhooks);
-  if (!inside) refuse("webhooks", "must be what createWebhookHandler has made");
-  const forwards = "hands its events on by forwardTo, and so has no statuses to compare with: a reconciler";
-  if (inside?.forwards) refuse("webhooks", `${forwards} needs a handler with an EventStore`);
-  if (isObject(store) && store.intakeOnly === true) refuse("store", `${forwards} needs an EventStore`);
-  else if (!isObject(store) || typeof store.statuses !== "function" || typeof store.add !== "function")
-    refuse("store", "must be the handler's EventStore");
+/** Adds to `issues` what is wrong with `expect`. */
+function expectedUrls(expect: ReconcilerOptions["expect"], issues: Issue[]): Settings["expect"] {
+  if (expect === undefined) return {};
+  try {
+    // A base URL on loopback allows endpoints on loopback, as the sandbox has them.
+    return checkEnsureInput({ endpoints: expect }, new URL("http://127.0.0.1")).urls;
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError)) throw error;
+    for (const { path, message } of error.issues)
+      issues.push({ path: ["expect", ...path.slice(1)], message });
+    return {};
+  }
 }
 
-function checkRest(options: Record<string, unknown>, refuse: Refuse): void {
-  const { baseline, logger } = options;
-  if (baseline !== undefined && typeof baseline !== "boolean") refuse("baseline", "must be true or false");
-  for (const name of ["backoff", "observe"])
-    if (options[name] !== undefined && typeof options[name] !== "function")
-      refuse(name, "must be a function");
-  if (logger !== undefined && !(isObject(logger) && isLogger(logger)))
-    refuse("logger", "must have the functions debug, info, warn and error");
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 60 * 60_000, d: DAY } as const;
+
+/** `"24h"` and the like, or a number of ms, in ms; `undefined` for anything else, and for 0 or less. */
+export function parseDuration(given: unknown): number | undefined {
+  const match = typeof given === "string" ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(given) : null;
+  const ms = match ? Number(match[1]) * UNITS[match[2] as keyof typeof UNITS] : given;
+  return typeof ms === "number" && Number.isFinite(ms) && ms > 0 ? ms : undefined;
 }
 
 const defaultBackoff: Backoff = (attempt) =>

@@ -1,187 +1,263 @@
+import { ResponseValidationError } from "../client/errors.ts";
+import { listFactsOf } from "../client/paging.ts";
+import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
-import { isOwnRef } from "../stores/own.ts";
-import type { EventState, RecordStatus } from "../stores/event-store.ts";
-import { noteIn } from "../webhooks/processing/note.ts";
+import { stay } from "../models/stay.ts";
+import type { EventState, RecordSnapshot } from "../stores/event-store.ts";
+import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/snapshot.ts";
 import { listingRef, parseRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
-import type { Ending } from "./ending.ts";
-import type { Progress } from "./lock.ts";
-import type { Notes } from "./notes.ts";
-import type { Settings } from "./options.ts";
-import { isOver, type Over } from "./over.ts";
-import { Place } from "./place.ts";
-import { Pool } from "./pool.ts";
-import type { Read, Reader } from "./reader.ts";
+import { Checkpoint } from "./checkpoint.ts";
+import { driftOf } from "./drift.ts";
+import { forEach } from "./for-each.ts";
+import type { ReconcilerAlarm, Settings } from "./options.ts";
+import type { Reader, StopReason } from "./reader.ts";
+import type { Progress } from "./state.ts";
 
-/** How many waiting events are listed at once. */
-const PAGE = 200;
-const WAITING: readonly EventState[] = ["pending", "processing", "retrying", "parked"];
+const DAY = 24 * 60 * 60_000;
+/** A booking may change for so long after its last day, ms. */
+const AFTERWARDS = 7 * DAY;
+const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 
 export interface PassOptions extends Settings {
-  readonly ending: Ending;
+  readonly stop: StopReason;
   readonly reader: Reader;
-  readonly notes: Notes;
   readonly changes: Changes;
-  readonly over: Over;
-  /** Where the pass before this one was cut off, and what it has left behind. */
-  readonly begun: Pick<Progress, "after" | "learned">;
-  /** `ref`s of bookings that are to be read though the store may not know them yet; taken out once it does. */
+  /** The state that the last pass left behind. */
+  readonly state: Pick<Progress, "after" | "learned">;
+  /** Bookings to read although the store may not know them. The pass removes those that it knows. */
   readonly watched: Set<string>;
 }
 
-/** Once through all listings and all bookings that can still change. */
+/** A record that the store knows, and the function to call when the pass is done with it. */
+interface Step {
+  readonly known: RecordSnapshot;
+  readonly done: () => void;
+}
+
+/** One pass through all listings and all bookings that can still change. */
 export class Pass {
   readonly #options: PassOptions;
-  readonly #place: Place;
+  readonly #checkpoint: Checkpoint;
   readonly #listed = new Set<string>();
-  /** What is to be called for those that could not be reached, once somebody else is: it was them, then. */
+  /** To be called for records that were out of reach as soon as the platform answers about another one. */
   readonly #unreached: (() => void)[] = [];
-  #listingsSeen = false;
+  /** All listings that the platform gives were compared or learned. */
+  #learned = false;
+  /** The list is known to have all listings. */
+  #listIsWhole = false;
   #complete = false;
   checked = 0;
   changed = 0;
   failed = 0;
+  partial = false;
 
   constructor(options: PassOptions) {
     this.#options = options;
-    this.#place = new Place(options.begun.after);
+    this.#checkpoint = new Checkpoint(options.state.after);
   }
 
   get progress(): Progress {
     const complete = this.#complete;
-    return {
-      complete,
-      after: complete ? null : this.#place.after,
-      learned: this.#options.begun.learned || this.#listingsSeen,
-    };
+    const learned = this.#options.state.learned || this.#learned;
+    return { complete, after: complete ? null : this.#checkpoint.after, learned };
   }
 
   /** @throws what the store throws */
   async run(): Promise<void> {
-    const { ending, reader } = this.#options;
-    await this.#checkListings();
-    if (ending.why === undefined) await this.#checkBookings();
-    // With little to ask for, it may not have been asked often enough to say so.
-    if (!reader.answered) ending.ask("unreachable");
-    this.#complete = ending.why === undefined;
+    const { stop, reader } = this.#options;
+    await this.#checkConfig();
+    if (stop.reason === undefined) await this.#checkListings();
+    if (stop.reason === undefined) await this.#checkBookings();
+    // A short pass may end before the reader has given up.
+    if (!reader.answered) stop.stop("unreachable");
+    this.#complete = stop.reason === undefined;
+  }
+
+  async #checkConfig(): Promise<void> {
+    const { client, stop, expect } = this.#options;
+    try {
+      // Not by the reader: an answer about the configuration says nothing about records.
+      const config = await client.webhookConfig.get({ signal: stop.signal, maxRetries: 0 });
+      const drift = driftOf(config, expect);
+      if (drift) this.#alarm(drift);
+    } catch {
+      // A configuration that cannot be read is not known to be wrong.
+    }
   }
 
   async #checkListings(): Promise<void> {
-    const { client, reader, ending, begun, baseline, concurrency } = this.#options;
+    const { client, reader, stop, concurrency } = this.#options;
     const read = await reader.read((options) => client.listings.list(options));
-    if (read === undefined || "error" in read) return this.#failedToRead("listings", read);
-    const learns = baseline && !begun.learned;
-    // Asked after the list: what waits is handled anyway, and must not find its status learned.
-    const waiting = learns ? await this.#waitingRefs() : undefined;
-    const pool = new Pool(concurrency);
-    for (const listing of read.value) {
-      if (ending.why !== undefined) break;
-      await pool.run(() => this.#checkListing(listing, waiting));
-    }
-    await pool.idle();
-    this.#listingsSeen = ending.why === undefined;
+    if (read === undefined) return;
+    const facts = listFactsOf(Object("error" in read ? read.error : read.value));
+    const invalid = facts?.invalid ?? 0;
+    this.partial = facts?.partial ?? false;
+    if ("error" in read) this.#fail("listings", read.error, Math.max(invalid, 1));
+    await forEach("error" in read ? validRows(read.error) : read.value, concurrency, async (listing) => {
+      if (stop.reason === undefined) await this.#checkListing(listing);
+    });
+    if (stop.reason !== undefined) return;
+    const isRead = !("error" in read);
+    // A row that stays invalid must not make each later pass a first one.
+    this.#learned = isRead || invalid > 0;
+    this.#listIsWhole = isRead && !this.partial;
   }
 
-  /** @param waiting - where what was never handled is only learned: what waits to be */
-  async #checkListing({ listingId, status }: Listing, waiting: ReadonlySet<string> | undefined) {
-    const { store, notes, observe } = this.#options;
-    const ref = listingRef(listingId);
+  async #checkListing(listing: Listing): Promise<void> {
+    const { store, state, baseline } = this.#options;
+    const ref = listingRef(listing.listingId);
     this.#listed.add(ref);
-    const known = await store.statusOf(ref);
-    if (known || !waiting) return this.#compare(ref, known, status);
-    this.checked += 1;
-    observe({ kind: "checked", ref, status });
-    if (waiting.has(ref)) return;
-    await notes.write(ref, undefined, status);
-    observe({ kind: "learned", ref, status });
+    const row = this.#snapshotOf(ref, "listing", listing);
+    if (!row) return;
+    const known = await store.recordOf(ref);
+    if (!known && baseline && !state.learned) return this.#learn(ref, row);
+    if (known && !compare(known.snapshot, row).changed) {
+      this.#check(ref, row.snapshot.status);
+      return this.#keepFromAge(known);
+    }
+    // The list may give fewer fields of a listing, and is older than an event that was handled meanwhile.
+    await this.#checkRecord(ref, () => {}, row);
   }
 
-  /** The records that have an event which is not done. */
-  async #waitingRefs(): Promise<ReadonlySet<string>> {
-    const refs = new Set<string>();
-    for (const state of WAITING) {
-      for (let after: string | undefined; ; ) {
-        const page = await this.#options.store.list({ state, limit: PAGE, after });
-        for (const event of page) if (event.ref !== null && !noteIn(event)) refs.add(event.ref);
-        if (page.length < PAGE) break;
-        after = page.at(-1)!.eventId;
-      }
-    }
-    return refs;
+  async #learn(ref: string, { snapshot: { status, fields } }: TrackedSnapshot): Promise<void> {
+    this.#check(ref, status);
+    // A field that the list leaves out is unknown. As `null` it would be a change in the next event.
+    const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+    // `false`: an event of the listing waits, and its callback must find a change.
+    if (await this.#options.store.learn(ref, { status, fields: known }))
+      this.#options.observe({ kind: "learned", ref, status });
   }
 
   async #checkBookings(): Promise<void> {
-    const { store, ending, concurrency, begun, watched } = this.#options;
-    const pool = new Pool(concurrency);
-    for (const ref of watched) if (await store.statusOf(ref)) watched.delete(ref);
+    const { store, stop, concurrency, watched } = this.#options;
+    for (const ref of watched) if (await store.recordOf(ref)) watched.delete(ref);
     const unseen = new Set(watched);
-    for await (const known of store.statuses({ after: begun.after ?? undefined })) {
-      if (ending.why !== undefined) break;
-      const { ref } = known;
-      const done = this.#place.begin(ref);
-      unseen.delete(ref);
-      if (ref.startsWith("booking:")) await pool.run(() => this.#checkKnown(known, done));
-      else {
-        this.#missInList(known);
-        done();
+    await forEach(this.#steps(), concurrency, async ({ known, done }) => {
+      if (stop.reason !== undefined) return;
+      unseen.delete(known.ref);
+      if (canChange(known)) await this.#checkRecord(known.ref, done);
+      else done();
+    });
+    await forEach(unseen, concurrency, async (ref) => {
+      if (stop.reason === undefined) await this.#checkRecord(ref, () => {});
+    });
+  }
+
+  /** The bookings that the store knows, behind the checkpoint. */
+  async *#steps(): AsyncGenerator<Step> {
+    const { store, stop, state, observe } = this.#options;
+    for await (const known of store.records({ after: state.after ?? undefined })) {
+      if (stop.reason !== undefined) return;
+      const { ref, snapshot } = known;
+      const done = this.#checkpoint.begin(ref);
+      if (ref.startsWith("booking:")) {
+        yield { known, done };
+        continue;
       }
+      if (ref.startsWith("listing:") && this.#listIsWhole && !this.#listed.has(ref))
+        observe({ kind: "vanished", ref, previousStatus: snapshot.status });
+      done();
     }
-    for (const ref of unseen)
-      if (ending.why === undefined) await pool.run(() => this.#checkBooking(ref, () => {}));
-    await pool.idle();
   }
 
-  #missInList({ ref, status: previousStatus }: RecordStatus): void {
-    if (isOwnRef(ref) || !this.#listingsSeen || this.#listed.has(ref)) return;
-    if (ref.startsWith("listing:")) this.#options.observe({ kind: "vanished", ref, previousStatus });
-  }
-
-  async #checkKnown({ ref, status }: RecordStatus, done: () => void): Promise<void> {
-    const canChange = status !== "Declined" && !(await this.#options.over.has(ref));
-    if (canChange) await this.#checkBooking(ref, done);
-    else done();
-  }
-
-  /** @param done - called when there is nothing more to be done about it in this pass */
-  async #checkBooking(ref: string, done: () => void): Promise<void> {
-    const { client, store, over, reader } = this.#options;
+  /**
+   * @param done - called when there is nothing more to do about the record in this pass
+   * @param row - the record in a list, to go by where the record itself cannot be read
+   */
+  async #checkRecord(ref: string, done: () => void, row?: TrackedSnapshot): Promise<void> {
+    const { client, store, reader } = this.#options;
     const subject = parseRef(ref);
-    if (subject?.kind !== "booking") return done();
-    const read = await reader.read((options) => client.bookings.get(subject.bookingCode, options));
+    if (!subject) return done();
+    const before = await store.recordOf(ref);
+    const read = await reader.read<Booking | Listing>((options) =>
+      subject.kind === "booking"
+        ? client.bookings.get(subject.bookingCode, options)
+        : client.listings.get(subject.listingId, options),
+    );
     if (read === undefined) return;
-    if ("error" in read) {
-      this.#failedToRead(ref, read);
-      // Until somebody answers, it may have been the end of the pass: the next one then begins with this one.
+    if ("error" in read && !row) {
+      this.#fail(ref, read.error);
+      // The platform may be out of reach for all records. Then the next pass begins with this one.
       if (!read.answered) return void this.#unreached.push(done);
     } else {
-      await this.#compare(ref, await store.statusOf(ref), read.value.status);
-      if (isOver(read.value, Date.now())) await over.add(ref);
+      const snapshot = "error" in read ? row : this.#snapshotOf(ref, subject.kind, read.value);
+      if (snapshot) await this.#compare(ref, before, snapshot);
     }
     done();
     for (const unreached of this.#unreached.splice(0)) unreached();
   }
 
-  async #compare(ref: string, known: RecordStatus | undefined, status: string): Promise<void> {
-    const { changes, observe } = this.#options;
-    this.checked += 1;
-    observe({ kind: "checked", ref, status });
-    if (known?.status === status) return this.#keepFromAge(known);
-    const eventId = await changes.add(ref, known, status);
+  /** @param before - the record's snapshot in the store before it was read */
+  async #compare(ref: string, before: RecordSnapshot | undefined, now: TrackedSnapshot): Promise<void> {
+    const { store, changes: events, observe } = this.#options;
+    const { status } = now.snapshot;
+    this.#check(ref, status);
+    const known = await store.recordOf(ref);
+    // An event of the record was handled during the read, which may be older than that.
+    if (known?.sequence !== before?.sequence) return;
+    const { changed, changes } = compare(known?.snapshot, now);
+    if (!changed) return known && this.#keepFromAge(known);
+    const isMissed = !(await this.#waits(ref));
+    const eventId = await events.add(ref, known, now.snapshot);
     if (eventId === undefined) return;
     this.changed += 1;
-    observe({ kind: "changed", ref, eventId, previousStatus: known?.status, status });
+    observe({ kind: "changed", ref, eventId, previousStatus: known?.snapshot.status, status, changes });
+    if (isMissed) this.#alarm({ kind: "missed", ref, changes });
   }
 
-  /** What has not changed for very long would be forgotten, and then be taken for new. */
-  async #keepFromAge(known: RecordStatus): Promise<void> {
-    const { notes, inside } = this.#options;
-    const age = Date.now() - known.seenAt.getTime();
-    if (age > inside.recordRetention / 2) await notes.renew(known);
+  /** Whether an event of the record is to be handled, or is being handled. */
+  async #waits(ref: string): Promise<boolean> {
+    for (const state of WAITING)
+      if ((await this.#options.store.list({ ref, state, limit: 1 })).length > 0) return true;
+    return false;
   }
 
-  #failedToRead(ref: string, read: Exclude<Read<never>, { readonly value: never }>): void {
-    if (read === undefined) return;
-    this.failed += 1;
-    this.#options.observe({ kind: "failed", ref, error: read.error });
+  /** Renews a snapshot before the store forgets it for its age, as the record would then count as new. */
+  async #keepFromAge({ ref, snapshot, seenAt }: RecordSnapshot): Promise<void> {
+    const { store, internals } = this.#options;
+    if (Date.now() - seenAt.getTime() > internals.recordRetention / 2) await store.learn(ref, snapshot);
+  }
+
+  /** @returns `undefined` where the user's `track` threw */
+  #snapshotOf(ref: string, ...[kind, record]: Parameters<SnapshotOf>): TrackedSnapshot | undefined {
+    try {
+      return this.#options.internals.snapshotOf(kind, record);
+    } catch (error) {
+      this.#fail(ref, error);
+      return undefined;
+    }
+  }
+
+  #check(ref: string, status: string): void {
+    this.checked += 1;
+    this.#options.observe({ kind: "checked", ref, status });
+  }
+
+  #fail(ref: string, error: unknown, count = 1): void {
+    this.failed += count;
+    this.#options.observe({ kind: "failed", ref, error });
+  }
+
+  #alarm(event: ReconcilerAlarm): void {
+    this.#options.observe(event);
+    this.#options.internals.observe(event);
+  }
+}
+
+/** The rows of a list that validate, where others do not. */
+function validRows(error: unknown): readonly Listing[] {
+  return error instanceof ResponseValidationError ? (error.valid as readonly Listing[]) : [];
+}
+
+/** Whether a booking is neither declined nor over for a week. A check-out that cannot be read is never over. */
+function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
+  if (status === "Declined") return false;
+  try {
+    // Only the check-out matters: the check-in is any earlier day.
+    const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });
+    return Date.parse(checkOut) + DAY + AFTERWARDS > Date.now();
+  } catch {
+    return true;
   }
 }

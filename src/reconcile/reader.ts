@@ -1,59 +1,88 @@
 import { APIError } from "../client/errors.ts";
 import type { RequestOptions } from "../client/options.ts";
 import type { Backoff } from "../queue/backoff.ts";
+import { MAX_TIMER } from "../queue/timer.ts";
 import type { Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
-import type { Ending } from "./ending.ts";
-import { pause } from "./pause.ts";
+import type { Incomplete } from "./options.ts";
 
-/** How often one record is asked for that cannot be reached, while others may be. */
+/** How often the pass asks for one record that is out of reach while others may be in reach. */
 const TRIES = 3;
-/** How often nobody is reached, with no answer in between, before the pass ends. */
+/** After so many rounds of reads without any answer the pass stops. */
 const ROUNDS = 5;
-/** A longer wait than this, ms, is not slept: the pass ends, to go on later where it stopped. */
+/** The pass stops rather than sleep for longer than this, ms. The next pass goes on. */
 const LONGEST_RETRY_AFTER = 60_000;
+
+/** Why a pass stops before its end. The first reason counts. */
+export class StopReason {
+  readonly #abort = new AbortController();
+  #reason: Incomplete | undefined;
+  #retryAfter: number | undefined;
+
+  /** `undefined` while the pass may go on. */
+  get reason(): Incomplete | undefined {
+    return this.#reason;
+  }
+
+  /** How long the platform asked to be left alone, ms. */
+  get retryAfter(): number | undefined {
+    return this.#retryAfter;
+  }
+
+  /** Aborts the requests that are under way. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  stop(reason: Incomplete, retryAfter?: number): void {
+    if (this.#reason !== undefined) return;
+    this.#reason = reason;
+    this.#retryAfter = retryAfter;
+    this.#abort.abort(new DOMException(`The pass stops: ${reason}.`, "AbortError"));
+  }
+}
 
 interface Failure {
   readonly error: unknown;
-  /** There was an answer, and that is what it was; else it may only be that nobody was there. */
+  /** The platform answered about this record. `false`: it may be out of reach for all records. */
   readonly answered: boolean;
 }
 
-/** What came of reading: `undefined` where the pass has ended before there was an answer. */
+/** The result of a read; `undefined` where the pass stopped before there was an answer. */
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
-/** Reads from the platform at the pace that it takes: waits when asked to, and gives up when nobody is there. */
+/** Reads from the platform at the pace that it allows, and stops the pass where it does not answer. */
 export class Reader {
-  readonly #ending: Ending;
+  readonly #stop: StopReason;
   readonly #backoff: Backoff;
   readonly #hold: boolean;
-  /** Nothing is asked before then, on the monotonic clock. */
+  /** No request is sent before this time on the monotonic clock. */
   #quietUntil = 0;
   #rounds = 0;
   #answered = false;
   #lastRound = Number.NEGATIVE_INFINITY;
 
   /** @param hold - whether a wait keeps the process alive */
-  constructor(options: { readonly ending: Ending; readonly backoff: Backoff; readonly hold: boolean }) {
-    this.#ending = options.ending;
+  constructor(options: { readonly stop: StopReason; readonly backoff: Backoff; readonly hold: boolean }) {
+    this.#stop = options.stop;
     this.#backoff = options.backoff;
     this.#hold = options.hold;
   }
 
-  /** Whether anything was answered at all. */
+  /** Whether the platform has answered any request. */
   get answered(): boolean {
     return this.#answered;
   }
 
   async read<T>(ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
-    const { signal } = this.#ending;
+    const { signal } = this.#stop;
     let failure: Failure | undefined;
     for (let tries = 1; ; tries += 1) {
       await this.#quiet();
       if (signal.aborted) return failure;
       const askedAt = performance.now();
       try {
-        // The client's own retries would go on asking while the others here wait.
+        // The client's own retries would go on while the other reads of this pass wait.
         const value = await ask({ signal, maxRetries: 0 });
         this.#gotAnswer();
         return { value };
@@ -66,8 +95,8 @@ export class Reader {
           return failure;
         }
         const wait = this.#outOfReach(error, outage, askedAt);
-        if (tries >= TRIES || this.#ending.why !== undefined) return failure;
-        await pause(wait, { signal, hold: this.#hold });
+        if (tries >= TRIES || this.#stop.reason !== undefined) return failure;
+        await pause(wait, signal, this.#hold);
       }
     }
   }
@@ -77,29 +106,44 @@ export class Reader {
     this.#rounds = 0;
   }
 
-  /** @returns ms before this record is to be asked for again */
+  /** @returns ms before this record may be asked for again */
   #outOfReach(error: unknown, { everything, retryAfter }: Outage, askedAt: number): number {
-    // What was asked beside it says nothing new.
+    // Requests that were sent at the same time count as one round.
     if (askedAt >= this.#lastRound) {
       this.#rounds += 1;
       this.#lastRound = performance.now();
     }
     const limited = error instanceof APIError && error.status === 429;
-    // Without a token, or with one that is refused, nothing can be read, however long it is waited.
+    // A missing or refused token does not get better by waiting.
     const hopeless = everything && !limited;
     const wait = retryAfter ?? this.#backoff(this.#rounds);
     if (hopeless || this.#rounds >= ROUNDS || wait > LONGEST_RETRY_AFTER)
-      this.#ending.ask("unreachable", retryAfter);
+      this.#stop.stop("unreachable", retryAfter);
     else if (everything || retryAfter !== undefined)
       this.#quietUntil = Math.max(this.#quietUntil, performance.now() + wait);
     return wait;
   }
 
   async #quiet(): Promise<void> {
-    const { signal } = this.#ending;
+    const { signal } = this.#stop;
     for (let left = 1; left > 0 && !signal.aborted; ) {
       left = this.#quietUntil - performance.now();
-      if (left > 0) await pause(left, { signal, hold: this.#hold });
+      if (left > 0) await pause(left, signal, this.#hold);
     }
   }
+}
+
+/** Resolves after `ms`, or as soon as `signal` aborts. */
+function pause(ms: number, signal: AbortSignal, hold: boolean): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, Math.min(ms, MAX_TIMER));
+    if (!hold) (timer as { unref?: () => void }).unref?.();
+    signal.addEventListener("abort", end);
+  });
 }

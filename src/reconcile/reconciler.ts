@@ -1,65 +1,63 @@
 import { untilAborted } from "../client/attempt.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { unknownOptions } from "../options.ts";
+import type { WebhookHandler } from "../webhooks/handler.ts";
 import { Changes } from "./changes.ts";
-import { Ending } from "./ending.ts";
-import { Lock } from "./lock.ts";
-import { Notes } from "./notes.ts";
-import { checkOptions, type ReconcilerOptions, type Settings } from "./options.ts";
-import { Over } from "./over.ts";
+import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
-import { Reader } from "./reader.ts";
-import { Register } from "./register.ts";
-import type { ReconcileReport } from "./report.ts";
+import { Reader, StopReason } from "./reader.ts";
 import { type Outcome, Schedule } from "./schedule.ts";
+import { Lock } from "./state.ts";
 import { Watch } from "./watch.ts";
 
-/** What {@link createReconciler} makes. Its functions need no `this`. */
+/** Finds changes that no notification brought. {@link createReconciler} makes one. Its functions need no `this`. */
 export interface Reconciler {
   /**
-   * Makes a pass now, whatever `every` says: for cron jobs, and by hand. It goes on where the last one stopped, if
-   * that was cut off less than `every` ago; beside a pass of this reconciler's that is under way, it waits for that
-   * one. Unless the handler has `autoStart: false`, it resolves when what is due has had its attempt.
+   * Makes a pass now, whatever `every` says: for cron jobs, and by hand. It goes on where the last pass stopped, if
+   * that one was cut off less than `every` ago. While this reconciler makes a pass, it waits for that one. Unless the
+   * handler has `autoStart: false`, it resolves when each due event has had its attempt.
    *
-   * @param options.signal - ends the pass early; it resolves to what was done until then
-   * @throws what the store throws; StayhookError after `close`; InvalidArgumentError where `signal` is none
+   * @param options.signal - ends the pass early; `run` then resolves to the report so far
+   * @throws what the store throws; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
    */
   run(options?: { readonly signal?: AbortSignal | undefined }): Promise<ReconcileReport>;
   /**
-   * Makes passes by itself until {@link close}, once for each `every` over all machines on the store, the first
-   * within seconds if none was made in that time. Its reports go to `observe`. Holds no process open. Begins to
-   * process events too, unless the handler has `autoStart: false`.
+   * Makes a pass for each `every` over all machines on the store, until {@link close}. The first one begins within
+   * seconds if none was made in that time. Reports go to `observe`. Starts the handler, too, unless that has
+   * `autoStart: false`. Does not keep the process alive.
    */
   start(): void;
   /**
-   * Adds a booking that no notification has told of. One that was never handled is handled now, and every pass
-   * reads it from then on. Resolves when its event is in the store: it needs no repeating after that.
+   * Adds bookings that no notification has named. The handler handles each one that it never handled, and every later
+   * pass reads it. Resolves when the events are in the store: no repeating is needed after that.
    *
-   * @throws NotFoundError and the like where the platform does not give the booking (an outage is waited out);
-   * InvalidArgumentError for what can be no booking's code; what the store throws
+   * @param bookingCodes - one code or several
+   * @throws NotFoundError and the like where the platform does not give a booking; the other bookings are added then.
+   * An outage does not throw. InvalidArgumentError for an invalid code; what the store throws
    */
-  watch(bookingCode: string): Promise<void>;
-  /** Ends the pass that is under way, and makes no more. The handler and the store stay open: close them afterwards. */
+  watch(bookingCodes: string | readonly string[]): Promise<void>;
+  /** Stops the pass that is under way, and makes no more. Close the handler and the store afterwards. */
   close(): Promise<void>;
 }
 
 /**
- * Makes a reconciler, for notifications that never arrived: it lists the listings, reads each known booking that can
- * still change, and puts what has changed since it was handled last through the handler's callbacks, with
- * `source: "reconcile"`.
+ * Makes a reconciler, for notifications that never arrived. It lists the listings, reads each known booking that can
+ * still change, and puts each change through the handler's callbacks, with `source: "reconcile"`. Client and store are
+ * the handler's.
  *
- * @throws InvalidArgumentError naming each option that is wrong
+ * @throws InvalidArgumentError naming each argument that is wrong, and where the handler's store is `forwardTo`
  * @example
  * ```ts
- * const reconciler = createReconciler({ client, webhooks, store, every: "24h" });
+ * const reconciler = createReconciler(webhooks, { every: "24h" });
  * reconciler.start();
  * ```
  */
-export function createReconciler<Tx = never>(options: ReconcilerOptions<Tx>): Reconciler {
-  const reconciler = new StoreReconciler(checkOptions(options));
+export function createReconciler(webhooks: WebhookHandler, options: ReconcilerOptions = {}): Reconciler {
+  const reconciler = new StoreReconciler(checkOptions(webhooks, options));
   return {
     run: (runOptions) => reconciler.run(runOptions),
     start: () => reconciler.start(),
-    watch: (bookingCode) => reconciler.watch(bookingCode),
+    watch: (bookingCodes) => reconciler.watch(bookingCodes),
     close: () => reconciler.close(),
   };
 }
@@ -68,24 +66,17 @@ type Made = Outcome & { readonly report: ReconcileReport };
 
 class StoreReconciler {
   readonly #settings: Settings;
-  readonly #notes: Notes;
   readonly #changes: Changes;
-  readonly #over: Over;
-  readonly #register: Register;
   readonly #watch: Watch;
   readonly #schedule: Schedule;
-  #current: { readonly ending: Ending; readonly made: Promise<Made> } | undefined;
+  #current: { readonly stop: StopReason; readonly made: Promise<Made> } | undefined;
   #closed = false;
 
   constructor(settings: Settings) {
-    const { store, inside } = settings;
     this.#settings = settings;
-    this.#notes = new Notes(store, inside);
-    this.#changes = new Changes(store, inside);
-    this.#over = new Over(store, this.#notes);
-    this.#register = new Register(store, this.#notes);
+    this.#changes = new Changes(settings.store, settings.internals);
     this.#watch = new Watch(settings, this.#changes);
-    this.#schedule = new Schedule(settings, this.#register, () => this.#makeOrJoin({ asked: false }));
+    this.#schedule = new Schedule(settings, () => this.#makeOrJoin({ asked: false }));
   }
 
   async run(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ReconcileReport> {
@@ -93,15 +84,15 @@ class StoreReconciler {
     this.#assertOpen();
     const joined = this.#current;
     const making = this.#makeOrJoin({ asked: true });
-    // Whoever joins a pass that is not his own must not end it.
-    const { ending } = this.#current!;
-    const abort = (): void => ending.ask("aborted");
+    const { stop } = this.#current!;
+    // A caller that joins another caller's pass must not stop it.
+    const abort = (): void => stop.stop("aborted");
     if (!joined) signal?.addEventListener("abort", abort);
     if (!joined && signal?.aborted) abort();
     try {
       const { report } = await making;
-      const handled = this.#settings.inside.handleDue();
-      // What runs then is the handler's, and goes on.
+      const handled = this.#settings.internals.drainIfStarted();
+      // The handler goes on with its events when the signal aborts.
       await (signal ? untilAborted(handled, signal).catch(() => {}) : handled);
       return report;
     } finally {
@@ -111,77 +102,75 @@ class StoreReconciler {
 
   start(): void {
     if (this.#closed) return;
-    this.#settings.inside.begin();
+    this.#settings.internals.start();
     this.#schedule.start();
   }
 
-  async watch(bookingCode: string): Promise<void> {
+  async watch(bookingCodes: string | readonly string[]): Promise<void> {
     this.#assertOpen();
-    await this.#watch.add(bookingCode);
+    await this.#watch.add(bookingCodes);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     this.#schedule.stop();
-    this.#current?.ending.ask("aborted");
+    this.#current?.stop.stop("aborted");
     await Promise.allSettled([this.#current?.made, this.#watch.settled()]);
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new StayhookError("The reconciler is closed: make another one.");
+    if (this.#closed) throw new StayhookError("The reconciler is closed. Make another one.");
   }
 
-  /** @param asked - by somebody, who waits for it; else it is the schedule's */
+  /** @param asked - whether a caller waits for the pass; else it is the schedule's */
   #makeOrJoin({ asked }: { readonly asked: boolean }): Promise<Made> {
     if (this.#current) return this.#current.made;
-    const ending = new Ending();
-    const made = this.#make(ending, asked).finally(() => {
+    const stop = new StopReason();
+    const made = this.#make(stop, asked).finally(() => {
       this.#current = undefined;
     });
-    this.#current = { ending, made };
+    this.#current = { stop, made };
     return made;
   }
 
-  async #make(ending: Ending, asked: boolean): Promise<Made> {
+  async #make(stop: StopReason, asked: boolean): Promise<Made> {
     const beganAt = performance.now();
-    const pass = await this.#passUnderLock(ending, asked);
-    const { checked = 0, changed = 0, failed = 0 } = pass ?? {};
-    const incomplete = pass ? ending.why : "locked";
+    const pass = await this.#passUnderLock(stop, asked);
+    const { checked = 0, changed = 0, failed = 0, partial = false } = pass ?? {};
+    const incomplete = pass ? stop.reason : "locked";
     const report: ReconcileReport = {
       checked,
       changed: changed + (pass ? this.#watch.takeChanged() : 0),
       failed,
       duration: performance.now() - beganAt,
+      ...(partial && { partial }),
       ...(incomplete !== undefined && { incomplete }),
     };
-    const { observe, logger } = this.#settings;
+    const { observe, log } = this.#settings;
     observe({ kind: "pass", ...report });
-    if (incomplete === "unreachable")
-      logger.warn("stayhook: the reconciler ends its pass, as the platform is out of reach");
-    return { report, incomplete, retryAfter: ending.retryAfter };
+    if (incomplete === "unreachable") log.warn("the reconciler stops its pass: the platform is out of reach");
+    return { report, incomplete, retryAfter: stop.retryAfter };
   }
 
-  /** @returns `undefined` where somebody else's is under way */
-  async #passUnderLock(ending: Ending, asked: boolean): Promise<Pass | undefined> {
-    const { leaseDuration: lease, every, backoff, logger } = this.#settings;
+  /** @returns `undefined` where another pass is under way */
+  async #passUnderLock(stop: StopReason, asked: boolean): Promise<Pass | undefined> {
+    const { store, leaseDuration: lease, every, backoff, log } = this.#settings;
     await this.#watch.settled();
-    const lock = await Lock.take(this.#register, {
+    const lock = await Lock.take(store, {
       lease,
       every,
       onlyIfDue: !asked,
-      onLost: () => ending.ask("locked"),
+      onLost: () => stop.stop("locked"),
       onError: (error) =>
-        logger.warn("stayhook: the reconciler's pass could not be kept; trying again", error),
+        log.warn("the reconciler could not renew its lock in the store; trying again", { error }),
     });
     if (!lock) return undefined;
     const pass = new Pass({
       ...this.#settings,
-      ending,
-      reader: new Reader({ ending, backoff, hold: asked }),
-      notes: this.#notes,
+      stop,
+      reader: new Reader({ stop, backoff, hold: asked }),
       changes: this.#changes,
-      over: this.#over,
-      begun: lock.begun,
+      state: lock.state,
       watched: this.#watch.refs,
     });
     lock.keep(() => pass.progress);
@@ -195,9 +184,10 @@ class StoreReconciler {
 }
 
 function checkSignal(options: unknown): { readonly signal?: AbortSignal | undefined } {
-  const { signal } = Object(options) as { readonly signal?: Partial<AbortSignal> };
-  const fits = signal === undefined || typeof signal?.addEventListener === "function";
-  if (typeof options !== "object" || options === null || !fits)
-    throw new InvalidArgumentError({ path: ["signal"], message: "must be an AbortSignal" });
-  return options as { readonly signal?: AbortSignal | undefined };
+  const issues = unknownOptions(options ?? null, ["signal"]);
+  const { signal } = Object(options) as { readonly signal?: AbortSignal | undefined };
+  if (signal !== undefined && typeof signal?.addEventListener !== "function")
+    issues.push({ path: ["signal"], message: "must be an AbortSignal" });
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return { signal };
 }

@@ -1,35 +1,31 @@
-import { describeThrown } from "../queue/outcome.ts";
 import { Alarm } from "../queue/timer.ts";
-import type { Settings } from "./options.ts";
-import { dueIn, type Register } from "./register.ts";
-import type { Incomplete } from "./report.ts";
+import type { Incomplete, Settings } from "./options.ts";
+import { dueIn, readState } from "./state.ts";
 
-/** Not all machines are to come at once, ms: by how much later each may at the first pass, and at those after it. */
+/** The most by which a machine delays its first look and its later ones, ms, so that not all machines look at once. */
 const SPREAD = { first: 250, later: 30_000 } as const;
-/** Waits before a pass is made again that could not go on, ms. */
-const AGAIN = [60_000, 5 * 60_000, 15 * 60_000] as const;
+/** Waits after passes that failed, ms. */
+const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
 
-/** What the schedule has to know of a pass. */
+/** The part of a pass's result that the schedule needs. */
 export interface Outcome {
   readonly incomplete?: Incomplete | undefined;
-  /** ms for which the platform wants to be left alone. */
+  /** How long the platform asked to be left alone, ms. */
   readonly retryAfter?: number | undefined;
 }
 
-/** Makes passes by itself: one for each `every`, over all machines on the store. Holds no process open. */
+/** Makes one pass for each `every`, over all machines on the store. Does not keep the process alive. */
 export class Schedule {
   readonly #settings: Settings;
-  readonly #register: Register;
   readonly #pass: () => Promise<Outcome>;
   readonly #alarm = new Alarm(() => void this.#tick());
   #started = false;
   #stopped = false;
-  /** Passes in a row that could not go on. */
+  /** Passes in a row that failed. */
   #failures = 0;
 
-  constructor(settings: Settings, register: Register, pass: () => Promise<Outcome>) {
+  constructor(settings: Settings, pass: () => Promise<Outcome>) {
     this.#settings = settings;
-    this.#register = register;
     this.#pass = pass;
   }
 
@@ -53,38 +49,37 @@ export class Schedule {
     try {
       const wait = await this.#untilDue();
       if (this.#stopped) return;
-      this.#set(wait > 0 ? wait : await this.#make());
+      this.#set(wait > 0 ? wait : await this.#makePass());
     } catch (error) {
-      const { logger, observe } = this.#settings;
+      const { log, observe } = this.#settings;
       observe({ kind: "error", error });
-      const wait = this.#again();
-      logger.error(
-        `stayhook: the reconciler could not go on, trying again in ${wait / 1000} s (${describeThrown(error)})`,
-      );
+      const wait = this.#retryIn();
+      log.error(`the reconciler could not go on; trying again in ${wait / 1000} s`, { error });
       this.#set(wait);
     }
   }
 
   /** ms; 0 where a pass is due. */
   async #untilDue(): Promise<number> {
-    return dueIn(await this.#register.read(), this.#settings.every);
+    const { store, every } = this.#settings;
+    return dueIn(await readState(store), every);
   }
 
-  /** @returns ms until it is to be looked again */
-  async #make(): Promise<number> {
+  /** @returns ms until the next look */
+  async #makePass(): Promise<number> {
     const { incomplete, retryAfter = 0 } = await this.#pass();
-    if (incomplete === "unreachable") return Math.max(retryAfter, this.#again());
+    if (incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
     this.#failures = 0;
-    const { inside, logger } = this.#settings;
-    // Where the handler has a loop, that is quicker. One that processes inline has none.
-    void inside.handleDue().catch((error) => {
-      logger.error(`stayhook: what a pass has found could not be handled (${describeThrown(error)})`);
+    const { internals, log } = this.#settings;
+    // A handler that processes inline has no loop that would take the new events.
+    void internals.drainIfStarted().catch((error) => {
+      log.error("the events that a pass added could not be handled", { error });
     });
     return this.#untilDue();
   }
 
-  #again(): number {
-    const wait = AGAIN[this.#failures] ?? AGAIN[2];
+  #retryIn(): number {
+    const wait = RETRIES[this.#failures] ?? RETRIES[2];
     this.#failures += 1;
     return Math.min(wait, this.#settings.every);
   }

@@ -1,16 +1,19 @@
 import { InvalidArgumentError } from "../errors.ts";
+import type { Booking } from "../models/booking.ts";
 import { WebhookNotification } from "../models/notification.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
+import { compare } from "../webhooks/processing/snapshot.ts";
 import { bookingRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
+import { forEach } from "./for-each.ts";
 import type { Settings } from "./options.ts";
 
-/** Bookings that were added by hand, until the store knows them. */
+/** The bookings that the user has named, until the store knows them. */
 export class Watch {
   readonly #settings: Settings;
   readonly #changes: Changes;
   readonly #adding = new Set<Promise<unknown>>();
-  /** Read by each pass until the store knows them. */
+  /** Each pass reads these records until the store knows them. */
   readonly refs = new Set<string>();
   #changed = 0;
 
@@ -19,11 +22,9 @@ export class Watch {
     this.#changes = changes;
   }
 
-  async add(bookingCode: string): Promise<void> {
-    const isText = typeof bookingCode === "string";
-    if (!isText || !WebhookNotification.shape.bookingCode.safeParse(bookingCode).success)
-      throw new InvalidArgumentError({ path: ["bookingCode"], message: "must be a booking's code" });
-    const adding = this.#add(bookingCode);
+  async add(bookingCodes: string | readonly string[]): Promise<void> {
+    const codes = checkCodes(bookingCodes);
+    const adding = this.#addAll(codes);
     this.#adding.add(adding);
     try {
       await adding;
@@ -32,35 +33,60 @@ export class Watch {
     }
   }
 
-  /** Resolves when what was asked for until now has been added, or could not be. */
+  /** Resolves when each call of {@link add} so far has ended. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#adding);
   }
 
-  /** How many events were added since this was asked last. */
+  /** The number of events that were added since the last call. */
   takeChanged(): number {
     const changed = this.#changed;
     this.#changed = 0;
     return changed;
   }
 
-  async #add(bookingCode: string): Promise<void> {
-    const { client, store, observe } = this.#settings;
-    const ref = bookingRef(bookingCode);
-    const known = await store.statusOf(ref);
-    if (known) return;
-    const status = await client.bookings.get(bookingCode).then(
-      (booking) => booking.status,
-      (error) => {
-        // An outage says nothing of the booking: the event waits for its end, as any does.
-        if (!fetchFailure(error).outage) throw error;
-        return "";
-      },
+  async #addAll(codes: readonly string[]): Promise<void> {
+    const errors: unknown[] = [];
+    await forEach(codes, this.#settings.concurrency, (code) =>
+      // A booking that fails must not keep the others from being added.
+      this.#add(code).catch((error) => void errors.push(error)),
     );
+    if (errors.length > 0) throw errors[0];
+  }
+
+  async #add(bookingCode: string): Promise<void> {
+    const { client, store, internals, observe } = this.#settings;
+    if (await store.recordOf(bookingRef(bookingCode))) return;
+    let booking: Booking | undefined;
+    try {
+      booking = await client.bookings.get(bookingCode);
+    } catch (error) {
+      // An outage says nothing about the booking. The event waits for the outage's end, as any event does.
+      if (!fetchFailure(error).outage) throw error;
+    }
+    // The platform may spell the code in another case.
+    const ref = bookingRef(booking?.bookingCode ?? bookingCode);
+    const known = await store.recordOf(ref);
+    if (known) return;
     this.refs.add(ref);
-    const eventId = await this.#changes.add(ref, known, status);
+    const now = booking && internals.snapshotOf("booking", booking);
+    const eventId = await this.#changes.add(ref, undefined, now?.snapshot);
     if (eventId === undefined) return;
     this.#changed += 1;
-    observe({ kind: "changed", ref, eventId, previousStatus: undefined, status });
+    const { changes } = now ? compare(undefined, now) : { changes: {} };
+    observe({ kind: "changed", ref, eventId, previousStatus: undefined, status: booking?.status, changes });
   }
+}
+
+function checkCodes(given: string | readonly string[]): string[] {
+  const codes: readonly unknown[] = Array.isArray(given) ? given : [given];
+  const issues = codes
+    .map((code, index) => ({ code, path: Array.isArray(given) ? ["bookingCode", index] : ["bookingCode"] }))
+    .filter(
+      ({ code }) =>
+        typeof code !== "string" || !WebhookNotification.shape.bookingCode.safeParse(code).success,
+    )
+    .map(({ path }) => ({ path, message: "must be a booking's code" }));
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return [...new Set((codes as readonly string[]).map((code) => code.trim()))];
 }

@@ -1,14 +1,14 @@
-/** How far a pass has come through what is in order, though several are under way at once. */
-export class Place {
+/** The place in the order of records up to which a pass has checked all of them, though it checks several at once. */
+export class Checkpoint {
   readonly #begun: { readonly ref: string; done: boolean }[] = [];
-  /** All up to it are done. */
+  /** All records up to this `ref` are done; `null` at the beginning. */
   after: string | null;
 
   constructor(after: string | null) {
     this.after = after;
   }
 
-  /** @returns what is to be called when this one is done; without it, the place stays before it */
+  /** @returns a function to call when the record is done; until then, the checkpoint stays before the record */
   begin(ref: string): () => void {
     const step = { ref, done: false };
     this.#begun.push(step);
