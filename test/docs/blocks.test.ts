@@ -13,6 +13,7 @@ import { postgresUrl } from "../support/postgres-server.ts";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
 import { servers } from "./http.ts";
+import { logged } from "./loggers.ts";
 import { collected } from "./runner.ts";
 
 type Exports = Record<string, (request: Request) => Promise<Response>>;
@@ -207,6 +208,18 @@ const plans: Record<string, Plan> = {
     shows: () => expect(said()).toContain("1 done, 0 to be tried again or parked"),
   },
   observe: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
+  "log-json": {
+    given: ["createWebhookHandler", "client", "store"],
+    shows: (given) => logsARefusal(given, () => JSON.parse(said().at(-1) as string)),
+  },
+  "log-pino": {
+    given: ["createWebhookHandler", "client", "store"],
+    shows: (given) => logsARefusal(given, () => ({ ...logged.at(-1), message: logged.at(-1)?.msg })),
+  },
+  "log-winston": {
+    given: ["createWebhookHandler", "client", "store"],
+    shows: (given) => logsARefusal(given, () => logged.at(-1)),
+  },
   "contract-vitest": { given: [], shows: () => theContractHolds() },
   // On disk only what the one above does not have: a hundred files at once are a test of the disk.
   "contract-node": { given: [], shows: () => theContractHolds("restart: ") },
@@ -257,6 +270,11 @@ test.each(Object.keys(plans))("%s", { timeout: 20_000 }, async (name) => {
   await plan.shows(given, await run(given));
   expect(complaints).not.toHaveBeenCalled();
 });
+
+async function logsARefusal({ made }: Given, line: () => unknown) {
+  await made[0]?.receive({ method: "POST", url: "/", headers: {}, body: "no JSON" });
+  expect(line()).toMatchObject({ level: expect.anything(), message: expect.stringMatching(/^stayhook: /) });
+}
 
 function event() {
   const timestamp = "2026-01-01T00:00:00Z";

@@ -5,13 +5,21 @@ const root = new URL("../../", import.meta.url);
 const generated = new URL("./generated/", import.meta.url);
 
 /** The documents whose code is run. */
-export const documents = ["README.md", "docs/how-it-works.md", "docs/custom-store.md", "docs/stores.md"];
+export const documents = [
+  "README.md",
+  "docs/how-it-works.md",
+  "docs/custom-store.md",
+  "docs/stores.md",
+  "docs/logging.md",
+];
 
 /** What blocks import that must be ours here. */
 const standIns: Readonly<Record<string, string>> = {
   '"node:http"': '"../http.ts"',
   '"node:test"': '"../runner.ts"',
   '"vitest"': '"../runner.ts"',
+  '"pino"': '"../loggers.ts"',
+  '"winston"': '"../loggers.ts"',
 };
 
 export interface Block {
