@@ -16,7 +16,7 @@ const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
     "booking.Request": ({ booking, decideBy }) =>
-      console.log("decide on", booking.bookingCode, "by", decideBy.toISOString()),
+      console.log("decide on", booking.bookingCode, "by", decideBy?.toISOString()),
     "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
     "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),

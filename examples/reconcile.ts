@@ -25,10 +25,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-const reconciler = createReconciler({
-  client,
-  webhooks,
-  store,
+const reconciler = createReconciler(webhooks, {
   every: "24h",
   observe: (event) => {
     if (event.kind === "pass")

@@ -34,7 +34,9 @@ createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
-/** What an event has changed, by its id: said when it is on disk, not before. */
+const DAY = 24 * 60 * 60_000;
+
+/** A line for each event that changed the desk, printed when the change is on disk. */
 const news = new Map<string, string>();
 
 const webhooks = createWebhookHandler({
@@ -44,14 +46,16 @@ const webhooks = createWebhookHandler({
   on: {
     "booking.Request": (event) =>
       event.atomically((tx) => {
-        const { booking, decideBy } = event;
-        if (open(tx, event))
+        const { booking, timestamp, receivedAt } = event;
+        // The reconciler cannot know when the guest asked, so the day counts from when the request was found.
+        const { decideBy = new Date(receivedAt.getTime() + DAY) } = event;
+        if (open(tx, { booking, timestamp, decideBy }))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       }),
     // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more. But
     // for what has not been asked for yet.
     fallback: (event) => {
-      if (!("booking" in event) || event.status === "Initiated") return;
+      if (!event.booking || event.status === "Initiated") return;
       const { eventId, booking, status, timestamp } = event;
       event.atomically((tx) => {
         if (decide(tx, booking.bookingCode, timestamp))

@@ -40,7 +40,7 @@ const webhooks = createWebhookHandler({
   observe,
   on: {
     "booking.Request": (event) =>
-      handle(event, `${describe(event.booking)}: decide by ${event.decideBy.toISOString()}`),
+      handle(event, `${describe(event.booking)}: decide by ${event.decideBy?.toISOString()}`),
     "booking.Confirmed": (event) => handle(event, describe(event.booking), (tx) => block(tx, event.booking)),
     "booking.Declined": (event) => handle(event, describe(event.booking)),
     "booking.Cancelled": (event) =>

@@ -45,10 +45,11 @@ const webhooks = createWebhookHandler({
   // Not dispatch: "changed": with the same status it may have another name, and that it was read counts.
   on: {
     fallback: (event) => {
-      if (!("listing" in event)) return;
+      if (!event.listing) return;
+      const { eventId, listing } = event;
       event.atomically((tx) => {
-        const change = writeListing(tx, event.listing);
-        if (change) news.set(event.eventId, change);
+        const change = writeListing(tx, listing);
+        if (change) news.set(eventId, change);
       });
     },
   },
