@@ -113,16 +113,15 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
       reads()
         .filter((path) => path.startsWith("/v2/bookings/"))
         .toSorted();
-    expect(await first.reconciler.run()).toMatchObject({ checked: 5, changed: 0, failed: 0 });
-    expect(bookingReads()).toEqual(paths([...over, ...open_]));
-    expect(await first.reconciler.run()).toMatchObject({ checked: 3 });
+    const counts = await first.store.counts();
+    expect(await first.reconciler.run()).toMatchObject({ checked: 3, changed: 0, failed: 0 });
     expect(bookingReads()).toEqual(paths(open_));
     await first.reconciler.close();
     const second = machineOf(sandbox, open());
     expect(await second.reconciler.run()).toMatchObject({ checked: 3 });
     expect(bookingReads()).toEqual(paths(open_));
     expect(await statusesIn(second.store)).toEqual(statusesAt(sandbox));
-    expect(Object.keys(await second.store.counts())).toHaveLength(5);
+    expect(await second.store.counts()).toEqual(counts);
   });
 
   test("watch: a booking that nobody told of is told now, and is read from then on", async () => {
@@ -236,7 +235,7 @@ test("a webhook that is handled between the pass and its event's turn leaves not
   const [event] = (await store.list({ limit: 100 })).filter(
     ({ ref, source }) => ref === `booking:${bookingCode}` && source === "reconcile",
   );
-  await store.replay(event!.eventId);
+  await store.replay({ eventId: event!.eventId });
   await webhooks.drain();
   expect(told.at(-1)).toMatchObject({ source: "reconcile", status: "Confirmed", changed: false });
 });

@@ -1,10 +1,15 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, test, vi } from "vitest";
 import { Changes } from "../../src/reconcile/changes.ts";
-import { Notes } from "../../src/reconcile/notes.ts";
-import { insideOf } from "../../src/webhooks/inside.ts";
+import type { RecordSnapshot, Snapshot } from "../../src/stores/event-store.ts";
+import { internalsOf } from "../../src/webhooks/internals.ts";
 
-/** A change that two machines see, and what the one that is slower finds. */
+const confirmed: Snapshot = {
+  status: "Confirmed",
+  fields: { checkIn: null, checkOut: null, listingId: null },
+};
+
+/** A store with a handler whose client finds one confirmed booking. */
 async function seen() {
   const store = memoryStore();
   const client = new StayhookClient({
@@ -19,84 +24,58 @@ async function seen() {
     on: { fallback: ({ eventId }) => void told.push(eventId) },
     autoStart: false,
   });
-  return { store, webhooks, told, changes: new Changes(store, insideOf(webhooks)!) };
+  return { store, webhooks, told, changes: new Changes(store, internalsOf(webhooks)!) };
 }
 
-test("who sees a change that was handled since adds nothing for it", async () => {
+test("a change that was handled meanwhile gets no second event", async () => {
   const { webhooks, told, changes, store } = await seen();
-  const eventId = await changes.add("booking:A1", undefined, "Confirmed");
-  expect(await changes.add("booking:A1", undefined, "Confirmed")).toBeUndefined();
+  const eventId = await changes.add("booking:A1", undefined, confirmed);
+  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   await webhooks.drain();
   expect(told).toEqual([eventId]);
   // Late: it has the status as it was before.
-  expect(await changes.add("booking:A1", undefined, "Confirmed")).toBeUndefined();
+  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   expect(await store.counts()).toMatchObject({ pending: 0, done: 1 });
 });
 
 test("the id is the same on every machine, and says which change it is", async () => {
   const [first, second] = [await seen(), await seen()];
-  const at = (sequence: number, status: string) => ({
+  const at = (sequence: number, status: string, checkIn: string | null = null): RecordSnapshot => ({
     ref: "booking:A1",
-    status,
+    snapshot: { status, fields: { checkIn, checkOut: null, listingId: null } },
     sequence,
     seenAt: new Date(),
   });
-  const id = await first.changes.add("booking:A1", at(1, "Request"), "Confirmed");
-  expect(await second.changes.add("booking:A1", at(1, "Request"), "Confirmed")).toBe(id);
+  const id = await first.changes.add("booking:A1", at(1, "Request"), confirmed);
+  // The order of fields is a store's own.
+  const reordered = {
+    ...at(1, ""),
+    snapshot: { fields: { listingId: null, checkOut: null, checkIn: null }, status: "Request" },
+  };
+  expect(await second.changes.add("booking:A1", reordered, confirmed)).toBe(id);
   const others = [
-    await first.changes.add("booking:A1", at(3, "Request"), "Confirmed"),
-    await first.changes.add("booking:A1", at(1, "Initiated"), "Confirmed"),
-    await first.changes.add("booking:A1", at(1, "Request"), "Cancelled"),
-    await first.changes.add("booking:A2", at(1, "Request"), "Confirmed"),
+    await first.changes.add("booking:A1", at(3, "Request"), confirmed),
+    await first.changes.add("booking:A1", at(1, "Initiated"), confirmed),
+    await first.changes.add("booking:A1", at(1, "Request", "2026-07-01"), confirmed),
+    await first.changes.add("booking:A1", at(1, "Request"), { ...confirmed, status: "Cancelled" }),
+    await first.changes.add("booking:A2", at(1, "Request"), confirmed),
   ];
   expect(others).not.toContain(undefined);
-  expect(new Set([id, ...others]).size).toBe(5);
+  expect(new Set([id, ...others]).size).toBe(6);
 });
 
-test("the handler hears of what was added, and of nothing else: not every store tells it", async () => {
+test("the handler is told of each added event, and of no other: not every store tells it", async () => {
   const { store, webhooks } = await seen();
   const added = vi.fn();
-  const changes = new Changes(store, { ...insideOf(webhooks)!, added });
-  const eventId = await changes.add("booking:A1", undefined, "Confirmed");
-  await changes.add("booking:A1", undefined, "Confirmed");
+  const changes = new Changes(store, { ...internalsOf(webhooks)!, added });
+  const eventId = await changes.add("booking:A1", undefined, confirmed);
+  await changes.add("booking:A1", undefined, confirmed);
   expect(added.mock.calls).toEqual([[eventId]]);
 });
 
-test("a note whose record has moved on until its turn writes nothing", async () => {
-  const { store, webhooks, told } = await seen();
-  const ref = "listing:7";
-  const event = { ref, source: "webhook", topic: null, timestamp: new Date().toISOString() } as const;
-  await store.add({ ...event, eventId: "00000000-0000-4000-8000-000000000000", notification: "{}" });
-  const [claim] = await store.claim({ limit: 1, leaseDuration: 10_000 });
-  const added = vi.fn();
-  await new Notes(store, { ...insideOf(webhooks)!, added }).write(ref, undefined, "Published");
-  expect(added).toHaveBeenCalledOnce();
-  await store.settle(claim!, { state: "done", type: "listing.Hidden", status: "Hidden" });
-  expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
-  expect(await store.statusOf(ref)).toMatchObject({ status: "Hidden", sequence: 1 });
-  expect(told).toEqual([]);
-});
-
-test("a webhook is no note, whatever its topic is called", async () => {
-  const { webhooks, told, store } = await seen();
-  const body = {
-    eventId: "00000000-0000-4000-8000-000000000000",
-    timestamp: new Date().toISOString(),
-    bookingCode: "A1",
-    listingId: null,
-  };
-  await webhooks.receive({ method: "POST", url: "/", headers: {}, body, topic: "note:0:Hidden" });
-  await webhooks.drain();
-  expect(told).toEqual([body.eventId]);
-  expect(await store.statusOf("booking:A1")).toMatchObject({ status: "Confirmed" });
-});
-
-test("of two that swap the same status for another, one is told that it was too late", async () => {
-  const { store, webhooks } = await seen();
-  const notes = new Notes(store, insideOf(webhooks)!);
-  const swaps = ["one", "other"].map((status) => notes.swap("reconcile:test", undefined, status));
-  const swapped = await Promise.all(swaps);
-  expect(swapped.toSorted()).toEqual([false, true]);
-  const status = swapped[0] ? "one" : "other";
-  expect(await store.statusOf("reconcile:test")).toMatchObject({ status, sequence: 1 });
+test("an event that the user has discarded is not added again", async () => {
+  const { changes, store } = await seen();
+  const eventId = await changes.add("booking:A1", undefined, confirmed);
+  expect(await store.discard({ eventId })).toBe(1);
+  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
 });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { machineOf, readsOf, startSandbox, statusesAt, statusesIn } from "./support.ts";
+import { machineOf, readsOf, startSandbox, stateIn, statusesAt, statusesIn } from "./support.ts";
 
 test("after a kill -9 in the middle of a pass another process goes on from its last place, and nothing is told twice", {
   timeout: 60_000,
@@ -32,8 +32,7 @@ test("after a kill -9 in the middle of a pass another process goes on from its l
   const args = { path, baseUrl: sandbox.url, accessToken: sandbox.accessToken, lease };
   const child = fork(join(import.meta.dirname, "crashing.ts"), [JSON.stringify(args)], { stdio: "pipe" });
   onTestFinished(() => void child.kill("SIGKILL"));
-  const placeOf = async () =>
-    JSON.parse((await store.statusOf("reconcile:pass"))?.status ?? "{}").after as string | null;
+  const placeOf = async () => (await stateIn(store as never))?.after;
   await vi.waitFor(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/), {
     timeout: 40_000,
     interval: 20,

@@ -12,5 +12,5 @@ const { path, baseUrl, accessToken, lease } = JSON.parse(process.argv[2] ?? "{}"
 const store = sqliteStore(path);
 const client = new StayhookClient({ baseUrl, accessToken });
 const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
-const reconciler = createReconciler({ client, webhooks, store, concurrency: 2, leaseDuration: lease });
+const reconciler = createReconciler(webhooks, { concurrency: 2, leaseDuration: lease });
 await reconciler.run();

@@ -1,6 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { noteId } from "../../src/reconcile/ids.ts";
-import { topicOf } from "../../src/webhooks/processing/note.ts";
 import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
 
 const done = { checked: expect.any(Number), changed: 0, failed: 0, duration: expect.any(Number) };
@@ -28,7 +26,10 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
     for (const event of events) expect(event.notification).toBeUndefined();
     for (const event of events) expect(Date.now() - event.timestamp.getTime()).toBeLessThan(60_000);
-    expect(await store.statusOf(`listing:${listingId}`)).toMatchObject({ status: "Hidden", sequence: 4 });
+    expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({
+      snapshot: { status: "Hidden" },
+      sequence: 4,
+    });
   });
 
   test("the first pass only learns, and what comes after it is told, on another machine too", async () => {
@@ -100,29 +101,6 @@ test("a listing whose notification still waits is not learned: its callback find
   expect(told).toMatchObject([{ type: "listing.Published", source: "webhook", changed: true }]);
 });
 
-test("what the first pass was to learn when its process ended is learned by the next, as it is by then", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Hidden" });
-  const { reconciler, webhooks, observations, told, store } = machineOf(sandbox, stores.memory!()(), {
-    handler: { autoStart: false },
-  });
-  const ref = `listing:${listingId}`;
-  const then = { ref, sequence: 0, from: undefined, to: "Published" };
-  await store.add({
-    eventId: noteId(then, "status"),
-    ref,
-    source: "reconcile",
-    topic: topicOf({ sequence: 0, status: "Published" }),
-    timestamp: new Date().toISOString(),
-    notification: null,
-  });
-  expect(await reconciler.run()).toEqual({ ...done, checked: 1 });
-  await webhooks.drain();
-  expect(observations("learned")).toEqual([{ kind: "learned", ref, status: "Hidden" }]);
-  expect(await store.statusOf(ref)).toMatchObject({ status: "Hidden", sequence: 1 });
-  expect(told).toEqual([]);
-});
-
 test("a listing that is no longer in the list is left alone, and observe says so", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
@@ -136,7 +114,7 @@ test("a listing that is no longer in the list is left alone, and observe says so
   ]);
   expect(observations("vanished")).toEqual([]);
   expect([...told, ...later.told]).toEqual([]);
-  expect(await store.statusOf(`listing:${listingId}`)).toMatchObject({ status: "Published" });
+  expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
 });
 
 test("a list that could not be read says of no listing that it is gone", async () => {

@@ -1,15 +1,15 @@
 import { createWebhookHandler, forwardTo, InvalidArgumentError, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
-import { parseDuration } from "../../src/reconcile/duration.ts";
+import { parseDuration } from "../../src/reconcile/options.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "secret-token" });
 const store = memoryStore();
 const webhooks = createWebhookHandler({ client, store, on: {} });
 
-const refused = (options: object): string[] => {
+const refused = (options: object, handler: unknown = webhooks): string[] => {
   try {
-    createReconciler({ client, webhooks, store, ...options } as never);
+    createReconciler(handler as never, options as never);
   } catch (error) {
     expect(error).toBeInstanceOf(InvalidArgumentError);
     return (error as InvalidArgumentError).issues.map(({ path }) => path.join("."));
@@ -18,13 +18,11 @@ const refused = (options: object): string[] => {
 };
 
 test.each([
-  [{ client: undefined }, ["client"]],
-  [{ webhooks: undefined }, ["webhooks"]],
-  [{ webhooks: { ...webhooks } }, ["webhooks"]],
-  [{ store: undefined }, ["store"]],
-  [{ store: {} }, ["store"]],
   [{ every: 0 }, ["every"]],
   [{ every: "daily" }, ["every"]],
+  [{ expect: "http://example.com/hooks" }, ["expect"]],
+  [{ expect: { bookings: "hooks" } }, ["expect.bookings"]],
+  [{ expect: { booking: "https://example.com/hooks" } }, ["expect.booking"]],
   [{ concurrency: 0 }, ["concurrency"]],
   [{ concurrency: 1.5 }, ["concurrency"]],
   [{ baseline: "yes" }, ["baseline"]],
@@ -32,23 +30,26 @@ test.each([
   [{ leaseDuration: 1 }, ["leaseDuration"]],
   [{ observe: {} }, ["observe"]],
   [{ logger: {} }, ["logger"]],
-  [{ client: 1, every: -1, concurrency: "4" }, ["client", "every", "concurrency"]],
+  [{ evry: "1h", client }, ["evry", "client"]],
+  [{ every: -1, concurrency: "4" }, ["every", "concurrency"]],
   [{ every: "7d", concurrency: 1, baseline: false, leaseDuration: 10 }, []],
+  [{ expect: "https://example.com/hooks?key=s3cret", observe: () => {}, logger: () => {} }, []],
+  [{ expect: { bookings: "https://example.com/hooks", messages: null } }, []],
 ])("%j: %j is refused", (options, names) => {
   expect(refused(options)).toEqual(names);
 });
 
-test("no options at all are refused too", () => {
-  for (const options of [undefined, null, 7])
-    expect(() => createReconciler(options as never)).toThrow(InvalidArgumentError);
+test("anything but a handler, and options that are no object, are refused", () => {
+  for (const handler of [undefined, null, 7, client, { ...webhooks }])
+    expect(refused({}, handler)).toEqual(["webhooks"]);
+  for (const options of [null, 7, []]) expect(refused(options as never)).toEqual([""]);
+  expect(refused({ every: 0 }, {})).toEqual(["webhooks", "every"]);
+  createReconciler(webhooks);
 });
 
-test("forwardTo has no statuses to compare with: it is refused, as the store and in the handler", () => {
-  const forwarding = forwardTo(() => {});
-  const forwards = createWebhookHandler({ client, store: forwarding, on: {} });
-  expect(refused({ webhooks: forwards })).toEqual(["webhooks"]);
-  expect(refused({ store: forwarding })).toEqual(["store"]);
-  expect(() => createReconciler({ client, webhooks: forwards, store })).toThrow(/forwardTo.*EventStore/);
+test("a handler on forwardTo keeps no snapshots to compare with, and is refused", () => {
+  const forwards = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
+  expect(() => createReconciler(forwards as never)).toThrow(/webhooks: must have an EventStore: forwardTo/);
 });
 
 test.each([
@@ -72,27 +73,24 @@ test.each([
   expect(parseDuration(given)).toBe(ms);
 });
 
-test("an option that there is none of is warned of; observe and a logger that throw change nothing", async () => {
+test("observe and a logger that throw change nothing", async () => {
   const lines: string[] = [];
-  const log = (line: string) => void lines.push(line);
-  const logger = { debug: log, info: log, warn: log, error: log };
-  createReconciler({ client, webhooks, store, logger, evry: "1h" } as never);
-  expect(lines.join()).toMatch(/no option evry/);
   const offline = new StayhookClient({
     baseUrl: "https://platform.example",
     accessToken: "secret-token",
     fetch: async (url) =>
       Response.json(String(url).endsWith("/listings") ? [{ listingId: 1, status: "Published" }] : {}),
   });
-  const reconciler = createReconciler({
-    client: offline,
-    webhooks,
-    store: memoryStore(),
-    logger,
+  const handler = createWebhookHandler({ client: offline, store: memoryStore(), on: {} });
+  const reconciler = createReconciler(handler, {
+    logger: ({ message }) => {
+      lines.push(message);
+      throw new Error("logger's own");
+    },
     observe: async () => {
       throw new Error("observer's own");
     },
   });
   expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0 });
-  expect(lines.join()).toMatch(/observe failed \(Error: observer's own\)/);
+  expect(lines.join()).toMatch(/observe.*Error: observer's own/);
 });

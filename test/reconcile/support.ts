@@ -17,7 +17,7 @@ import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
 import { afterAll, onTestFinished, vi } from "vitest";
-import { silentLogger } from "../../src/logger.ts";
+import type { PassState } from "../../src/reconcile/state.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 
@@ -45,7 +45,7 @@ const named = (names: string[]): string => {
   return name;
 };
 
-/** What every test of stores runs on. Where a server is missing it is left out, which is an error in CI. */
+/** The stores to test on. A store whose server is missing is left out, which is an error in CI. */
 export const stores: Readonly<Record<string, () => OpenStore>> = {
   memory: () => {
     const store = memoryStore();
@@ -65,7 +65,7 @@ export const stores: Readonly<Record<string, () => OpenStore>> = {
   ...(redis !== undefined && {
     redis: () => {
       const prefix = named(prefixes);
-      return () => closed(redisStore({ url: redis, prefix, logger: silentLogger }));
+      return () => closed(redisStore({ url: redis, prefix, logger: () => {} }));
     },
   }),
 };
@@ -99,7 +99,7 @@ interface MachineOptions {
   readonly callback?: (event: WebhookEvent) => unknown;
 }
 
-/** A machine of the subscriber's: client, handler and reconciler, with what the callbacks and `observe` were told. */
+/** A machine of the subscriber's: client, handler and reconciler, and a record of what callbacks and `observe` got. */
 export function machineOf(
   platform: { readonly url: string; readonly accessToken: string },
   store: EventStore<never>,
@@ -125,13 +125,9 @@ export function machineOf(
     logger,
     ...handler,
   });
-  const reconciler = createReconciler({
-    client,
-    webhooks,
-    store,
+  const reconciler = createReconciler(webhooks, {
     backoff: () => 5,
     observe: (event) => void observed.push(event),
-    logger,
     ...more,
   });
   onTestFinished(async () => {
@@ -165,20 +161,26 @@ function shown(event: WebhookEvent): Told {
   return { type, source, status, previousStatus, changed, record };
 }
 
-/** The reads that the sandbox has got since this was asked last. */
+/** The reads of records that the sandbox has got since the last call. */
 export function readsOf(sandbox: Sandbox) {
   let seen = 0;
   return () => {
     const paths = sandbox.requests.map(({ path }) => path);
     const since = paths.slice(seen);
     seen = paths.length;
-    return since;
+    return since.filter((path) => path !== "/v2/webhooks/config");
   };
+}
+
+/** The state that the passes on a store share. */
+export async function stateIn(store: EventStore<never>): Promise<PassState | undefined> {
+  const kept = await store.getMeta("stayhook:reconciler");
+  return kept && (JSON.parse(kept.value) as PassState);
 }
 
 export async function statusesIn(store: EventStore<never>): Promise<Record<string, string>> {
   const statuses: Record<string, string> = {};
-  for await (const { ref, status } of store.statuses()) statuses[ref] = status;
+  for await (const { ref, snapshot } of store.records()) statuses[ref] = snapshot.status;
   return statuses;
 }
 
