@@ -1,11 +1,11 @@
-// Not the globals: what Redis does goes by no fake clock.
+// Not the globals: a test's fake timers must not stop Redis.
 import { clearTimeout, setTimeout } from "node:timers";
 import { StayhookError } from "../../errors.ts";
-import { failed, hasCode } from "./errors.ts";
+import type { Log } from "../../logger.ts";
+import { failed, hasCode, isNotPrimary } from "./errors.ts";
 import type { Link } from "./link.ts";
-import type { RedisClient } from "./load.ts";
 import { type ScriptName, scripts } from "./scripts.ts";
-import type { Session } from "./session.ts";
+import type { RedisClient, Session } from "./session.ts";
 
 /** Runs scripts, each within a time. */
 export class Connection {
@@ -50,6 +50,7 @@ export class Connection {
     try {
       return await this.#inTime(session, until, this.#evaluate(session.client, name, args));
     } catch (error) {
+      if (isNotPrimary(error)) this.link.movedAway(session);
       throw failed(this.link, error);
     }
   }
@@ -87,4 +88,49 @@ export class Connection {
       answer.finally(stop).then(resolve, reject);
     });
   }
+}
+
+/** Warns of settings by which this Redis loses events that were answered 200. Some providers block both commands. */
+export async function checkSettings({ link, timeout }: Connection, log: Log): Promise<void> {
+  try {
+    const { client } = await link.ready(timeout);
+    const info = parseInfo(await client.info());
+    const ask = (name: string) => client.config("GET", name).catch(() => []);
+    const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
+    const settings = new Map([...info, ...pairs(fsync), ...pairs(save)]);
+    for (const loss of lossesBy(settings)) log.warn(`redisStore (${link.name}): ${loss}`);
+  } catch {
+    log.debug(`redisStore (${link.name}): Redis does not say how it keeps its data`);
+  }
+}
+
+function* lossesBy(settings: ReadonlyMap<string, string>): Generator<string> {
+  const policy = settings.get("maxmemory_policy");
+  if (policy?.startsWith("allkeys-")) {
+    yield `maxmemory-policy is ${policy}. When its memory is full, Redis deletes events, waiting ones among them. Set maxmemory-policy to noeviction.`;
+  }
+  const appendOnly = settings.get("aof_enabled");
+  const fsync = settings.get("appendfsync");
+  if (appendOnly === "0") {
+    yield settings.get("save") === ""
+      ? "appendonly is no, and there are no snapshots. When Redis ends, every event is lost. Set appendonly to yes."
+      : "appendonly is no. When Redis ends, all events since its last snapshot are lost. Set appendonly to yes.";
+  } else if (appendOnly !== undefined && fsync === "everysec") {
+    yield "appendfsync is everysec. When the machine of Redis crashes, up to two seconds of answered events are lost. Set appendfsync to always if that is too much.";
+  } else if (appendOnly !== undefined && fsync === "no") {
+    yield "appendfsync is no. When the machine of Redis crashes, half a minute of answered events or more is lost. Set appendfsync to always, or at least to everysec.";
+  }
+}
+
+function parseInfo(info: string): [string, string][] {
+  return info.split(/\r?\n/).flatMap((line) => {
+    const colon = line.indexOf(":");
+    return colon < 0 || line.startsWith("#") ? [] : [[line.slice(0, colon), line.slice(colon + 1)]];
+  });
+}
+
+/** CONFIG GET answers with a list of names and values, or with a map in newer protocols. */
+function pairs(reply: unknown): [string, string][] {
+  if (!Array.isArray(reply)) return Object.entries((reply ?? {}) as Record<string, string>);
+  return Array.from({ length: reply.length / 2 }, (_, index) => [reply[2 * index], reply[2 * index + 1]]);
 }

@@ -13,7 +13,12 @@ const MEANINGS: Readonly<Record<string, string>> = {
   NOAUTH: "it asks for a password",
   WRONGPASS: "it refuses the user name or the password",
   NOPERM: "its ACL does not let this user do it",
+  NOMETA:
+    "the keys of this store are gone. A cluster that moves their slot does this until the move is over. If somebody deleted them, restart this process",
 };
+
+/** Answers of a server that is no primary now, as an old one after a failover. */
+const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
 
 /** Nothing has been sent: nothing can have happened. */
 export class NotSentError extends StayhookError {}
@@ -46,6 +51,10 @@ export function isReply(error: unknown): error is Error {
 
 export function hasCode(error: unknown, code: string): boolean {
   return error instanceof Error && codeOf(error) === code;
+}
+
+export function isNotPrimary(error: unknown): boolean {
+  return NOT_PRIMARY.some((code) => hasCode(error, code));
 }
 
 /** What must not be in a message, if the server repeats it. */

@@ -1,10 +1,9 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import { consoleLogger, type Logger, safeLogger } from "../../logger.ts";
+import { isLogger, Log, type Logger } from "../../logger.ts";
 import type { EventStore } from "../event-store.ts";
-import { Connection } from "./connection.ts";
+import { Connection, checkSettings } from "./connection.ts";
 import { ClientLink, UrlLink } from "./link.ts";
-import type { RedisClient } from "./load.ts";
-import { checkSettings } from "./settings.ts";
+import type { RedisClient } from "./session.ts";
 import { RedisStore } from "./store.ts";
 
 /** Options of {@link redisStore}. One of `url` and `client` is required. */
@@ -20,7 +19,7 @@ export interface RedisStoreOptions {
   readonly prefix?: string | undefined;
   /** How long a call waits for Redis, ms; then it rejects. Default 5000. */
   readonly commandTimeout?: number | undefined;
-  /** Told at the first use what this Redis would lose. Default: warnings to the console. */
+  /** Gets a warning at the first use if the settings of this Redis lose events. Default: the console. */
   readonly logger?: Logger | undefined;
 }
 
@@ -44,10 +43,10 @@ export interface RedisStoreOptions {
 export function redisStore(options: RedisStoreOptions): EventStore {
   const issues = [...issuesIn(options)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
-  const { url, client, prefix = "stayhook", commandTimeout = 5000, logger = consoleLogger } = options;
+  const { url, client, prefix = "stayhook", commandTimeout = 5000, logger } = options;
   const link = client === undefined ? new UrlLink(url!) : new ClientLink(client);
   const connection = new Connection(link, `{${prefix}}`, commandTimeout);
-  return new RedisStore(connection, () => checkSettings(connection, safeLogger(logger)));
+  return new RedisStore(connection, () => void checkSettings(connection, new Log(logger)));
 }
 
 function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
@@ -78,8 +77,11 @@ function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
   if (commandTimeout !== undefined && !isTimeout(commandTimeout)) {
     yield { path: ["commandTimeout"], message: "must be a number of ms, more than 0" };
   }
-  if (logger !== undefined && typeof logger?.warn !== "function") {
-    yield { path: ["logger"], message: "must have the methods debug, info, warn and error" };
+  if (logger !== undefined && !isLogger(logger)) {
+    yield {
+      path: ["logger"],
+      message: "must be a function, or have the methods debug, info, warn and error",
+    };
   }
 }
 

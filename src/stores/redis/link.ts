@@ -1,10 +1,9 @@
-// Not the globals: what Redis does goes by no fake clock.
+// Not the globals: a test's fake timers must not stop Redis.
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
 import { isReply, notReachable, type Secrets } from "./errors.ts";
-import { loadRedis, type RedisClient } from "./load.ts";
-import { Session } from "./session.ts";
+import { loadRedis, type RedisClient, Session } from "./session.ts";
 
 /** ms until a connection that was refused is tried again, while a call waits for it. */
 const AGAIN = 100;
@@ -31,8 +30,12 @@ export interface Link {
    * @throws {@link NotSentError}
    */
   ready(within: number): Promise<Session>;
-  /** It did not answer in time. */
+  /** The number of connections that were made for calls. */
+  readonly life: number;
+  /** Drops a session that did not answer in time. */
   gaveUpOn(session: Session): void;
+  /** Drops all sessions after an answer of a server that is no primary now. The next ones resolve the name again. */
+  movedAway(session: Session): void;
   /** Another connection, not connected yet, for one life of its own; the caller's to end. */
   another(): Promise<Session>;
   close(): void;
@@ -49,6 +52,8 @@ export class UrlLink implements Link {
   #readyBy = 0;
   #lastError: unknown;
   #closed = false;
+  readonly #others = new Set<Session>();
+  life = 0;
 
   constructor(url: string) {
     this.#url = url;
@@ -79,9 +84,17 @@ export class UrlLink implements Link {
     session.end();
   }
 
+  movedAway(session: Session): void {
+    this.gaveUpOn(session);
+    for (const other of this.#others) other.end();
+  }
+
   async another(): Promise<Session> {
     const RedisClass = await loadRedis();
-    return quiet(new RedisClass(this.#url, ONE_LIFE));
+    const session = quiet(new RedisClass(this.#url, ONE_LIFE));
+    this.#others.add(session);
+    session.client.on("end", () => this.#others.delete(session));
+    return session;
   }
 
   close(): void {
@@ -100,6 +113,7 @@ export class UrlLink implements Link {
 
   #open(RedisClass: typeof Redis, within: number): Session {
     this.#readyBy = performance.now() + within;
+    this.life += 1;
     const session = quiet(new RedisClass(this.#url, { ...ONE_LIFE, connectTimeout: within }));
     const { client } = session;
     let refusal: Error | undefined;
@@ -124,6 +138,7 @@ export class UrlLink implements Link {
 /** The user's own client, which stays as it is, and open. */
 export class ClientLink implements Link {
   readonly name = "the given client";
+  readonly life = 0;
   readonly secrets: Secrets;
   readonly #session: Session;
 
@@ -151,6 +166,10 @@ export class ClientLink implements Link {
 
   gaveUpOn(): void {
     // Its owner has other uses for it.
+  }
+
+  movedAway(): void {
+    // The owner's client decides by its own `reconnectOnError`.
   }
 
   async another(): Promise<Session> {

@@ -1,31 +1,39 @@
 import type {
+  AttemptEntry,
   ClaimedEvent,
+  EventSource,
   EventState,
   FailureReason,
   NewEvent,
-  RecordStatus,
+  Outcome,
+  RecordSnapshot,
+  Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import { HISTORY_LENGTH } from "../limits.ts";
 
 /** The hash of an event, as HGETALL lists it. */
 type Fields = readonly string[];
-/** What the script `claim` gives of each event: id, fields, notification, `sequence:seenAt:status`, token. */
+/** What the script `claim` gives of each event: id, fields, notification, record, token. */
 export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
 /** What `get` and `list` give: id, fields, notification, until when its record waits. */
 export type RowReply = readonly [string, Fields, string | null, string | null];
+/** One entry of a history: when, worker, duration, outcome, reason, error. */
+type PackedEntry = [number, string | null, number, AttemptEntry["outcome"], FailureReason?, string?];
 
-export function toClaim([id, list, notification, status, lease]: ClaimReply, now: number): ClaimedEvent {
+export function toClaim([id, list, notification, packed, lease]: ClaimReply, now: number): ClaimedEvent {
   const fields = toMap(list);
   const outageAt = fields.get("outage_at");
-  const record = status === null ? undefined : toRecordStatus("", status);
+  const record = packed === null ? undefined : toRecordSnapshot("", packed);
   return {
     ...toNewEvent(id, fields, notification),
     receivedAt: numberIn(fields, "received"),
+    claimedAt: now,
     attempts: numberIn(fields, "attempts"),
     outages: numberIn(fields, "outages"),
     outageFor: outageAt === undefined ? 0 : Math.max(0, now - Number(outageAt)),
     replayed: fields.has("replayed"),
-    previousStatus: record?.status,
+    previous: record?.snapshot,
     sequence: record?.sequence ?? 0,
     lease,
   };
@@ -34,6 +42,7 @@ export function toClaim([id, list, notification, status, lease]: ClaimReply, now
 export function toStoredEvent([id, list, notification, wait]: RowReply): StoredEvent {
   const fields = toMap(list);
   const state = fields.get("state") as EventState;
+  const history = historyIn(fields);
   return {
     ...toNewEvent(id, fields, notification),
     state,
@@ -42,24 +51,57 @@ export function toStoredEvent([id, list, notification, wait]: RowReply): StoredE
     dueAt: dueAt(state, fields, Number(wait)),
     doneAt: state === "done" ? new Date(numberIn(fields, "ended")) : null,
     type: fields.get("type") ?? null,
-    lastError: fields.get("error") ?? null,
-    reason: (fields.get("reason") as FailureReason | undefined) ?? null,
+    lastError: history.at(-1)?.error ?? null,
+    reason: (fields.get("reason") as StoredEvent["reason"] | undefined) ?? null,
+    history,
   };
 }
 
 function dueAt(state: EventState, fields: ReadonlyMap<string, string>, wait: number): Date | null {
   if (state === "done" || state === "parked") return null;
   if (state === "processing") return new Date(numberIn(fields, "lease_end"));
-  return new Date(Math.max(numberIn(fields, "due"), wait));
+  return new Date(Math.max(numberIn(fields, fields.has("due") ? "due" : "received"), wait));
 }
 
-/** Of `sequence:seenAt:status`, where the status may hold anything. */
-export function toRecordStatus(ref: string, packed: string): RecordStatus {
+function historyIn(fields: ReadonlyMap<string, string>): AttemptEntry[] {
+  const count = numberIn(fields, "h");
+  const first = Math.max(0, count - HISTORY_LENGTH);
+  return Array.from({ length: count - first }, (_, index) => {
+    const packed = JSON.parse(fields.get(`h${first + index}`)!) as PackedEntry;
+    const [at, worker, duration, outcome, reason, error] = packed;
+    return {
+      at: new Date(at),
+      duration,
+      outcome,
+      ...(reason != null && { reason }),
+      ...(error != null && { error }),
+      ...(worker !== null && { worker }),
+    };
+  });
+}
+
+/** The end of a {@link PackedEntry}: the script puts the claim's time and worker before it. */
+export function packEntry({ state, entry }: Exclude<Outcome, { state: "released" }>): string {
+  const { duration, reason, error } = entry;
+  const parts: unknown[] = [duration, state];
+  if (reason !== undefined || error !== undefined) parts.push(reason ?? null);
+  if (error !== undefined) parts.push(error);
+  return JSON.stringify(parts).slice(1);
+}
+
+/** Equal snapshots have the same text. JSON keeps lone surrogates, which UTF-8 cannot. */
+export function packSnapshot({ status, fields }: Snapshot): string {
+  const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
+}
+
+/** Reads `sequence:seenAt:snapshot`. */
+export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
   const first = packed.indexOf(":");
   const second = packed.indexOf(":", first + 1);
   return {
     ref,
-    status: packed.slice(second + 1),
+    snapshot: JSON.parse(packed.slice(second + 1)) as Snapshot,
     sequence: Number(packed.slice(0, first)),
     seenAt: new Date(Number(packed.slice(first + 1, second))),
   };
@@ -69,14 +111,15 @@ function toNewEvent(
   eventId: string,
   fields: ReadonlyMap<string, string>,
   notification: string | null,
-): NewEvent {
+): NewEvent & Pick<StoredEvent, "traceparent"> {
   return {
     eventId,
     ref: fields.get("ref") ?? null,
-    source: fields.get("source") as NewEvent["source"],
+    source: (fields.get("source") ?? "webhook") as EventSource,
     topic: fields.get("topic") ?? null,
     timestamp: fields.get("time") ?? "",
     notification,
+    traceparent: fields.get("traceparent") ?? null,
   };
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { prelude } from "./lua/prelude.ts";
+import { guard, prelude } from "./lua/prelude.ts";
 import * as reading from "./lua/reading.ts";
 import * as writing from "./lua/writing.ts";
 
@@ -15,7 +15,7 @@ export interface Script {
 
 export const scripts = Object.fromEntries(
   Object.entries(bodies).map(([name, body]) => {
-    const text = prelude + body;
+    const text = prelude + (name === "start" ? "" : guard) + body;
     return [name, { text, sha: createHash("sha1").update(text).digest("hex") }];
   }),
 ) as unknown as Readonly<Record<ScriptName, Script>>;

@@ -1,12 +1,38 @@
-// Not the globals: what Redis does goes by no fake clock.
+// Not the globals: a test's fake timers must not stop Redis.
 import type { Socket } from "node:net";
 import { clearTimeout, setTimeout } from "node:timers";
-import type { RedisClient } from "./load.ts";
+import type { Cluster, Redis } from "ioredis";
+import { StayhookError } from "../../errors.ts";
+
+/** A client of the user's. */
+export type RedisClient = Redis | Cluster;
+
+type Module = typeof import("ioredis");
+
+/**
+ * The optional peer, at its first use.
+ *
+ * @throws {@link StayhookError} where it is not installed
+ */
+export async function loadRedis(
+  load: () => Promise<unknown> = () => import("ioredis"),
+): Promise<typeof Redis> {
+  try {
+    const module = (await load()) as Module & { readonly default?: Module };
+    return module.Redis ?? module.default?.Redis;
+  } catch (cause) {
+    const code = String((cause as NodeJS.ErrnoException | undefined)?.code);
+    if (!code.endsWith("MODULE_NOT_FOUND")) throw cause;
+    throw new StayhookError('redisStore needs the package "ioredis". Install it: npm install ioredis', {
+      cause,
+    });
+  }
+}
 
 const SIGNALS = ["ready", "close", "end"] as const;
 type Signal = (typeof SIGNALS)[number];
 
-/** A client, and what becomes of its connection: with one listener on it, however many calls wait. */
+/** A client and its connection. It has one listener for each event, however many calls wait. */
 export class Session {
   readonly client: RedisClient;
   readonly #waiting = new Set<(signal: Signal) => void>();

@@ -1,64 +1,94 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
-import { isOwnRef } from "../own.ts";
+import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
+  ClaimOptions,
+  EventFilter,
   EventState,
-  EventStore,
   NewEvent,
   Outcome,
-  RecordStatus,
+  PruneOptions,
+  PruneRecordsOptions,
+  RecordSnapshot,
+  Snapshot,
   StoredEvent,
 } from "../event-store.ts";
 import type { Connection } from "./connection.ts";
-import { NotSentError } from "./errors.ts";
-import { Retold } from "./retold.ts";
-import { type ClaimReply, type RowReply, toClaim, toRecordStatus, toStoredEvent } from "./rows.ts";
+import { hasCode, NotSentError } from "./errors.ts";
+import { IdempotencyKeys } from "./idempotency-keys.ts";
+import { Notifier } from "./notifier.ts";
+import {
+  type ClaimReply,
+  packEntry,
+  packSnapshot,
+  type RowReply,
+  toClaim,
+  toRecordSnapshot,
+  toStoredEvent,
+} from "./rows.ts";
 import type { ScriptName } from "./scripts.ts";
-import { Wake } from "./wake.ts";
 
-/** What one script handles at most, so that none holds Redis up for long. */
+/** How many events one script handles at most, so that none holds Redis up for long. */
 const PAGE = 200;
-/** What the keys of this version look like. */
-const FORMAT = 1;
+/** The layout of the keys. Later versions only add to it, so this one works on theirs. */
+const SCHEMA = 1;
 
-/** Each call is a script, so that it is done as a whole or not at all; see `lua/prelude.ts` for what is kept. */
-export class RedisStore implements EventStore {
+/** Each call is a script, so that Redis does it as a whole or not at all. `lua/prelude.ts` lists the keys. */
+export class RedisStore extends BaseStore {
   readonly #connection: Connection;
-  readonly #wake: Wake;
-  readonly #retold = new Retold();
+  readonly #notifier: Notifier;
+  readonly #keys = new IdempotencyKeys();
   /** Only for tests: Redis's own time otherwise. */
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
-  /** By which our messages are known. */
+  /** Names this handle in its messages. */
   #handle = newName();
   #started: Promise<string> | undefined;
-  #closing: Promise<void> | undefined;
+  /** The connection on which this process saw that the store's keys are there. */
+  #life = 0;
 
   constructor(connection: Connection, onFirstUse: () => void = () => {}, now?: () => number) {
+    super();
     this.#connection = connection;
     this.#onFirstUse = onFirstUse;
     this.#now = now;
-    this.#wake = new Wake(
-      connection.link,
-      async () => `${await this.#start()}:wake`,
-      (handle) => handle === this.#handle,
-    );
+    this.#notifier = new Notifier(connection.link, {
+      channel: async () => `${await this.#start()}:wake`,
+      isOurs: (handle) => handle === this.#handle,
+      wake: () => this.subscribers.wake(),
+    });
   }
 
-  async add(event: NewEvent): Promise<"added" | "duplicate" | "conflict"> {
-    const { eventId, ref, source, topic, timestamp, notification } = event;
-    const given = `${ref === null ? "" : "r"}${topic === null ? "" : "t"}${notification === null ? "" : "n"}`;
-    const args = [eventId, given, ref ?? "", topic ?? "", notification ?? "", source, timestamp];
+  override subscribe(wake: () => void): () => void {
+    const unsubscribe = super.subscribe(wake);
+    this.#notifier.listen();
+    return unsubscribe;
+  }
+
+  protected async doAdd(
+    event: NewEvent,
+    dueIn: number | undefined,
+  ): Promise<"added" | "duplicate" | "conflict"> {
+    const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
+    const given = flags({
+      r: ref !== null,
+      t: topic !== null,
+      n: notification !== null,
+      p: typeof traceparent === "string",
+      d: dueIn !== undefined,
+    });
+    const optional = [ref ?? "", topic ?? "", notification ?? "", traceparent ?? "", String(dueIn ?? "")];
+    const args = [eventId, given, ...optional, source, timestamp];
     return (await this.#change("add", args)) as "added" | "duplicate" | "conflict";
   }
 
-  async claim(options: Parameters<EventStore["claim"]>[0]): Promise<ClaimedEvent[]> {
+  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     const claims: ClaimedEvent[] = [];
     for (;;) {
       const limit = Math.min(options.limit - claims.length, PAGE);
-      const page = await this.#claim(options, Math.max(0, limit)).catch((error) => {
-        // What is leased already is to be worked on, whatever became of the rest.
+      const page = await this.#claim(options, limit).catch((error) => {
+        // Events that are leased already must be worked on, even if the next page fails.
         if (claims.length === 0) throw error;
         return [];
       });
@@ -67,148 +97,129 @@ export class RedisStore implements EventStore {
     }
   }
 
-  async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    this.#assertOpen();
+  protected async doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     const renewed: ClaimedEvent[] = [];
     for (let from = 0; from < claims.length; from += PAGE) {
       const page = claims.slice(from, from + PAGE);
       const args = page.flatMap(({ eventId, lease }) => [eventId, lease]);
-      const held = (await this.#change("renew", [wholeMs(leaseDuration), ...args])) as (number | string)[];
+      const held = (await this.#change("renew", [leaseMs(leaseDuration), ...args])) as (number | string)[];
       renewed.push(...held.map((index) => page[Number(index)]!));
     }
     return renewed;
   }
 
-  async settle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
+  protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
     const { eventId, lease } = claim;
-    const name = this.#retold.nameOf(lease, outcome);
-    const args = [eventId, lease, name, ...settleArgs(outcome)];
+    const args = [eventId, lease, this.#keys.keyOf(lease, outcome), ...settleArgs(outcome)];
     const settled = Number(await this.#change("settle", args)) === 1;
-    this.#retold.answered(lease);
+    this.#keys.answered(lease);
     return settled;
   }
 
-  async nextDue(): Promise<number | undefined> {
+  protected async doNextDue(): Promise<number | undefined> {
     return toNumber(await this.#run("nextDue"));
   }
 
-  async prune({ state, reason, age, limit }: Parameters<EventStore["prune"]>[0]): Promise<number> {
-    this.#assertOpen();
-    // What is done has no reason.
+  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
+    const row = (await this.#run("get", [eventId])) as RowReply | null;
+    return row === null ? undefined : toStoredEvent(row);
+  }
+
+  protected async doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
+    const [rows, next] = (await this.#run("list", lookArgs(filter, slice))) as [RowReply[], number | null];
+    return { found: rows.map(toStoredEvent), next: toNumber(next) };
+  }
+
+  protected async arrivalOf(eventId: string): Promise<number | undefined> {
+    return toNumber(await this.#run("arrival", [eventId]));
+  }
+
+  protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
+    const args = [change, ...lookArgs(filter, { ...slice, limit: PAGE })];
+    const [changed, next] = (await this.#change("change", args)) as [number | string, number | null];
+    return { found: Number(changed), next: toNumber(next) };
+  }
+
+  protected async doCounts(): Promise<Record<EventState, number>> {
+    const counts = ((await this.#run("counts")) as (number | string)[]).map(Number);
+    const [pending, processing, retrying, done, parked] = counts as [number, number, number, number, number];
+    return { pending, processing, retrying, done, parked };
+  }
+
+  protected async doOldestWaiting(): Promise<number | undefined> {
+    return toNumber(await this.#run("oldestWaiting"));
+  }
+
+  protected async doNewestReceived(): Promise<Date | undefined> {
+    const newest = toNumber(await this.#run("newestReceived"));
+    return newest === undefined ? undefined : new Date(newest);
+  }
+
+  protected async doErase(ref: string): Promise<number | undefined> {
+    const erased = Number(await this.#change("erase", [ref]));
+    return erased < 0 ? undefined : erased;
+  }
+
+  protected async doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
+    const packed = (await this.#run("recordOf", [ref])) as string | null;
+    return packed === null ? undefined : toRecordSnapshot(ref, packed);
+  }
+
+  protected async doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    const args = [after ?? "", String(limit)];
+    const [refs, packed] = (await this.#run("records", args)) as [string[], string[]];
+    return refs.map((ref, index) => toRecordSnapshot(ref, packed[index]!));
+  }
+
+  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    return Number(await this.#change("learn", [ref, packSnapshot(snapshot)])) === 1;
+  }
+
+  protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
+    const kept = (await this.#run("getMeta", [key])) as [string, number | string] | null;
+    return kept === null ? undefined : { value: kept[0], age: Number(kept[1]) };
+  }
+
+  protected async doSetMeta(
+    key: string,
+    value: string | undefined,
+    expected: string | undefined,
+  ): Promise<boolean> {
+    const given = flags({ v: value !== undefined, e: expected !== undefined });
+    return Number(await this.#change("setMeta", [key, given, value ?? "", expected ?? ""])) === 1;
+  }
+
+  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
+    // A done event has no reason of a failure.
     if ((state === "done" && reason !== undefined) || age === Number.POSITIVE_INFINITY) return 0;
     return inPages(limit, async (size) =>
       Number(await this.#change("prune", [state, reason ?? "", String(age), String(size)])),
     );
   }
 
-  async pruneRecords({ age, limit }: Parameters<EventStore["pruneRecords"]>[0]): Promise<number> {
-    this.#assertOpen();
+  protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
     if (age === Number.POSITIVE_INFINITY) return 0;
     return inPages(limit, async (size) =>
       Number(await this.#change("pruneRecords", [String(age), String(size)])),
     );
   }
 
-  async list({ state, limit, after }: Parameters<EventStore["list"]>[0]): Promise<StoredEvent[]> {
-    const events: StoredEvent[] = [];
-    let before = "";
-    let behind = after ?? "";
-    for (;;) {
-      const size = Math.max(0, Math.min(limit - events.length, PAGE));
-      const [rows, last] = (await this.#run("list", [state ?? "", String(size), before, behind])) as [
-        RowReply[],
-        number | string,
-      ];
-      events.push(...rows.map(toStoredEvent));
-      if (rows.length < PAGE || events.length >= limit) return events;
-      before = String(last);
-      behind = "";
-    }
-  }
-
-  async get(eventId: string): Promise<StoredEvent | undefined> {
-    const row = (await this.#run("get", [eventId])) as RowReply | null;
-    return row === null ? undefined : toStoredEvent(row);
-  }
-
-  async counts(): Promise<Record<EventState, number>> {
-    const counts = (await this.#run("counts")) as (number | string)[];
-    const [pending, processing, retrying, done, parked] = counts.map(Number) as [
-      number,
-      number,
-      number,
-      number,
-      number,
-    ];
-    return { pending, processing, retrying, done, parked };
-  }
-
-  async oldestWaiting(): Promise<number | undefined> {
-    return toNumber(await this.#run("oldestWaiting"));
-  }
-
-  async replay(eventId: string): Promise<boolean> {
-    return Number(await this.#change("replay", [eventId])) === 1;
-  }
-
-  async replayParked({ reason, before }: Parameters<EventStore["replayParked"]>[0] = {}): Promise<number> {
-    let total = 0;
-    for (let after = "0"; ; ) {
-      const args = [after, String(PAGE), reason ?? "", String(before?.getTime() ?? "")];
-      const [replayed, last] = (await this.#change("replayParked", args)) as [number | string, string];
-      total += Number(replayed);
-      if (last === "") return total;
-      after = last;
-    }
-  }
-
-  async statusOf(ref: string): Promise<RecordStatus | undefined> {
-    const packed = (await this.#run("statusOf", [ref])) as string | null;
-    return packed === null ? undefined : toRecordStatus(ref, packed);
-  }
-
-  async *statuses({
-    after = "",
-  }: {
-    readonly after?: string | undefined;
-  } = {}): AsyncGenerator<RecordStatus> {
-    for (let from = after; ; ) {
-      const [refs, packed] = (await this.#run("statuses", [from, String(PAGE)])) as [string[], string[]];
-      for (const [index, ref] of refs.entries())
-        if (!isOwnRef(ref)) yield toRecordStatus(ref, packed[index]!);
-      if (refs.length < PAGE) return;
-      from = refs.at(-1)!;
-    }
-  }
-
-  subscribe(wake: () => void): () => void {
-    this.#assertOpen();
-    return this.#wake.subscribe(wake);
-  }
-
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async #close(): Promise<void> {
-    this.#wake.close();
+  protected async doClose(): Promise<void> {
+    this.#notifier.close();
     await this.#connection.idle();
     this.#connection.close();
   }
 
-  async #claim(options: Parameters<EventStore["claim"]>[0], limit: number): Promise<ClaimedEvent[]> {
-    const { leaseDuration, eventId, retriesFirst = false } = options;
-    const name = newName();
-    // At least 1 ms, or the claim that leases it would find it due again.
-    const duration = String(Math.max(1, Math.ceil(leaseDuration)));
-    const first = retriesFirst ? "retries" : "pending";
-    const args = [String(limit), duration, name, first, eventId ?? "", ...this.#retold.lostClaims()];
+  async #claim(options: ClaimOptions, limit: number): Promise<ClaimedEvent[]> {
+    const { leaseDuration, eventId = "", order = "oldest", worker = null } = options;
+    const key = newName();
+    const args = [String(limit), leaseMs(leaseDuration), key, order, JSON.stringify(worker), eventId];
     try {
-      const [now, claims] = (await this.#change("claim", args)) as [number | string, ClaimReply[]];
+      const reply = await this.#change("claim", [...args, ...this.#keys.lostClaims()]);
+      const [now, claims] = reply as [number | string, ClaimReply[]];
       return claims.map((claim) => toClaim(claim, Number(now)));
     } catch (error) {
-      if (!(error instanceof NotSentError)) this.#retold.claimLost(name, leaseDuration);
+      if (!(error instanceof NotSentError)) this.#keys.claimLost(key, leaseDuration);
       throw error;
     }
   }
@@ -217,69 +228,88 @@ export class RedisStore implements EventStore {
   async #change(name: ScriptName, args: readonly string[]): Promise<unknown> {
     try {
       const [result, dueSooner] = (await this.#run(name, args)) as [unknown, number | string];
-      if (Number(dueSooner) === 1) this.#wake.wake();
+      if (Number(dueSooner) === 1) this.subscribers.wake();
       return result;
     } catch (error) {
       if (!(error instanceof NotSentError)) {
-        // If it is still on its way, we are to hear of it as the others do; if it was done, we may have heard already.
+        // Redis may still do it: a new name makes its message news for us. It may also be done already, so wake now.
         this.#handle = newName();
-        this.#wake.wake();
+        this.subscribers.wake();
       }
       throw error;
     }
   }
 
   async #run(name: ScriptName, args: readonly string[] = []): Promise<unknown> {
-    this.#assertOpen();
+    this.assertOpen();
     return this.#connection.busy(async () => {
       await this.#start();
-      return this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+      try {
+        return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+      } catch (error) {
+        // Another connection may lead to a server that was started again, without its data.
+        if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.link.life) {
+          this.#started = undefined;
+        }
+        throw error;
+      }
     });
   }
 
-  /** Resolves to what all keys begin with, the user's own prefix included. */
+  /** Resolves to the beginning of all keys, the user's own prefix included. */
   #start(): Promise<string> {
-    this.#started ??= this.#look().catch((error) => {
+    this.#started ??= this.#open().catch((error) => {
       this.#started = undefined;
       throw error;
     });
     return this.#started;
   }
 
-  async #look(): Promise<string> {
-    const args = ["", this.#handle, String(FORMAT)];
-    const [format, keys] = (await this.#connection.run("start", args)) as [string, string];
-    if (Number(format) > FORMAT) {
+  async #open(): Promise<string> {
+    const args = ["", this.#handle, String(SCHEMA)];
+    const [, keys, isOld] = (await this.#connection.run("start", args)) as [string, string, number | string];
+    if (Number(isOld) === 1) {
       throw new StayhookError(
-        `redisStore (${this.#connection.link.name}): its keys ${keys}:* were written by a newer version of stayhook (format ${format}, this one knows up to ${FORMAT}): update stayhook, or use another prefix`,
+        `redisStore (${this.#connection.link.name}): stayhook 0.1 wrote the keys ${keys}:*, and this version cannot read them. Set another prefix, or delete the keys.`,
       );
     }
+    this.#life = this.#connection.link.life;
     this.#onFirstUse();
     return keys;
-  }
-
-  #assertOpen(): void {
-    if (this.#closing !== undefined) throw new StayhookError("The store is closed.");
   }
 }
 
 function settleArgs(outcome: Outcome): string[] {
   if (outcome.state === "released") return [outcome.state, ""];
-  const type = outcome.type ?? "";
-  if (outcome.state === "done") {
-    const given = outcome.status === undefined ? "t" : "ts";
-    return [outcome.state, given, type, outcome.status ?? ""];
-  }
-  const failure = [
-    outcome.state,
-    outcome.type === undefined ? "" : "t",
-    type,
-    "",
-    outcome.reason,
-    outcome.error,
-  ];
-  if (outcome.state === "parked") return failure;
-  return [...failure, wholeMs(outcome.in), outcome.counted ? "1" : "0"];
+  const record = outcome.state === "done" ? outcome.record : undefined;
+  const given = flags({
+    t: outcome.type !== undefined,
+    s: record !== undefined,
+    c: record?.changed ?? false,
+  });
+  const args = [outcome.state, given, outcome.type ?? "", record ? packSnapshot(record.snapshot) : ""];
+  const reason = outcome.state === "done" ? "" : outcome.reason;
+  const wait = outcome.state === "retrying" ? [String(outcome.in), outcome.counted ? "1" : "0"] : [];
+  return [...args, reason, packEntry(outcome), ...wait];
+}
+
+/** The arguments of `look` in `lua/prelude.ts`. */
+function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
+  const { eventId, ref, state, ...rest } = filter;
+  const isPicky = Object.values(rest).some((value) => value !== undefined);
+  // A filter without an index may match few of the events that it looks at.
+  const size = isPicky ? PAGE : Math.min(PAGE, Math.max(1, Math.ceil(limit)));
+  const fields = Object.entries(filter)
+    .filter(([, value]) => value !== undefined)
+    .flatMap(([name, value]) => [name, value instanceof Date ? String(value.getTime()) : String(value)]);
+  return [String(before ?? ""), String(size), String(limit), ...fields];
+}
+
+/** The letters whose value is true: they tell a script which of its arguments are there. */
+function flags(given: Readonly<Record<string, boolean>>): string {
+  return Object.keys(given)
+    .filter((letter) => given[letter])
+    .join("");
 }
 
 /** Asks for `limit` in pieces, until one is smaller than asked for. */
@@ -293,8 +323,9 @@ async function inPages(limit: number, run: (size: number) => Promise<number>): P
   }
 }
 
-function wholeMs(ms: number): string {
-  return String(Math.ceil(ms));
+/** At least 1 ms, or the claim that leases an event would find it due again. */
+function leaseMs(ms: number): string {
+  return String(Math.max(1, Math.ceil(ms)));
 }
 
 function toNumber(reply: unknown): number | undefined {

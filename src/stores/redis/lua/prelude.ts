@@ -1,25 +1,31 @@
 /**
- * What every script begins with. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot; the
- * rest are made from it. `ARGV[1]` is the time where a test says it, `ARGV[2]` the handle that calls.
+ * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
+ * other keys are made from it. `ARGV[1]` is the time, where a test sets it. `ARGV[2]` names the calling handle.
  *
  * | key | |
  * |---|---|
- * | `:meta` | hash: `format`; `seq`, `ended`: counters of arrivals and ends |
- * | `:event:<id>` | hash, see `load`; times are epoch ms |
- * | `:notification:<id>` | its JSON text, apart: with it, Redis would keep the hash in four times the space |
+ * | `:meta` | hash: `schema`; `seq`, `ended`: counters of arrivals and ends; `newest`: when the newest webhook event came |
+ * | `:values` | hash by key of `setMeta`: `<set at>:<value>` |
+ * | `:event:<id>` | hash, see `load` and `remember`; times are epoch ms |
+ * | `:notification:<id>` | its JSON text. In the event's hash it would quadruple the hash's memory |
  * | `:state:<state>` | sorted set of ids by arrival |
- * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of ids by end |
- * | `:lock:<lock>` | hash of a record that something waits for, or holds; `ref:<ref>`, or `event:<id>` where there is none |
- * | `:line:pending:<lock>`, `:line:retries:<lock>` | sorted sets of its events, by the time at which each can be claimed; in process: by the end of its lease |
- * | `:ready:pending`, `:ready:retries` | sorted sets of locks, by the time at which the first in line can be claimed |
- * | `:statuses` | hash by ref: `sequence:seenAt:status` |
- * | `:refs` | its refs in order |
- * | `:seen` | its refs by `seenAt`, but for those with a lock: these are not to be forgotten |
- *
- * Members of lines and of ready sets begin with the event's arrival, so that it decides between equal times.
+ * | `:of:<ref>` | sorted set of the arrivals of a record's events |
+ * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of arrivals by end |
+ * | `:lock:<lock>` | hash of a record that has an event to process; `ref:<ref>`, or `event:<id>` without a record |
+ * | `:line:pending:<lock>` | sorted set of its pending events that are due, by arrival |
+ * | `:line:retries:<lock>` | the same of its retrying events, and of events whose lease ended |
+ * | `:line:due:<lock>` | the events of `:line:retries`, by the time at which they became due |
+ * | `:line:later:<lock>` | its events that wait, by the time at which they are due |
+ * | `:ready:pending` | sorted set of locks that can be claimed, by the arrival of their first due pending event |
+ * | `:ready:retries` | the other locks that can be claimed, by the time at which they became ready |
+ * | `:ready:later` | locks by the time at which they have to be looked at again |
+ * | `:ready:began` | locks with a wait, by the time at which the last wait began: a clock set back ends waits |
+ * | `:records` | hash by ref: `<sequence>:<seenAt>:<snapshot as JSON>` |
+ * | `:refs` | the refs of `:records` in order |
+ * | `:seen` | the same refs by `seenAt`, without those that have a lock: they must not be pruned |
  */
 export const prelude = `
-local base, call = KEYS[1], redis.call
+local base, call, max, min = KEYS[1], redis.call, math.max, math.min
 local now = tonumber(ARGV[1])
 if not now then
   local time = call('TIME')
@@ -35,52 +41,139 @@ local function member_of(event) return string.format('%014d', event.seq) .. even
 local function id_of(member) return string.sub(member, 15) end
 
 local function load(id)
-  local v = call('HMGET', event_key(id), 'seq', 'ref', 'state', 'due', 'lease_end', 'attempts', 'outages', 'outage_at', 'reason')
+  local v = call('HMGET', event_key(id), 'seq', 'ref', 'state', 'due', 'lease_end', 'attempts', 'outages', 'outage_at',
+    'reason', 'claimed', 'worker', 'h')
   if not v[1] then return nil end
   return {
     id = id, seq = tonumber(v[1]), ref = v[2], state = v[3], due = tonumber(v[4]), lease_end = tonumber(v[5]),
-    attempts = tonumber(v[6]) or 0, outages = tonumber(v[7]) or 0, outage_at = tonumber(v[8]), reason = v[9]
+    attempts = tonumber(v[6]) or 0, outages = tonumber(v[7]) or 0, outage_at = tonumber(v[8]), reason = v[9],
+    claimed = v[10], worker = v[11] or 'null', entries = tonumber(v[12]) or 0
   }
+end
+
+local NUMBERS = { 'wait', 'wait_began', 'lease_end', 'pending', 'retries', 'due', 'later', 'ready', 'at', 'began' }
+local function lock_named(name)
+  local v = call('HMGET', base .. ':lock:' .. name, 'lease', 'event', 'retry', unpack(NUMBERS))
+  local lock, was = { name = name, lease = v[1] or '', event = v[2] or '', retry = v[3] or '' }, {}
+  was.lease, was.event, was.retry = lock.lease, lock.event, lock.retry
+  for index, field in ipairs(NUMBERS) do
+    local value = tonumber(v[index + 3]) or 0
+    lock[field], was[field] = value, value
+  end
+  -- Each saved lock has one of these.
+  was.exists = was.ready + was.at > 0 or was.retry ~= ''
+  lock.was = was
+  return lock
 end
 
 local function lock_of(event)
-  local name = event.ref and ('ref:' .. event.ref) or ('event:' .. event.id)
-  local v = call('HMGET', base .. ':lock:' .. name, 'at', 'wait', 'lease', 'event', 'lease_end', 'pending', 'retries')
-  return {
-    name = name, ref = event.ref, at = tonumber(v[1]), wait = tonumber(v[2]) or 0, lease = v[3] or '', event = v[4] or '',
-    lease_end = tonumber(v[5]) or 0, pending = v[6] or '', retries = v[7] or ''
-  }
+  return lock_named(event.ref and ('ref:' .. event.ref) or ('event:' .. event.id))
 end
 
-local function place(lock, kind)
-  local first = call('ZRANGE', line_key(kind, lock), 0, 0, 'WITHSCORES')
-  local member, at = '', math.huge
-  if first[1] then
-    member = string.sub(first[1], 1, 14) .. lock.name
-    at = math.max(tonumber(first[2]), lock.wait, lock.lease_end)
+local function ref_of(lock) return string.match(lock.name, '^ref:(.*)$') end
+
+-- lock[kind] is the first score of that line; 0 where the line is empty.
+local function enter(lock, kind, member, score)
+  call('ZADD', line_key(kind, lock), score, member)
+  lock[kind] = lock[kind] == 0 and score or min(lock[kind], score)
+end
+
+local function leave(lock, kind, member)
+  local key = line_key(kind, lock)
+  if lock[kind] == 0 or call('ZREM', key, member) == 0 then return false end
+  lock[kind] = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or 0
+  return true
+end
+
+local function enter_due(lock, event, due)
+  local member = member_of(event)
+  if event.state == 'pending' then return enter(lock, 'pending', member, event.seq) end
+  enter(lock, 'retries', member, event.seq)
+  enter(lock, 'due', member, due)
+end
+
+local function enter_later(lock, event)
+  enter(lock, 'later', member_of(event), event.due)
+  lock.began = now
+end
+
+local function leave_lines(lock, event)
+  local member = member_of(event)
+  if leave(lock, 'pending', member) or leave(lock, 'later', member) then return end
+  if leave(lock, 'retries', member) then leave(lock, 'due', member) end
+end
+
+-- Moves the events whose time has come to the lines of due events.
+local function advance(lock)
+  if lock.lease_end > 0 and lock.lease_end <= now then
+    enter_due(lock, load(lock.event), lock.lease_end)
+    lock.lease_end = 0
   end
-  local ready = base .. ':ready:' .. kind
-  if lock[kind] ~= '' and lock[kind] ~= member then call('ZREM', ready, lock[kind]) end
-  if member ~= '' then call('ZADD', ready, at, member) end
-  lock[kind] = member
-  return at
+  local set_back = lock.began > now
+  if lock.wait_began > now then lock.wait, lock.wait_began = 0, 0 end
+  if lock.later == 0 or not (lock.later <= now or set_back) then return end
+  local key = line_key('later', lock)
+  local line = set_back and call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    or call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 200)
+  for index = 1, #line, 2 do
+    local event, due = load(id_of(line[index])), tonumber(line[index + 1])
+    if due <= now or tonumber(call('HGET', event_key(event.id), 'began')) > now then
+      call('ZREM', key, line[index])
+      enter_due(lock, event, min(due, now))
+    end
+  end
+  lock.later = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or 0
+  if set_back then lock.began = now end
 end
 
--- To be called after each change to a lock or to one of its lines.
+local function place(kind, member, score, old)
+  if score > 0 then
+    if score ~= old then call('ZADD', base .. ':ready:' .. kind, score, member) end
+  elseif old > 0 then
+    call('ZREM', base .. ':ready:' .. kind, member)
+  end
+end
+
+-- Call it after each change to a lock or to one of its lines.
 local function save(lock)
-  local at = math.min(place(lock, 'pending'), place(lock, 'retries'))
+  advance(lock)
+  local was, free, ref = lock.was, max(lock.wait, lock.lease_end), ref_of(lock)
+  lock.ready, lock.retry, lock.at = 0, '', 0
+  if free > now then
+    if lock.pending > 0 or lock.retries > 0 or lock.lease_end > 0 then lock.at = free
+    elseif lock.later > 0 then lock.at = max(free, lock.later) end
+  else
+    lock.at = lock.later
+    if lock.pending > 0 then lock.ready = lock.pending
+    elseif lock.retries > 0 then lock.retry = string.format('%014d', lock.retries) .. lock.name end
+  end
+  if lock.later == 0 and lock.wait <= now then lock.began = 0 end
+
+  place('pending', lock.name, lock.ready, was.ready)
+  place('later', lock.name, lock.at, was.at)
+  place('began', lock.name, lock.began, was.began)
+  if was.retry ~= '' and was.retry ~= lock.retry then call('ZREM', base .. ':ready:retries', was.retry) end
+  if lock.retry ~= '' then call('ZADD', base .. ':ready:retries', max(lock.due, lock.wait), lock.retry) end
+
   local key = base .. ':lock:' .. lock.name
-  if at == math.huge then
-    call('DEL', key)
-    local status = lock.ref and call('HGET', base .. ':statuses', lock.ref)
-    if status then call('ZADD', base .. ':seen', string.match(status, '^%d+:(%d+):'), lock.ref) end
+  local is_ready = lock.ready > 0 or lock.retry ~= ''
+  if not is_ready and lock.at == 0 then
+    if was.exists then call('DEL', key) end
+    local record = ref and call('HGET', base .. ':records', ref)
+    if record then call('ZADD', base .. ':seen', string.match(record, '^%d+:(%d+):'), ref) end
     return
   end
-  if lock.ref and not lock.at then call('ZREM', base .. ':seen', lock.ref) end
-  if at < (lock.at or math.huge) then due_sooner = true end
-  lock.at = at
-  call('HSET', key, 'at', at, 'wait', lock.wait, 'lease', lock.lease, 'event', lock.event,
-    'lease_end', lock.lease_end, 'pending', lock.pending, 'retries', lock.retries)
+  if ref and not was.exists then call('ZREM', base .. ':seen', ref) end
+  local was_ready = was.ready > 0 or was.retry ~= '' or (was.at > 0 and was.at <= now)
+  if not was_ready and (is_ready or was.at == 0 or lock.at < was.at) then due_sooner = true end
+  local changes = {}
+  for field, value in pairs(was) do
+    if field ~= 'exists' and lock[field] ~= value then
+      changes[#changes + 1] = field
+      changes[#changes + 1] = lock[field]
+    end
+  end
+  if #changes > 0 then call('HSET', key, unpack(changes)) end
 end
 
 local function set_state(event, state)
@@ -91,11 +184,20 @@ local function set_state(event, state)
   event.state = state
 end
 
--- Where memory is full, Redis refuses a script's first write if that could take more, but none of those behind it. What
--- has begun is to end all the same: its end makes room, and without it a callback would run again.
+-- Adds an entry to the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. Short fields
+-- keep the hash small: one of more than 64 bytes would quadruple its memory.
+local function remember(event, rest)
+  local key, entry = event_key(event.id), '[' .. event.claimed .. ',' .. event.worker .. ',' .. rest
+  call('HSET', key, 'h' .. event.entries, entry, 'h', event.entries + 1)
+  if event.entries >= 10 then call('HDEL', key, 'h' .. (event.entries - 10)) end
+  event.entries = event.entries + 1
+end
+
+-- Where memory is full, Redis refuses a script's first write if that could take more, but none of the later ones. An
+-- attempt that has begun must end all the same: its end makes room, and without it a callback would run again.
 local function also_when_full() call('DEL', base .. ':none') end
 
--- The event and its lock, as long as nobody else has taken its record.
+-- The event and its lock, unless the record was claimed again.
 local function held(id, lease)
   local event = load(id)
   if not event then return nil end
@@ -111,32 +213,42 @@ end
 
 local function release(event, lock)
   local attempts = event.attempts - 1
+  leave_lines(lock, event)
   set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying')
   call('HSET', event_key(event.id), 'attempts', attempts)
-  local member = member_of(event)
-  call('ZREM', line_key('retries', lock), member)
-  call('ZADD', line_key(event.state == 'pending' and 'pending' or 'retries', lock), event.due, member)
+  call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'worker')
+  enter_due(lock, event, min(event.due or now, now))
   unlock(lock)
 end
 
-local function replay(event)
-  local key, lock = event_key(event.id), lock_of(event)
-  if event.state == 'retrying' then
-    call('HSET', key, 'due', math.min(event.due, now))
-    call('ZADD', line_key('retries', lock), math.min(event.due, now), member_of(event))
-  elseif event.state ~= 'pending' then
-    call('ZREM', base .. ':ended:' .. event.state, event.id)
-    if event.state == 'parked' then call('ZREM', base .. ':ended:parked:' .. event.reason, event.id) end
-    call('HDEL', key, 'outages', 'outage_at', 'reason', 'ended')
-    call('HSET', key, 'attempts', 0, 'replayed', 1, 'due', now)
-    set_state(event, 'pending')
-    call('ZADD', line_key('pending', lock), now, member_of(event))
-  end
-  lock.wait = 0
-  save(lock)
+-- Takes an event that is done or parked out of the sets by end.
+local function leave_ended(event)
+  call('ZREM', base .. ':ended:' .. event.state, event.seq)
+  if event.state == 'parked' then call('ZREM', base .. ':ended:parked:' .. event.reason, event.seq) end
 end
 
--- As it is shown: its id, its fields, its notification, and until when its record waits.
+local function finish(event, state, reason)
+  local key, order = event_key(event.id), call('HINCRBY', base .. ':meta', 'ended', 1)
+  call('HDEL', key, 'due', 'began', 'lease_end', 'claimed', 'worker', 'outages', 'outage_at')
+  if reason then call('HSET', key, 'ended', now, 'reason', reason)
+  else
+    call('HSET', key, 'ended', now)
+    if event.reason then call('HDEL', key, 'reason') end
+  end
+  call('ZADD', base .. ':ended:' .. state, order, event.seq)
+  if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. reason, order, event.seq) end
+  set_state(event, state)
+end
+
+local STATES = { 'done', 'pending', 'processing', 'retrying', 'parked' }
+local function id_at(seq)
+  for _, state in ipairs(STATES) do
+    local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
+    if id then return id end
+  end
+end
+
+-- The event as it is shown: its id, its fields, its notification, and until when its record waits.
 local function row(id)
   local fields = call('HGETALL', event_key(id))
   if not fields[1] then return false end
@@ -145,9 +257,49 @@ local function row(id)
   return { id, fields, call('GET', notification_key(id)), wait }
 end
 
+-- The arrival before which to look, how many events to look at, how many to give at most, and the filter's fields and
+-- values. Gives ids, and where to go on.
+local function look(first)
+  local filter, size, limit = {}, tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
+  for index = first + 3, #ARGV, 2 do filter[ARGV[index]] = ARGV[index + 1] end
+  local before, found = ARGV[first] == '' and '+inf' or ('(' .. ARGV[first]), {}
+  local function gather(key)
+    local members = call('ZREVRANGEBYSCORE', key, before, '-inf', 'WITHSCORES', 'LIMIT', 0, size)
+    for index = 1, #members, 2 do found[#found + 1] = { members[index], tonumber(members[index + 1]) } end
+  end
+  if filter.eventId then
+    local seq = tonumber(call('HGET', event_key(filter.eventId), 'seq'))
+    if seq and (ARGV[first] == '' or seq < tonumber(ARGV[first])) then found[1] = { filter.eventId, seq } end
+  elseif filter.ref then
+    gather(base .. ':of:' .. filter.ref)
+    for _, each in ipairs(found) do each[1] = id_at(each[2]) end
+  else
+    for _, state in ipairs(filter.state and { filter.state } or STATES) do gather(state_key(state)) end
+  end
+  table.sort(found, function(a, b) return a[2] > b[2] end)
+  local ids, after, until_ = {}, tonumber(filter.receivedAfter), tonumber(filter.receivedBefore)
+  for index = 1, min(size, #found) do
+    local v = call('HMGET', event_key(found[index][1]), 'state', 'ref', 'type', 'reason', 'source', 'received')
+    local received = tonumber(v[6])
+    if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == filter.ref)
+      and (not filter.type or v[3] == filter.type) and (not filter.reason or v[4] == filter.reason)
+      and (not filter.source or (v[5] or 'webhook') == filter.source)
+      and (not after or received >= after) and (not until_ or received < until_) then
+      ids[#ids + 1] = found[index][1]
+      if #ids == limit then return ids, found[index][2] end
+    end
+  end
+  return ids, #found >= size and found[size][2] or false
+end
+
 -- Tells the other handles, and the caller, that something may be due sooner than it was.
 local function answer(result)
   if due_sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
   return { result, due_sooner and 1 or 0 }
 end
+`;
+
+/** Begins every script but `start`: a slot that is being moved has its keys in two places. */
+export const guard = `
+if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
 `;

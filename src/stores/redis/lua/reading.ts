@@ -1,46 +1,36 @@
-/** Scripts that only look (but for the first). Each is preceded by the prelude. */
+/** Scripts that only read, but for `start`. Each is preceded by the prelude. */
 
 /**
- * The format that this version of stayhook writes. Notes it where nothing is there yet; gives what is, and the keys'
- * beginning. It publishes first, to nobody:
- * who may not would else be told so after he has written.
+ * The schema that this version writes. Writes it where there is none; gives the schema, the keys' beginning, and
+ * whether a version before schema 1 has written here. PUBLISH comes first, to nobody: a user who is not allowed to
+ * publish would else be told so after a write.
  */
 export const start = `
 call('PUBLISH', base .. ':wake', '')
-local format = call('HGET', base .. ':meta', 'format')
-if not format then call('HSET', base .. ':meta', 'format', ARGV[3]) end
-return { format or ARGV[3], base }
+local v = call('HMGET', base .. ':meta', 'schema', 'format')
+if not v[1] and not v[2] then call('HSET', base .. ':meta', 'schema', ARGV[3]) end
+return { v[1] or ARGV[3], base, not v[1] and v[2] and 1 or 0 }
 `;
 
 export const nextDue = `
-local at = math.huge
-for _, kind in ipairs({ 'pending', 'retries' }) do
-  local first = call('ZRANGE', base .. ':ready:' .. kind, 0, 0, 'WITHSCORES')
-  if first[1] then at = math.min(at, tonumber(first[2])) end
-end
-return at < math.huge and math.max(0, at - now) or false
+if call('EXISTS', base .. ':ready:pending', base .. ':ready:retries') > 0 then return 0 end
+if #call('ZRANGEBYSCORE', base .. ':ready:began', '(' .. now, '+inf', 'LIMIT', 0, 1) > 0 then return 0 end
+local first = call('ZRANGE', base .. ':ready:later', 0, 0, 'WITHSCORES')
+return first[1] and max(0, tonumber(first[2]) - now) or false
 `;
 
 /** id */
 export const get = `return row(ARGV[3])`;
 
-/** state or nothing, limit, arrival or nothing, id or nothing: goes on behind that one. Gives rows, and the last one's arrival. */
+/** id */
+export const arrival = `return call('HGET', event_key(ARGV[3]), 'seq')`;
+
+/** see `look` */
 export const list = `
-local limit, before = tonumber(ARGV[4]), ARGV[5]
-if ARGV[6] ~= '' then before = call('HGET', event_key(ARGV[6]), 'seq') or '0' end
-before = before == '' and '+inf' or ('(' .. before)
-local found = {}
-for _, state in ipairs(ARGV[3] == '' and { 'pending', 'processing', 'retrying', 'done', 'parked' } or { ARGV[3] }) do
-  local ids = call('ZREVRANGEBYSCORE', state_key(state), before, '-inf', 'WITHSCORES', 'LIMIT', 0, limit)
-  for index = 1, #ids, 2 do found[#found + 1] = { ids[index], tonumber(ids[index + 1]) } end
-end
-table.sort(found, function(a, b) return a[2] > b[2] end)
-local rows, last = {}, 0
-for index = 1, math.min(limit, #found) do
-  rows[index] = row(found[index][1])
-  last = found[index][2]
-end
-return { rows, last }
+local ids, next = look(3)
+local rows = {}
+for index, id in ipairs(ids) do rows[index] = row(id) end
+return { rows, next }
 `;
 
 export const counts = `
@@ -53,30 +43,43 @@ return counts
 
 export const oldestWaiting = `
 local oldest = math.huge
-local function consider(id)
-  oldest = math.min(oldest, tonumber(call('HGET', event_key(id), 'received')))
-end
-for _, state in ipairs({ 'pending', 'retrying' }) do
-  local id = call('ZRANGE', state_key(state), 0, 0)[1]
-  if id then consider(id) end
-end
--- As many as there are attempts on all machines together.
-for _, id in ipairs(call('ZRANGE', state_key('processing'), 0, -1)) do
-  if tonumber(call('HGET', event_key(id), 'lease_end')) <= now then
-    consider(id)
-    break
+-- The first event of a state that counts.
+local function consider(state, counts)
+  for from = 0, math.huge, 100 do
+    local ids = call('ZRANGE', state_key(state), from, from + 99)
+    for _, id in ipairs(ids) do
+      local v = call('HMGET', event_key(id), 'received', 'due', 'began', 'lease_end')
+      if counts(tonumber(v[2]) or 0, tonumber(v[3]) or 0, tonumber(v[4]) or 0) then
+        oldest = min(oldest, tonumber(v[1]))
+        return
+      end
+    end
+    if #ids < 100 then return end
   end
 end
-return oldest < math.huge and math.max(0, now - oldest) or false
+consider('pending', function(due, began) return due <= now or now < began end)
+consider('retrying', function() return true end)
+consider('processing', function(_, _, lease_end) return lease_end <= now end)
+return oldest < math.huge and max(0, now - oldest) or false
 `;
 
+export const newestReceived = `return call('HGET', base .. ':meta', 'newest')`;
+
 /** ref */
-export const statusOf = `return call('HGET', base .. ':statuses', ARGV[3])`;
+export const recordOf = `return call('HGET', base .. ':records', ARGV[3])`;
 
 /** ref behind which to go on, or nothing; limit */
-export const statuses = `
+export const records = `
 local from = ARGV[3] == '' and '-' or ('(' .. ARGV[3])
 local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, ARGV[4])
 if #refs == 0 then return { refs, {} } end
-return { refs, call('HMGET', base .. ':statuses', unpack(refs)) }
+return { refs, call('HMGET', base .. ':records', unpack(refs)) }
+`;
+
+/** key. Gives the value and its age. */
+export const getMeta = `
+local kept = call('HGET', base .. ':values', ARGV[3])
+if not kept then return false end
+local at, value = string.match(kept, '^(%d+):(.*)$')
+return { value, max(0, now - tonumber(at)) }
 `;

@@ -1,34 +1,52 @@
-/** Scripts that take events in, hand them out and end them. Each is preceded by the prelude. */
+/** Scripts that change events, records and values. Each is preceded by the prelude. */
 
-/** id, which of the next may be absent are there (`r`, `t`, `n`), ref, topic, notification, source, timestamp */
+/**
+ * id, which of the next may be absent are there (`r`, `t`, `n`, `p`, `d`), ref, topic, notification, traceparent, ms
+ * until it is due, source, timestamp
+ */
 export const add = `
-local id, given = ARGV[3], ARGV[4]
-local ref = string.find(given, 'r') and ARGV[5] or false
-local known = call('HMGET', event_key(id), 'seq', 'ref')
+local id, given, source, key = ARGV[3], ARGV[4], ARGV[10], event_key(ARGV[3])
+local function has(letter) return string.find(given, letter, 1, true) end
+local ref = has('r') and ARGV[5] or false
+local known = call('HMGET', key, 'seq', 'ref')
 if known[1] then return answer(known[2] == ref and 'duplicate' or 'conflict') end
-local event = { id = id, ref = ref, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
-call('HSET', event_key(id), 'seq', event.seq, 'state', 'pending', 'received', now, 'due', now, 'source', ARGV[8], 'time', ARGV[9])
-if ref then call('HSET', event_key(id), 'ref', ref) end
-if string.find(given, 't') then call('HSET', event_key(id), 'topic', ARGV[6]) end
-if string.find(given, 'n') then call('SET', notification_key(id), ARGV[7]) end
+local event = { id = id, ref = ref, seq = call('HINCRBY', base .. ':meta', 'seq', 1), state = 'pending' }
+local fields = { 'seq', event.seq, 'state', 'pending', 'received', now, 'time', ARGV[11] }
+local function set(name, value)
+  fields[#fields + 1] = name
+  fields[#fields + 1] = value
+end
+if source == 'webhook' then call('HSET', base .. ':meta', 'newest', now) else set('source', source) end
+if ref then set('ref', ref) end
+if has('t') then set('topic', ARGV[6]) end
+if has('p') then set('traceparent', ARGV[8]) end
+if has('d') then
+  event.due = now + tonumber(ARGV[9])
+  set('due', event.due)
+  set('began', now)
+end
+call('HSET', key, unpack(fields))
+if has('n') then call('SET', notification_key(id), ARGV[7]) end
 call('ZADD', state_key('pending'), event.seq, id)
+if ref then call('ZADD', base .. ':of:' .. ref, event.seq, event.seq) end
 local lock = lock_of(event)
-call('ZADD', line_key('pending', lock), now, member_of(event))
-lock.wait = 0
+if event.due and event.due > now then enter_later(lock, event) else enter_due(lock, event) end
+if not event.due then lock.wait, lock.wait_began = 0, 0 end
 save(lock)
 return answer('added')
 `;
 
 /**
- * limit, ms of lease, name of this claim, kind that goes first, event id or nothing; then the names of claims whose
- * answer got lost on its way: what they leased, nobody works on.
+ * limit, ms of lease, name of this claim, order, worker as JSON, event id or nothing; then the names of claims whose
+ * answer was lost on its way: nobody works on what they leased.
  */
 export const claim = `
-local limit, duration, name, first, only = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7]
+local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local worker, only = ARGV[7], ARGV[8]
 
-if ARGV[8] then
+if ARGV[9] then
   local lost = {}
-  for index = 8, #ARGV do lost[ARGV[index]] = true end
+  for index = 9, #ARGV do lost[ARGV[index]] = true end
   for _, id in ipairs(call('ZRANGE', state_key('processing'), 0, -1)) do
     local event = load(id)
     local lock = lock_of(event)
@@ -37,38 +55,58 @@ if ARGV[8] then
 end
 
 local claims = {}
-local function lease(id)
+local function lease(lock, id)
   local event = load(id)
-  local lock, member = lock_of(event), member_of(event)
   local token = name .. ':' .. #claims
   also_when_full()
-  if event.state == 'pending' then call('ZREM', line_key('pending', lock), member) end
-  call('ZADD', line_key('retries', lock), now + duration, member)
+  leave_lines(lock, event)
+  if event.state == 'processing' then
+    remember(event, string.format('%d,"lost"]', event.lease_end - tonumber(event.claimed)))
+  end
   set_state(event, 'processing')
-  call('HSET', event_key(id), 'attempts', event.attempts + 1, 'lease_end', now + duration)
+  call('HSET', event_key(id), 'attempts', event.attempts + 1, 'lease_end', now + duration, 'claimed', now, 'worker', worker)
   lock.lease, lock.event, lock.lease_end = token, id, now + duration
   save(lock)
-  local status = event.ref and call('HGET', base .. ':statuses', event.ref)
-  claims[#claims + 1] = { id, call('HGETALL', event_key(id)), call('GET', notification_key(id)), status, token }
+  local record = event.ref and call('HGET', base .. ':records', event.ref)
+  claims[#claims + 1] = { id, call('HGETALL', event_key(id)), call('GET', notification_key(id)), record, token }
 end
 
-local function lease_first(kind)
+local function lease_first(lock)
+  local kind = lock.pending > 0 and (lock.retries == 0 or lock.pending < lock.retries) and 'pending' or 'retries'
+  lease(lock, id_of(call('ZRANGE', line_key(kind, lock), 0, 0)[1]))
+end
+
+local function pending()
   if #claims >= limit then return end
-  local ready = call('ZRANGEBYSCORE', base .. ':ready:' .. kind, '-inf', now, 'LIMIT', 0, limit - #claims)
-  for _, member in ipairs(ready) do
-    lease(id_of(call('ZRANGE', line_key(kind, { name = id_of(member) }), 0, 0)[1]))
-  end
+  local command, from, to = 'ZRANGEBYSCORE', '-inf', '+inf'
+  if order == 'newest' then command, from, to = 'ZREVRANGEBYSCORE', to, from end
+  local names = call(command, base .. ':ready:pending', from, to, 'LIMIT', 0, limit - #claims)
+  for _, each in ipairs(names) do lease_first(lock_named(each)) end
+end
+
+local function retries()
+  if #claims >= limit then return end
+  local members = call('ZRANGE', base .. ':ready:retries', 0, limit - #claims - 1)
+  for _, member in ipairs(members) do lease_first(lock_named(id_of(member))) end
 end
 
 if only == '' then
-  lease_first(first)
-  lease_first(first == 'pending' and 'retries' or 'pending')
-elseif limit > 0 then
+  for _, each in ipairs(call('ZRANGEBYSCORE', base .. ':ready:later', '-inf', now, 'LIMIT', 0, 200)) do
+    save(lock_named(each))
+  end
+  for _, each in ipairs(call('ZRANGEBYSCORE', base .. ':ready:began', '(' .. now, '+inf', 'LIMIT', 0, 200)) do
+    save(lock_named(each))
+  end
+  if order == 'retries' then retries() end
+  pending()
+  retries()
+else
   local event = load(only)
   if event and event.state ~= 'done' and event.state ~= 'parked' then
     local lock = lock_of(event)
-    local due = event.state == 'processing' and event.lease_end or event.due
-    if math.max(due, lock.wait, lock.lease_end) <= now then lease(only) end
+    advance(lock)
+    local waits = lock.later > 0 and tonumber(call('ZSCORE', line_key('later', lock), member_of(event))) or 0
+    if max(lock.wait, lock.lease_end, waits) <= now then lease(lock, only) else save(lock) end
   end
 end
 return answer({ now, claims })
@@ -81,8 +119,8 @@ for index = 4, #ARGV, 2 do
   local event, lock = held(ARGV[index], ARGV[index + 1])
   if event then
     also_when_full()
+    if lock.lease_end == 0 then leave_lines(lock, event) end
     call('HSET', event_key(event.id), 'lease_end', lease_end)
-    call('ZADD', line_key('retries', lock), lease_end, member_of(event))
     lock.lease_end = lease_end
     save(lock)
     renewed[#renewed + 1] = (index - 4) / 2
@@ -92,42 +130,30 @@ return answer(renewed)
 `;
 
 /**
- * id, token, name of this settling, state, which of the next three are there (`t`, `s`), type, status, reason,
- * error, ms to wait, 1 where the attempt counts
+ * id, token, name of this settling, state, what is there (`t`: type, `s`: snapshot, `c`: it changed), type, snapshot,
+ * reason, rest of the history entry, ms to wait, 1 where the attempt counts
  */
 export const settle = `
-local id, name, state, given = ARGV[3], ARGV[5], ARGV[6], ARGV[7]
+local id, name, state, given, reason = ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[10]
 local key = event_key(id)
 local event, lock = held(id, ARGV[4])
 -- The answer to the same call was lost, and it is made once more: it has been done.
 if not event then return answer(call('HGET', key, 'settled') == name and 1 or 0) end
 
 also_when_full()
-call('HSET', key, 'settled', name)
 if state == 'released' then
+  call('HSET', key, 'settled', name)
   release(event, lock)
   return answer(1)
 end
 
-if string.find(given, 't') then call('HSET', key, 'type', ARGV[8]) end
-if state == 'done' then
-  call('HDEL', key, 'reason')
-  if event.ref and string.find(given, 's') then
-    local statuses, status = base .. ':statuses', ARGV[9]
-    local known = call('HGET', statuses, event.ref)
-    local sequence = 0
-    local last = nil
-    if known then sequence, last = string.match(known, '^(%d+):%d+:(.*)$') end
-    if last ~= status then sequence = sequence + 1 end
-    call('HSET', statuses, event.ref, string.format('%d:%d:%s', sequence, now, '') .. status)
-    if not known then call('ZADD', base .. ':refs', 0, event.ref) end
-  end
-else
-  call('HSET', key, 'reason', ARGV[10], 'error', ARGV[11])
-end
-
-local member = member_of(event)
+if string.find(given, 't') then call('HSET', key, 'settled', name, 'type', ARGV[8]) else call('HSET', key, 'settled', name) end
+if lock.lease_end == 0 then leave_lines(lock, event) end
+lock.lease_end = 0
+remember(event, ARGV[11])
 if state == 'retrying' then
+  call('HDEL', key, 'lease_end', 'claimed', 'worker')
+  set_state(event, state)
   local wait = now + tonumber(ARGV[12])
   if ARGV[13] == '1' then
     call('HDEL', key, 'outages', 'outage_at')
@@ -135,57 +161,134 @@ if state == 'retrying' then
   else
     call('HSET', key, 'attempts', event.attempts - 1, 'outages', event.outages + 1, 'outage_at', event.outage_at or now)
     event.due = now
-    lock.wait = wait
+    lock.wait, lock.wait_began, lock.began = wait, now, now
   end
-  call('HSET', key, 'due', event.due)
-  call('ZADD', line_key('retries', lock), event.due, member)
+  call('HSET', key, 'reason', reason, 'due', event.due, 'began', now)
+  if event.due > now then enter_later(lock, event) else enter_due(lock, event, event.due) end
 else
-  call('HDEL', key, 'due', 'lease_end', 'outages', 'outage_at')
-  call('HSET', key, 'ended', now)
-  local order = call('HINCRBY', base .. ':meta', 'ended', 1)
-  call('ZADD', base .. ':ended:' .. state, order, id)
-  if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. ARGV[10], order, id) end
-  call('ZREM', line_key('retries', lock), member)
+  finish(event, state, state == 'parked' and reason or nil)
 end
-set_state(event, state)
+if event.ref and string.find(given, 's') then
+  local records = base .. ':records'
+  local known = call('HGET', records, event.ref)
+  local sequence = known and tonumber(string.match(known, '^%d+')) or 0
+  if not known or string.find(given, 'c') then sequence = sequence + 1 end
+  call('HSET', records, event.ref, string.format('%d:%d:', sequence, now) .. ARGV[9])
+  if not known then call('ZADD', base .. ':refs', 0, event.ref) end
+end
 unlock(lock)
 return answer(1)
 `;
 
-/** id */
-export const replay = `
-local event = load(ARGV[3])
-if not event or event.state == 'processing' then return answer(0) end
-replay(event)
+/** `replay` or `discard`; then see `look`. Gives how many were changed, and where to go on. */
+export const change = `
+local ids, next = look(4)
+local changed = 0
+local function count() changed = changed + 1 end
+local function replay(event, lock)
+  if event.state == 'retrying' then
+    local due = min(event.due, now)
+    call('HSET', event_key(event.id), 'due', due)
+    if leave(lock, 'later', member_of(event)) then enter_due(lock, event, due) end
+  else
+    leave_ended(event)
+    call('HDEL', event_key(event.id), 'outages', 'outage_at', 'reason', 'ended')
+    call('HSET', event_key(event.id), 'attempts', 0, 'replayed', 1, 'due', now)
+    set_state(event, 'pending')
+    enter_due(lock, event)
+  end
+  lock.wait, lock.wait_began = 0, 0
+  save(lock)
+  count()
+end
+for _, id in ipairs(ids) do
+  local event = load(id)
+  if ARGV[3] == 'replay' then
+    if event.state ~= 'pending' and event.state ~= 'processing' then replay(event, lock_of(event)) end
+  elseif event.state == 'parked' then
+    leave_ended(event)
+    finish(event, 'done', 'discarded')
+    count()
+  elseif event.state == 'pending' or event.state == 'retrying' then
+    local lock = lock_of(event)
+    leave_lines(lock, event)
+    finish(event, 'done', 'discarded')
+    save(lock)
+    count()
+  end
+end
+return answer({ changed, next })
+`;
+
+/** ref. Gives how many events were deleted, -1 where one is being processed. */
+export const erase = `
+local ref = ARGV[3]
+local lock = lock_named('ref:' .. ref)
+if lock.lease_end > now then return answer(-1) end
+local arrivals = call('ZRANGE', base .. ':of:' .. ref, 0, -1)
+for _, seq in ipairs(arrivals) do
+  local event = load(id_at(seq))
+  if event.state == 'done' or event.state == 'parked' then leave_ended(event) end
+  call('ZREM', state_key(event.state), event.id)
+  call('UNLINK', event_key(event.id), notification_key(event.id))
+end
+call('UNLINK', base .. ':of:' .. ref, base .. ':lock:' .. lock.name)
+for _, kind in ipairs({ 'pending', 'retries', 'due', 'later' }) do call('UNLINK', line_key(kind, lock)) end
+for _, kind in ipairs({ 'pending', 'later', 'began' }) do call('ZREM', base .. ':ready:' .. kind, lock.name) end
+call('ZREM', base .. ':ready:retries', lock.retry)
+call('HDEL', base .. ':records', ref)
+call('ZREM', base .. ':refs', ref)
+call('ZREM', base .. ':seen', ref)
+return answer(#arrivals)
+`;
+
+/** ref, snapshot */
+export const learn = `
+local ref, records = ARGV[3], base .. ':records'
+local known = call('HGET', records, ref)
+local sequence, snapshot = 1, ARGV[4]
+if known then
+  sequence, snapshot = string.match(known, '^(%d+):%d+:(.*)$')
+  if snapshot ~= ARGV[4] then return answer(0) end
+end
+local has_lock = call('EXISTS', base .. ':lock:ref:' .. ref) == 1
+if not known then
+  if has_lock then return answer(0) end
+  local parked = state_key('parked')
+  if call('EXISTS', parked) == 1 then
+    for _, seq in ipairs(call('ZRANGE', base .. ':of:' .. ref, 0, -1)) do
+      if call('ZCOUNT', parked, seq, seq) > 0 then return answer(0) end
+    end
+  end
+  call('ZADD', base .. ':refs', 0, ref)
+end
+call('HSET', records, ref, string.format('%d:%d:', sequence, now) .. snapshot)
+if not has_lock then call('ZADD', base .. ':seen', now, ref) end
 return answer(1)
 `;
 
-/** Arrival behind which to go on, how many to look at, reason or nothing, epoch ms or nothing. Gives how many were replayed, and where to go on. */
-export const replayParked = `
-local reason, before, last, replayed = ARGV[5], tonumber(ARGV[6]), '', 0
-local rows = call('ZRANGEBYSCORE', state_key('parked'), '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[4])
-for index = 1, #rows, 2 do
-  local event = load(rows[index])
-  last = rows[index + 1]
-  local received = tonumber(call('HGET', event_key(event.id), 'received'))
-  if (reason == '' or event.reason == reason) and (not before or received < before) then
-    replay(event)
-    replayed = replayed + 1
-  end
-end
-return answer({ replayed, last })
+/** key, what is given (`v`: a value, `e`: an expected one), value, expected value */
+export const setMeta = `
+local values, key, given = base .. ':values', ARGV[3], ARGV[4]
+local kept = call('HGET', values, key)
+local value = kept and string.match(kept, '^%d+:(.*)$')
+if value ~= (string.find(given, 'e') and ARGV[6] or false) then return answer(0) end
+if string.find(given, 'v') then call('HSET', values, key, string.format('%d:', now) .. ARGV[5])
+else call('HDEL', values, key) end
+return answer(1)
 `;
 
 /** state, reason or nothing, least age in ms, limit */
 export const prune = `
 local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local ended = base .. ':ended:' .. state
-for _, id in ipairs(call('ZRANGE', reason == '' and ended or (ended .. ':' .. reason), 0, limit - 1)) do
-  local v = call('HMGET', event_key(id), 'ended', 'reason')
+for _, seq in ipairs(call('ZRANGE', reason == '' and ended or (ended .. ':' .. reason), 0, limit - 1)) do
+  local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
+  local v = call('HMGET', event_key(id), 'ended', 'reason', 'ref')
   if tonumber(v[1]) > now - age then break end
-  call('ZREM', ended, id)
-  if state == 'parked' then call('ZREM', ended .. ':' .. v[2], id) end
+  leave_ended({ seq = seq, state = state, reason = v[2] })
   call('ZREM', state_key(state), id)
+  if v[3] then call('ZREM', base .. ':of:' .. v[3], seq) end
   call('UNLINK', event_key(id), notification_key(id))
   pruned = pruned + 1
 end
@@ -199,7 +302,7 @@ local refs = call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[3]), 'LIMIT
 for _, ref in ipairs(refs) do
   call('ZREM', seen, ref)
   call('ZREM', base .. ':refs', ref)
-  call('HDEL', base .. ':statuses', ref)
+  call('HDEL', base .. ':records', ref)
 end
 return answer(#refs)
 `;

@@ -1,6 +1,5 @@
-// Not the globals: what other processes do goes by no fake clock.
+// Not the globals: a test's fake timers must not stop Redis.
 import { clearInterval, setInterval, setTimeout } from "node:timers";
-import { Subscribers } from "../subscribers.ts";
 import { isCluster, type Link } from "./link.ts";
 import type { Session } from "./session.ts";
 
@@ -12,43 +11,40 @@ const PATIENCE = 10_000;
 /** How often the connection is asked whether it still is one, ms: a router that forgot it tells nobody. */
 const BEAT = 30_000;
 
+/** What a {@link Notifier} needs. */
+export interface NotifierOptions {
+  readonly channel: () => Promise<string>;
+  /** Our own messages are no news. */
+  readonly isOurs: (handle: string) => boolean;
+  readonly wake: () => void;
+}
+
 /**
- * Tells subscribers that something may be due: at once of what this handle did, and over a connection of its own
- * of what others did. Whoever connects anew looks once, for what was said meanwhile. Holds no process open.
+ * Listens to the messages of other handles, on a connection of its own, and calls `wake`. It also calls `wake` after
+ * each connect, because messages may have been missed. It does not keep the process alive.
  */
-export class Wake {
+export class Notifier {
   readonly #link: Link;
-  readonly #channel: () => Promise<string>;
-  /** By which our own messages are known: we have acted on those already. */
-  readonly #isOurs: (handle: string) => boolean;
-  readonly #subscribers = new Subscribers();
+  readonly #options: NotifierOptions;
   #listening = false;
   #closed = false;
   #session: Session | undefined;
 
-  constructor(link: Link, channel: () => Promise<string>, isOurs: (handle: string) => boolean) {
+  constructor(link: Link, options: NotifierOptions) {
     this.#link = link;
-    this.#channel = channel;
-    this.#isOurs = isOurs;
+    this.#options = options;
   }
 
-  subscribe(wake: () => void): () => void {
-    const remove = this.#subscribers.add(wake);
+  listen(): void {
     if (!this.#listening) void this.#listen();
-    return remove;
-  }
-
-  wake(): void {
-    this.#subscribers.wake();
   }
 
   close(): void {
     this.#closed = true;
-    this.#subscribers.clear();
     this.#session?.end();
   }
 
-  /** One connection after the other, as long as somebody listens. */
+  /** Makes one connection after the other until the store is closed. */
   async #listen(): Promise<void> {
     this.#listening = true;
     for (let failures = 0; !this.#closed; failures += 1) {
@@ -58,7 +54,7 @@ export class Wake {
         this.#session = session;
         if (await this.#subscribed(session)) {
           failures = 0;
-          this.wake();
+          this.#options.wake();
           await this.#lives(session);
         }
       } catch {
@@ -75,12 +71,12 @@ export class Wake {
     if (this.#closed) return false;
     const { client } = session;
     client.on("message", (_: string, handle: string) => {
-      if (handle !== "" && !this.#isOurs(handle)) this.wake();
+      if (handle !== "" && !this.#options.isOurs(handle)) this.#options.wake();
     });
     client.connect().catch(() => {});
     const until = performance.now() + PATIENCE;
     if (!(await session.becomesReady(until, { holdsProcess: false }))) return false;
-    return inTime(client.subscribe(await this.#channel()));
+    return inTime(client.subscribe(await this.#options.channel()));
   }
 
   /** Resolves when it has ended. */
@@ -88,7 +84,7 @@ export class Wake {
     const { client } = session;
     const beat = setInterval(async () => {
       // A cluster's client changes its connection without a word.
-      if (isCluster(client)) this.wake();
+      if (isCluster(client)) this.#options.wake();
       else if (!(await inTime(client.ping()))) session.end();
     }, BEAT).unref();
     await new Promise<void>((resolve) => {
