@@ -1,12 +1,10 @@
-import type { ClaimedEvent, Outcome } from "../stores/event-store.ts";
+import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
 import { CancellableRun, Deferred } from "./cancellable-run.ts";
-import { Lease } from "./lease.ts";
-import type { Evidence } from "./outage.ts";
-import { entryOf, outcomeOf } from "./outcome.ts";
-import type { QueueOptions } from "./policy.ts";
+import { Lease } from "./leases.ts";
+import { entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
 import { atMost } from "./timer.ts";
-import type { WorkFailure, WorkResult } from "./work.ts";
+import type { Outage, WorkFailure, WorkResult } from "./work.ts";
 
 /** Waits between two tries to record an attempt's end, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
@@ -14,34 +12,50 @@ const SETTLE_AGAIN = [50, 200, 1000] as const;
 /** How an attempt ended here. `lost`: another process may have the event now, and nothing could be recorded. */
 export type AttemptEnd = "done" | "retrying" | "parked" | "released" | "lost";
 
+/** What an attempt says about the platform, and learns about it. */
+export interface Upstream {
+  recordAnswer(): void;
+  recordRefusal(error: unknown): void;
+  recordOutage(first: boolean, outage: Outage, error: unknown): void;
+  readonly paused: boolean;
+  readonly limiting: boolean;
+}
+
+export interface AttemptOptions<Tx> extends QueueOptions<Tx> {
+  readonly upstream: Upstream;
+  /** On the monotonic clock. */
+  readonly leaseEndsAt: number;
+  /** The attempt begins when this has resolved: the process still runs an attempt of the same record. */
+  readonly after: Promise<unknown> | undefined;
+}
+
 /** One claim, from its start to the recording of its end. */
 export class Attempt<Tx> {
   readonly lease: Lease;
   /** Never rejects. */
   readonly ended: Promise<AttemptEnd>;
 
-  readonly #options: QueueOptions<Tx>;
-  readonly #evidence: Evidence;
+  readonly #options: AttemptOptions<Tx>;
   readonly #startedAt = performance.now();
-  readonly #work: CancellableRun<Tx>;
+  readonly #run: CancellableRun<Tx>;
   readonly #lost = new Deferred<"lost">();
 
-  constructor(claim: ClaimedEvent, leaseEndsAt: number, options: QueueOptions<Tx>, evidence: Evidence) {
+  constructor(claim: ClaimedEvent, options: AttemptOptions<Tx>) {
     this.#options = options;
-    this.#evidence = evidence;
-    this.#work = new CancellableRun(options.work, claim, {
+    this.#run = new CancellableRun(options.work, claim, {
       attemptTimeout: options.policy.attemptTimeout,
-      onAnswered: () => evidence.answered(),
+      onAnswered: () => options.upstream.recordAnswer(),
     });
-    this.lease = new Lease(claim, leaseEndsAt, () => {
-      this.#work.cut("lost");
-      this.#lost.resolve("lost");
+    this.lease = new Lease(claim, options.leaseEndsAt, {
+      onExpiring: () => this.#run.cut("expiring"),
+      onLost: () => {
+        this.#run.cut("lost");
+        this.#lost.resolve("lost");
+      },
     });
-    this.ended = this.#run().catch((error) => {
-      options.logger.error(`the end of event ${claim.eventId} could not be recorded`, {
-        eventId: claim.eventId,
-        error,
-      });
+    this.ended = this.#attempt().catch((error) => {
+      const { eventId } = claim;
+      options.logger.error(`the end of event ${eventId} could not be recorded`, { eventId, error });
       return "lost";
     });
   }
@@ -52,21 +66,22 @@ export class Attempt<Tx> {
 
   /** Cuts the attempt off and gives its lease back: due now, not counted. */
   release(): void {
-    this.#work.cut("released");
+    this.#run.cut("released");
   }
 
-  async #run(): Promise<AttemptEnd> {
-    // The claim came back too late, or the process stood still: another may have it by now.
+  async #attempt(): Promise<AttemptEnd> {
+    if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
+    // The claim came back too late, or the process stood still: another process may have the event by now.
     if (!this.lease.held) return this.#giveUp();
     if (this.claim.attempts > this.#options.policy.maxAttempts) return this.#parkDeadly();
-    const result = await this.#work.run();
+    const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
     return result.by === "lost" ? this.#giveUp() : this.#settle({ state: "released" });
   }
 
-  /** Attempts are counted when they begin: an event that was begun too often and never ended has killed its process each time. */
+  /** Attempts are counted when they begin. An event that was begun too often and never ended has killed its process each time. */
   async #parkDeadly(): Promise<AttemptEnd> {
-    const error = new Error(`its process ended during each of ${this.claim.attempts - 1} attempts`);
+    const error = new Error(`The process ended during each of ${this.claim.attempts - 1} attempts.`);
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
   }
 
@@ -88,9 +103,11 @@ export class Attempt<Tx> {
 
   async #settleFailure(failure: WorkFailure): Promise<AttemptEnd> {
     const { claim } = this;
-    if (failure.outage) this.#evidence.unreachable(claim.outages === 0, failure.outage, failure.error);
-    else if (failure.refused) this.#evidence.refused(failure.error);
-    const outcome = outcomeOf(failure, claim, this.#options.policy, this.#duration);
+    const { upstream, policy } = this.#options;
+    if (failure.outage) upstream.recordOutage(claim.outages === 0, failure.outage, failure.error);
+    else if (failure.refused) upstream.recordRefusal(failure.error);
+    const { paused, limiting } = upstream;
+    const outcome = outcomeOf(failure, claim, policy, { duration: this.#duration, paused, limiting });
     const end = await this.#settle(outcome);
     if (end !== outcome.state) return end;
     const event = { ...this.#about(failure.type), reason: failure.reason, error: failure.error };
@@ -116,10 +133,11 @@ export class Attempt<Tx> {
       } catch (error) {
         const failure = writes?.failureIn(error);
         if (failure) return failure;
-        this.#options.logger.warn(
-          `the end of event ${this.claim.eventId} could not be recorded; trying again`,
-          { eventId: this.claim.eventId, error },
-        );
+        const { eventId } = this.claim;
+        this.#options.logger.warn(`the end of event ${eventId} could not be recorded; trying again`, {
+          eventId,
+          error,
+        });
         await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#lost.promise]);
       }
     }
@@ -149,15 +167,15 @@ interface WriteFailure {
   readonly error: unknown;
 }
 
-/** The user's writes, which the store runs inside its transaction; tells their failure from the store's own. */
+/** The user's writes, which the store runs inside its transaction. Tells their failure from the store's own. */
 class GuardedWrites<Tx> {
   #failure: WriteFailure | undefined;
-  readonly list: readonly ((tx: Tx) => void | Promise<void>)[] | undefined;
+  readonly list: readonly Write<Tx>[] | undefined;
 
-  constructor(writes: readonly ((tx: Tx) => void | Promise<void>)[]) {
+  constructor(writes: readonly Write<Tx>[]) {
     if (writes.length === 0) return;
     this.list = writes.map((write, index) => (tx: Tx) => {
-      // The store runs them again, from the first, when its commit failed.
+      // The store runs the writes again, from the first, when its commit failed.
       if (index === 0) this.#failure = undefined;
       try {
         const writing = write(tx);
@@ -168,9 +186,13 @@ class GuardedWrites<Tx> {
     });
   }
 
-  /** What the store's rejection says of the writes: a failure of theirs, or `undefined` where it is the store's. */
+  /**
+   * The failure of a write, or `undefined` where the store failed. A store rejects with the very error that a write
+   * threw, or with an error of its own: a write also throws where the connection is lost under it.
+   */
   failureIn(rejection: unknown): WriteFailure | undefined {
-    return rejection instanceof InvalidWriteError ? { error: rejection } : this.#failure;
+    if (rejection instanceof InvalidWriteError) return { error: rejection };
+    return this.#failure && Object.is(this.#failure.error, rejection) ? this.#failure : undefined;
   }
 
   #failed(error: unknown): never {

@@ -1,21 +1,19 @@
 import type { ClaimedEvent } from "../stores/event-store.ts";
+import { GRACE } from "./leases.ts";
 import { atMost } from "./timer.ts";
 import type { Work, WorkResult } from "./work.ts";
 
-/** How long a callback has to clean up after its signal has aborted; its record stays locked meanwhile, ms. */
-export const GRACE = 3000;
-
-/** Why work is cut off, but for its time being over: its process closes, its lease is lost, its caller aborts. */
-export type Cut = "released" | "lost" | "aborted";
+/** Why a run is cut off: its process closes, its lease is about to end, its lease is lost, or its caller aborts. */
+export type Cut = "released" | "expiring" | "lost" | "aborted";
 
 export interface CancellableRunOptions {
   /** ms */
   readonly attemptTimeout: number;
-  /** The other side has answered. */
+  /** The platform has answered. */
   readonly onAnswered?: () => void;
 }
 
-/** Work that can be cut off: its signal aborts, it has the time of {@link GRACE} to end, and is left alone then. */
+/** A run of an event's work that can be cut off: its signal aborts, and it has the time of {@link GRACE} to end. */
 export class CancellableRun<Tx> {
   readonly #work: Work<Tx>;
   readonly #claim: ClaimedEvent;
@@ -23,7 +21,8 @@ export class CancellableRun<Tx> {
   readonly #abort = new AbortController();
   readonly #cut = new Deferred<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
   readonly #left = new Deferred<void>();
-  /** The other side has answered, or there is nothing to ask it: what happens now is the callback's doing. */
+  #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
+  /** The platform has answered, or there is no record to ask for: a failure is the callback's from here on. */
   #inCallback: boolean;
 
   constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
@@ -33,16 +32,23 @@ export class CancellableRun<Tx> {
     this.#inCallback = claim.ref === null;
   }
 
-  /** The first cut counts; but where the lease is lost as well, there is no lock left to keep while the work ends. */
+  /** Resolves when the run is cut off. */
+  get wasCut(): Promise<unknown> {
+    return this.#cut.promise;
+  }
+
+  /** The first cut counts. A lost lease ends the grace of an earlier one, because there is no lock left to keep. */
   cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
     if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
+    this.#cutBy ??= { by, reason };
     this.#cut.resolve({ by, reason });
   }
 
-  /** Never rejects. Cut off by its time, the work has failed. */
+  /** Never rejects. A run that is cut off by its timeout has failed. */
   async run(): Promise<
     WorkResult<Tx> | { readonly state: "cut"; readonly by: Cut; readonly reason: unknown }
   > {
+    if (this.#cutBy) return { state: "cut", ...this.#cutBy };
     const { attemptTimeout } = this.#options;
     const timer = setTimeout(() => {
       const reason = new DOMException(`cut off after ${attemptTimeout} ms (attemptTimeout)`, "TimeoutError");
@@ -54,7 +60,9 @@ export class CancellableRun<Tx> {
       if ("state" in first) return first;
       const { by, reason } = first;
       this.#abort.abort(reason);
-      await atMost(GRACE, [working, this.#left.promise]);
+      const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
+      // The callback has done its work, and the lease is still held.
+      if ((by === "released" || by === "expiring") && late?.state === "done") return late;
       if (by !== "timeout") return { state: "cut", by, reason };
       return this.#inCallback
         ? { state: "failed", reason: "callback", error: reason }
@@ -81,6 +89,8 @@ export class CancellableRun<Tx> {
 
 const REASONS: Record<Cut, string> = {
   released: "The webhook handler is closing; the event will be handled again.",
+  expiring:
+    "The lease of the event could not be renewed and is about to end; the event will be handled again.",
   lost: "The lease of the event was lost; another process may be handling it.",
   aborted: "The caller aborted.",
 };

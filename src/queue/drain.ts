@@ -1,17 +1,21 @@
 import type { AttemptEnd } from "./attempt.ts";
-import type { OutageGate } from "./outage.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import type { Refusals } from "./refusals.ts";
 import { MAX_TIMER } from "./timer.ts";
 import type { Workers } from "./workers.ts";
 
+/** How long a drain without a timeout goes on while all records are refused, ms. */
+const ONLY_REFUSED = 60_000;
+
 /** When a drain is to end before all that is due is handled. */
 export interface DrainOptions {
-  /** ms after which nothing more is begun and what runs is cut off. Default: none. */
+  /** ms after which the drain begins nothing more and cuts off what runs. Default: none. */
   readonly timeout?: number | undefined;
   /** Ends the drain as `timeout` does. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What became of the events that a drain took, and of those that its process had in hand. */
+/** What became of the events that a drain took, and of those that its process was working on. */
 export interface DrainResult {
   /** Events that were handled to their end. */
   readonly done: number;
@@ -19,46 +23,56 @@ export interface DrainResult {
   readonly failed: number;
 }
 
+/** What a drain works with. */
+export interface DrainParts<Tx> {
+  readonly workers: Workers<Tx>;
+  readonly breaker: CircuitBreaker;
+  readonly refusals: Refusals;
+}
+
 /** Takes each event that is due now once, and waits for what this process already works on. */
 export async function drain<Tx>(
-  workers: Workers<Tx>,
-  gate: OutageGate,
-  options: DrainOptions,
+  { workers, breaker, refusals }: DrainParts<Tx>,
+  stop: Stop,
 ): Promise<DrainResult> {
-  const book = new Book(workers.running);
-  const forget = workers.listen(book);
-  const stop = new Stop(options);
+  const tally = new DrainTally(workers.running);
+  const forget = workers.listen(tally);
+  const startedAt = performance.now();
   const giveBack: (() => Promise<void>)[] = [];
   try {
     while (!stop.asked) {
-      const { free } = workers;
-      const endings = book.endings;
-      const claims = free > 0 ? await workers.claim({ limit: free }) : [];
+      const now = performance.now();
+      const { endings } = tally;
+      const { limit, wait } = workers.roomAt(now);
+      const onlyRefused = refusals.limiting && now - Math.max(startedAt, refusals.since) >= ONLY_REFUSED;
+      const hopeless = onlyRefused && !stop.timed;
+      const claims = limit > 0 && !hopeless ? await workers.claim({ limit }) : [];
       for (const claim of claims) {
-        // One that has failed here and is due again: kept aside, so that the next claim reaches the others.
-        if (stop.asked || book.knows(claim.event.eventId)) giveBack.push(workers.hold(claim));
+        // An event that has failed here and is due again is kept aside, so that the next claim reaches the others.
+        if (stop.asked || tally.knows(claim.event.eventId)) giveBack.push(workers.hold(claim));
         else void workers.start(claim);
       }
-      // The end of an attempt while the claim was under way may have made another event of its record due.
-      if (claims.length > 0 || book.endings !== endings) continue;
-      if (book.open === 0 && (free > 0 || gate.paused)) {
-        // What the loop has claimed just now is not begun yet, and cannot be claimed here.
+      // An attempt that ended during the claim may have made another event of its record due.
+      if (claims.length > 0 || tally.endings !== endings) continue;
+      const paused = breaker.pause !== undefined;
+      if (tally.open === 0 && (limit > 0 || paused || hopeless)) {
+        // A claim of the loop that is under way is not begun yet, and its events cannot be claimed here.
         if (await Promise.race([workers.claimedByOthers(), stop.requested])) continue;
         break;
       }
-      await Promise.race([workers.nextChange({ noSlot: free <= 0 }), stop.requested]);
+      const within = limit > 0 || paused || hopeless ? undefined : wait;
+      await workers.nextChange({ noSlot: limit <= 0, within, or: [stop.requested] });
     }
-    if (stop.asked) await workers.release((eventId) => book.isOpen(eventId));
-    return book.result;
+    if (stop.asked) await workers.release((eventId) => tally.isOpen(eventId));
+    return tally.result;
   } finally {
-    stop.clear();
     forget();
     await Promise.all(giveBack.map((give) => give()));
   }
 }
 
-/** What a drain has begun, and how it ended. */
-class Book {
+/** Counts what a drain has begun, and how it ended. */
+class DrainTally {
   readonly #known: Set<string>;
   readonly #open: Set<string>;
   endings = 0;
@@ -101,8 +115,10 @@ class Book {
 }
 
 /** A timeout and a signal as one. */
-class Stop {
+export class Stop {
   asked = false;
+  /** It has a timeout. */
+  readonly timed: boolean;
   readonly requested: Promise<void>;
   readonly #signal: AbortSignal | undefined;
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
@@ -118,6 +134,7 @@ class Stop {
     this.#signal = signal;
     signal?.addEventListener("abort", this.#ask);
     if (signal?.aborted) this.#ask();
+    this.timed = timeout !== undefined;
     if (timeout !== undefined) this.#timer = setTimeout(this.#ask, Math.min(timeout, MAX_TIMER));
   }
 

@@ -1,36 +1,36 @@
-import type { OutageGate } from "./outage.ts";
+import { decide, type LoopState } from "./decision.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Alarm } from "./timer.ts";
 import type { Workers } from "./workers.ts";
 
-/** Every so many claims, retries go before new events, so that a flood of new ones does not starve them. */
-const RETRIES_FIRST_EVERY = 10;
-/** What a store that cannot notify of other processes' events is asked at the least, ms. */
+/** How often a store is asked that cannot notify, ms. */
 const POLL = 1000;
-/** A store that says "now" and then gives nothing is not asked again at once, ms. */
+/** The wait before a store is asked again that says "due now" and gives nothing, ms. */
 const NOTHING_AFTER_ALL = 25;
-/** Waits after a store's failure, ms. */
+/** Waits after failures of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
 
-/** Takes up what is due, as it becomes due, until it is stopped. Sleeps in between, and holds no process open. */
+const NOW = Number.NEGATIVE_INFINITY;
+
+/** Starts events as they become due, until it is stopped. It sleeps in between and does not keep the process alive. */
 export class Loop<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #workers: Workers<Tx>;
-  readonly #gate: OutageGate;
-  readonly #alarm = new Alarm(() => this.wake());
+  readonly #alarm = new Alarm(() => void this.#run());
   #started = false;
-  #pumping = false;
-  #woken = false;
-  /** It found none free, though one may only be kept for somebody else's claim. */
-  #wantsSlot = false;
-  #claims = 0;
+  #running = false;
+  /** When something is due, on the monotonic clock. */
+  #dueAt: number | "unknown" = NOW;
+  /** When the store may be asked again, on the monotonic clock. */
+  #storeAt = NOW;
   #storeFailures = 0;
+  /** The last claim gave nothing. */
+  #empty = false;
   #endings: (() => void)[] = [];
 
-  constructor(options: QueueOptions<Tx>, workers: Workers<Tx>, gate: OutageGate) {
+  constructor(options: QueueOptions<Tx>, workers: Workers<Tx>) {
     this.#options = options;
     this.#workers = workers;
-    this.#gate = gate;
   }
 
   get started(): boolean {
@@ -40,10 +40,7 @@ export class Loop<Tx> {
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    const freed = (): void => {
-      if (this.#wantsSlot) this.wake();
-    };
-    this.#endings = [this.#workers.listen({ ended: () => this.wake(), freed })];
+    this.#endings = [this.#workers.listen({ ended: () => this.wake(), freed: () => this.reconsider() })];
     const unsubscribe = this.#options.store.subscribe?.(() => this.wake());
     if (unsubscribe) this.#endings.push(unsubscribe);
     this.wake();
@@ -57,59 +54,67 @@ export class Loop<Tx> {
 
   /** Something may be due. */
   wake(): void {
-    this.#woken = true;
-    // After a failure of the store only the alarm wakes, or each new event would hammer it.
-    if (this.#pumping || !this.#started || (this.#storeFailures > 0 && this.#alarm.isSet)) return;
-    void this.#pump();
+    this.#dueAt = NOW;
+    this.reconsider();
   }
 
-  async #pump(): Promise<void> {
-    this.#pumping = true;
+  /** There may be room for attempts that are due. */
+  reconsider(): void {
+    void this.#run();
+  }
+
+  /** Acts until it may sleep. A call while it acts needs nothing: each step reads the state anew. */
+  async #run(): Promise<void> {
+    if (this.#running || !this.#started) return;
+    this.#running = true;
     this.#alarm.clear();
-    try {
-      while (this.#started && this.#woken) {
-        this.#woken = false;
-        await this.#takeAllDue();
-      }
-      this.#storeFailures = 0;
-    } catch (error) {
-      this.#storeFailed(error);
-    } finally {
-      this.#pumping = false;
-    }
-  }
-
-  async #takeAllDue(): Promise<void> {
     while (this.#started) {
-      const free = this.#workers.free;
-      // A slot that becomes free wakes; the end of a pause has to be waited for.
-      this.#wantsSlot = free <= 0;
-      if (this.#wantsSlot) {
-        if (this.#gate.wait > 0) this.#alarm.set(this.#gate.wait);
-        return;
+      const decision = decide(this.#state());
+      if (decision.do === "sleep") {
+        if (decision.ms !== undefined) this.#alarm.set(decision.ms);
+        break;
       }
-      this.#claims += 1;
-      const order = this.#claims % RETRIES_FIRST_EVERY === 0 ? "retries" : "oldest";
-      const claims = await this.#workers.claim({ limit: free, order });
-      for (const claim of claims) void this.#workers.start(claim);
-      if (claims.length < free) return this.#sleep(claims.length > 0);
+      try {
+        await (decision.do === "claim" ? this.#claim(decision.limit) : this.#ask());
+      } catch (error) {
+        this.#storeFailed(error);
+      }
     }
+    this.#running = false;
   }
 
-  async #sleep(gotSome: boolean): Promise<void> {
-    const next = await this.#options.store.nextDue();
-    if (!this.#started || this.#woken) return;
-    const soonest = gotSome ? 0 : NOTHING_AFTER_ALL;
-    const waits = next === undefined ? [] : [Math.max(next, soonest)];
-    if (!this.#options.store.subscribe) waits.push(POLL);
-    if (waits.length > 0) this.#alarm.set(Math.max(this.#gate.wait, Math.min(...waits)));
+  #state(): LoopState {
+    const now = performance.now();
+    return {
+      room: this.#workers.roomAt(now),
+      storeWait: this.#storeAt - now,
+      dueIn: this.#dueAt === "unknown" ? "unknown" : this.#dueAt - now,
+    };
   }
 
+  async #claim(limit: number): Promise<void> {
+    // A wake during the claim sets it again.
+    this.#dueAt = "unknown";
+    const claims = await this.#workers.claim({ limit });
+    for (const claim of claims) void this.#workers.start(claim);
+    this.#empty = claims.length === 0;
+    if (claims.length >= limit) this.#dueAt = NOW;
+  }
+
+  async #ask(): Promise<void> {
+    const next = (await this.#options.store.nextDue()) ?? Number.POSITIVE_INFINITY;
+    this.#storeFailures = 0;
+    if (this.#dueAt !== "unknown") return;
+    const wait = Math.max(next, this.#empty ? NOTHING_AFTER_ALL : 0);
+    this.#dueAt = performance.now() + (this.#options.store.subscribe ? wait : Math.min(wait, POLL));
+  }
+
+  /** New events must not hammer a store that fails, so only the alarm goes on. */
   #storeFailed(error: unknown): void {
-    if (!this.#started) return;
     const wait = STORE_FAILED[this.#storeFailures] ?? STORE_FAILED[2];
     this.#storeFailures += 1;
-    this.#options.logger.error(`the store failed; trying again in ${wait} ms`, { error });
-    this.#alarm.set(wait);
+    this.#storeAt = performance.now() + wait;
+    this.#dueAt = NOW;
+    if (this.#started) this.#options.logger.error(`the store failed; trying again in ${wait} ms`, { error });
   }
 }

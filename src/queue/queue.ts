@@ -1,97 +1,108 @@
-import { type DrainOptions, type DrainResult, drain } from "./drain.ts";
+import { CircuitBreaker, type Pause } from "./circuit-breaker.ts";
+import { type DrainOptions, type DrainResult, drain, Stop } from "./drain.ts";
 import { Loop } from "./loop.ts";
-import { OutageGate } from "./outage.ts";
 import type { QueueOptions } from "./policy.ts";
-import { Scout } from "./scout.ts";
-import { Sweep } from "./sweep.ts";
+import { Pruner } from "./pruner.ts";
+import { Refusals } from "./refusals.ts";
 import { atMost } from "./timer.ts";
 import { Workers } from "./workers.ts";
 
-/** How often an event is looked at that another process, or another event of its record, holds up, ms. */
+/** How often to look at an event that waits for another process, or for another event of its record, ms. */
 const LOOK_AGAIN = 250;
+/** How many events under lease the line at the start counts. */
+const MOST_HELD = 1000;
 
-/** Joins the parts of the queue: one set of workers, and the three that put them to work. */
+/** Joins the parts of the queue: one set of workers, and what puts them to work. */
 export class Queue<Tx> {
   readonly #options: QueueOptions<Tx>;
-  readonly #gate: OutageGate;
+  readonly #breaker: CircuitBreaker;
+  readonly #refusals: Refusals;
   readonly #workers: Workers<Tx>;
   readonly #loop: Loop<Tx>;
-  readonly #scout: Scout<Tx>;
-  readonly #sweep: Sweep<Tx>;
+  readonly #pruner: Pruner<Tx>;
   #closing: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
     const { concurrency, backoff } = options.policy;
     this.#options = options;
-    this.#gate = new OutageGate({
+    this.#breaker = new CircuitBreaker({
       concurrency,
       backoff,
-      onPause: (pause) => {
-        options.observe({ kind: "paused", ...pause });
-        if (this.#loop.started) this.#scout.paused();
-      },
+      onPause: (pause) => options.observe({ kind: "paused", ...pause }),
       onResume: () => {
         options.observe({ kind: "resumed" });
         this.#loop.wake();
       },
     });
-    this.#workers = new Workers(options, this.#gate);
-    this.#loop = new Loop(options, this.#workers, this.#gate);
-    this.#scout = new Scout(options, this.#workers, this.#gate);
-    this.#sweep = new Sweep(options);
+    this.#refusals = new Refusals(options.logger, () => this.#loop.wake());
+    this.#workers = new Workers(options, this.#breaker, this.#refusals);
+    this.#loop = new Loop(options, this.#workers);
+    this.#pruner = new Pruner(options);
   }
 
   get state(): "idle" | "running" | "paused" | "stopped" {
     if (this.#closing) return "stopped";
-    if (this.#gate.paused) return "paused";
+    if (this.#breaker.pause) return "paused";
     return this.#loop.started ? "running" : "idle";
   }
 
-  /** Begins to take up what is due by itself. */
+  /** Since when the queue pauses, and why; `undefined` while it does not. */
+  get pause(): Pause | undefined {
+    return this.#breaker.pause;
+  }
+
+  /** Begins to take up due events by itself. */
   start(): void {
-    if (this.#closing) return;
-    if (!this.#loop.started) this.#sweep.start();
+    if (this.#closing || this.#loop.started) return;
+    this.#pruner.start();
     this.#loop.start();
+    void this.#tellHeld();
   }
 
   /** An event was added by this process. */
-  added(eventId: string): void {
-    if (this.#loop.started) this.#scout.arrived(eventId);
+  added(): void {
     // A store that notifies has woken the loop by itself.
     if (!this.#options.store.subscribe) this.#loop.wake();
   }
 
-  /** What is due now, because somebody asks: a pause is probed rather than waited for. */
+  /** Handles what is due now, because somebody asks: a pause is cut short. */
   drain(options: DrainOptions): Promise<DrainResult> {
-    this.#gate.probeNow();
+    this.#breaker.tryNow();
     return this.push(options);
   }
 
-  /** What is due now, on the occasion of a notification. */
+  /** Handles what is due now, on the occasion of a notification. */
   async push(options: DrainOptions = {}): Promise<DrainResult> {
     if (this.#closing) return { done: 0, failed: 0 };
-    const result = await drain(this.#workers, this.#gate, options);
-    await this.#sweep.runIfDue();
-    return result;
+    const stop = new Stop(options);
+    try {
+      const parts = { workers: this.#workers, breaker: this.#breaker, refusals: this.#refusals };
+      const result = await drain(parts, stop);
+      await Promise.race([this.#pruner.runIfDue(stop), stop.requested]);
+      return result;
+    } finally {
+      stop.clear();
+    }
   }
 
   /** Runs this event now, if it can be claimed, and waits for its end until `deadline` (monotonic, ms). */
   async runNow(eventId: string, deadline: number): Promise<void> {
-    for (let left = 0; !this.#closing; ) {
-      left = deadline - performance.now();
+    while (!this.#closing) {
+      const now = performance.now();
+      const left = deadline - now;
       if (left <= 0) return;
       const running = this.#workers.running.includes(eventId);
-      const outOfTurn = this.#gate.refusing;
-      const noSlot = this.#workers.slots <= 0;
-      const [claim] = running ? [] : await this.#workers.claim({ limit: 1, eventId, outOfTurn });
+      const { limit, wait } = this.#workers.roomAt(now);
+      const [claim] = running || limit <= 0 ? [] : await this.#workers.claim({ limit: 1, eventId });
       if (claim) return atMost(deadline - performance.now(), [this.#workers.start(claim)]);
-      if (this.#gate.paused && !running) return;
-      if (!running && !(await this.#waitsForItsTurn(eventId))) return;
-      await atMost(Math.min(left, LOOK_AGAIN), [this.#workers.nextChange({ noSlot })]);
+      if (this.#breaker.pause && !running) return;
+      if (!running && limit > 0 && !(await this.#waitsForItsTurn(eventId))) return;
+      const within = Math.min(left, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : (wait ?? LOOK_AGAIN));
+      await this.#workers.nextChange({ noSlot: limit <= 0, within });
     }
   }
 
-  /** Takes no more, lets what runs finish for `timeout` ms, then cuts it off and gives the leases back. */
+  /** Takes no more, lets attempts finish for `timeout` ms, then cuts them off and gives the leases back. */
   close(timeout: number): Promise<void> {
     this.#closing ??= this.#close(timeout);
     return this.#closing;
@@ -99,12 +110,36 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#loop.stop();
-    this.#scout.stop();
-    await Promise.all([this.#workers.close(timeout), atMost(timeout, [this.#sweep.close()])]);
+    await Promise.all([this.#workers.close(timeout), atMost(timeout, [this.#pruner.close()])]);
   }
 
   async #waitsForItsTurn(eventId: string): Promise<boolean> {
     const event = await this.#options.store.get(eventId);
     return event?.state === "pending" || event?.state === "processing";
+  }
+
+  /** After a crash, nothing seems to happen until the leases of the dead process end. */
+  async #tellHeld(): Promise<void> {
+    const { store, logger } = this.#options;
+    const own = new Set(this.#workers.running);
+    const stop = this.#workers.listen({ started: (eventId) => own.add(eventId) });
+    try {
+      const leased = await store.list({ state: "processing", limit: MOST_HELD });
+      await this.#workers.claimedByOthers();
+      const ends = leased
+        .filter(({ eventId }) => !own.has(eventId))
+        .map(({ dueAt }) => dueAt?.getTime() ?? 0)
+        .filter((endsAt) => endsAt > Date.now());
+      if (ends.length === 0) return;
+      const until = new Date(Math.max(...ends)).toISOString();
+      const many = leased.length < MOST_HELD ? String(ends.length) : `${ends.length} or more`;
+      logger.info(
+        `other processes hold ${many} events; their last lease ends at ${until} unless they renew it`,
+      );
+    } catch {
+      // The loop says that the store failed.
+    } finally {
+      stop();
+    }
   }
 }

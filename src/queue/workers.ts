@@ -1,63 +1,60 @@
-import type { ClaimedEvent, ClaimOptions as StoreClaimOptions } from "../stores/event-store.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { GRACE } from "./cancellable-run.ts";
-import { Lease } from "./lease.ts";
-import type { OutageGate } from "./outage.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
+import { Attempt, type AttemptEnd, type Upstream } from "./attempt.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import { type Room, roomOf } from "./decision.ts";
+import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./policy.ts";
-import { Renewal } from "./renewal.ts";
+import type { Refusals } from "./refusals.ts";
 import { atMost } from "./timer.ts";
 
 /** How long the store may take to take leases back, ms. */
 const GIVE_BACK = 5000;
+/** Every so many claims, retries go before new events, so that a flood of new events does not starve them. */
+const RETRIES_FIRST_EVERY = 10;
 
 export interface WorkersListener {
   started?(eventId: string): void;
   ended?(eventId: string, end: AttemptEnd): void;
-  /** A slot has become free. */
+  /** A slot is free again. */
   freed?(): void;
 }
 
-/** A claim with the time at which its lease ends here. */
+/** A claim with the time at which its lease ends here, on the monotonic clock. */
 export interface Claim {
   readonly event: ClaimedEvent;
   readonly leaseEndsAt: number;
-  readonly outOfTurn: boolean;
 }
 
-export interface ClaimOptions {
-  readonly limit: number;
-  readonly eventId?: string;
-  readonly order?: StoreClaimOptions["order"];
-  /** Though the loop pauses: for what may end the pause. */
-  readonly outOfTurn?: boolean;
-}
-
-/** All attempts that run in this process, whoever started them: the loop, a drain, or an inline request. */
+/** All attempts that run in this process, whether the loop, a drain or an inline request started them. */
 export class Workers<Tx> {
   readonly #options: QueueOptions<Tx>;
-  readonly #gate: OutageGate;
-  readonly #renewal: Renewal<Tx>;
+  readonly #breaker: CircuitBreaker;
+  readonly #refusals: Refusals;
+  readonly #leases: Leases<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
+  /** The last attempt of each record that runs here. */
+  readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #listeners = new Set<WorkersListener>();
-  /** Slots promised to claims that are on their way to the store. */
+  /** Slots that are reserved for claims under way. */
   #reserved = 0;
+  #claims = 0;
   readonly #claiming = new Set<Promise<readonly Claim[]>>();
   #closing = false;
 
-  constructor(options: QueueOptions<Tx>, gate: OutageGate) {
+  constructor(options: QueueOptions<Tx>, breaker: CircuitBreaker, refusals: Refusals) {
     this.#options = options;
-    this.#gate = gate;
-    this.#renewal = new Renewal(options.store, options.policy.leaseDuration, options.logger);
+    this.#breaker = breaker;
+    this.#refusals = refusals;
+    this.#leases = new Leases(options.store, options.policy.leaseDuration, options.logger);
   }
 
-  /** How many attempts may begin now. */
-  get free(): number {
-    return this.#gate.allowance(this.#running.size + this.#reserved);
-  }
-
-  /** How many could run beside those that do, pause or not. */
-  get slots(): number {
-    return this.#options.policy.concurrency - this.#running.size - this.#reserved;
+  /** How many attempts may begin at `now`, on the monotonic clock. */
+  roomAt(now: number): Room {
+    return roomOf({
+      slots: this.#options.policy.concurrency - this.#running.size - this.#reserved,
+      pause: this.#breaker.waitAt(now),
+      ...this.#refusals.roomAt(now),
+    });
   }
 
   get running(): readonly string[] {
@@ -69,14 +66,16 @@ export class Workers<Tx> {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Claims what is due, as much as may begin; every claim is then to be started or held. */
-  async claim(options: ClaimOptions): Promise<Claim[]> {
-    const limit = Math.min(options.limit, options.outOfTurn ? this.slots : this.free);
-    if (limit <= 0 || this.#closing) return [];
+  /** Claims due events. `limit` is at most what {@link roomAt} allows. Each claim is then to be started or held. */
+  async claim(options: { readonly limit: number; readonly eventId?: string }): Promise<Claim[]> {
+    const { limit } = options;
+    if (this.#closing) return [];
     this.#reserved += limit;
-    const claiming = this.#claim({ ...options, limit });
+    const { limiting } = this.#refusals;
+    if (limiting) this.#refusals.take(limit);
+    const claiming = this.#claim(options);
     this.#claiming.add(claiming);
-    // What was claimed keeps its slot until it is started or held.
+    // A claim keeps its slot until it is started or held.
     let kept = 0;
     try {
       const claims = await claiming;
@@ -85,75 +84,122 @@ export class Workers<Tx> {
     } finally {
       this.#claiming.delete(claiming);
       this.#reserved -= limit - kept;
+      if (limiting) this.#refusals.take(kept - limit);
       if (kept < limit) this.#freed();
     }
   }
 
-  /** Waits for the claims that are on their way to the store. Resolves to whether they have got anything. */
+  /** Waits for the claims under way. Resolves to whether they got anything. */
   async claimedByOthers(): Promise<boolean> {
     const claimed = await Promise.allSettled(this.#claiming);
     return claimed.some((each) => each.status === "fulfilled" && each.value.length > 0);
   }
 
-  async #claim({ outOfTurn = false, ...options }: ClaimOptions): Promise<Claim[]> {
-    const { worker, policy } = this.#options;
+  async #claim(options: { readonly limit: number; readonly eventId?: string }): Promise<Claim[]> {
+    const { store, worker, policy } = this.#options;
     const { leaseDuration } = policy;
+    const order = options.eventId === undefined ? this.#nextOrder() : undefined;
     const sentAt = performance.now();
-    const events = await this.#options.store.claim({ ...options, leaseDuration, worker });
+    const events = await store.claim({ ...options, ...(order && { order }), leaseDuration, worker });
     const leaseEndsAt = sentAt + leaseDuration;
-    if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt, outOfTurn }));
+    if (!this.#closing) return events.map((event) => ({ event, leaseEndsAt }));
     await Promise.all(events.map((event) => this.#giveBack(event)));
     return [];
   }
 
-  start({ event, leaseEndsAt, outOfTurn }: Claim): Promise<AttemptEnd> {
+  #nextOrder() {
+    if (this.#refusals.limiting) return this.#refusals.nextOrder();
+    this.#claims += 1;
+    return this.#claims % RETRIES_FIRST_EVERY === 0 ? "retries" : "oldest";
+  }
+
+  start({ event, leaseEndsAt }: Claim): Promise<AttemptEnd> {
     const record = event.ref ?? event.eventId;
-    const evidence = outOfTurn ? this.#gate.beginOutOfTurn(record) : this.#gate.begin(record);
-    const attempt = new Attempt(event, leaseEndsAt, this.#options, evidence);
+    // The store's clock may have stepped, so that it gave away a record whose attempt still runs here.
+    const after = this.#byRecord.get(record)?.ended;
+    const upstream = this.#upstream(event, record);
+    const attempt = new Attempt(event, { ...this.#options, upstream, leaseEndsAt, after });
     this.#reserved -= 1;
     this.#running.add(attempt);
-    this.#renewal.add(attempt.lease);
+    this.#byRecord.set(record, attempt);
+    this.#leases.add(attempt.lease);
     for (const listener of this.#listeners) listener.started?.(event.eventId);
     return attempt.ended.then((end) => {
       this.#running.delete(attempt);
-      this.#renewal.delete(attempt.lease);
+      if (this.#byRecord.get(record) === attempt) this.#byRecord.delete(record);
+      this.#leases.delete(attempt.lease);
       for (const listener of [...this.#listeners]) listener.ended?.(event.eventId, end);
       this.#freed();
       return end;
     });
   }
 
-  /** Keeps a claim without working on it; the returned function gives it back, not counted. */
+  #upstream(event: ClaimedEvent, record: string): Upstream {
+    const [breaker, refusals] = [this.#breaker, this.#refusals];
+    const reading = breaker.begin(record);
+    return {
+      recordAnswer() {
+        breaker.recordAnswer(reading);
+        // An event without a record reads nothing.
+        if (event.ref !== null) refusals.recordSuccess();
+      },
+      recordRefusal(error) {
+        // A refusal is an answer, too.
+        breaker.recordAnswer(reading);
+        refusals.recordRefusal(record, error);
+      },
+      recordOutage: (first, outage, error) => breaker.recordOutage(reading, first, outage, error),
+      get paused() {
+        return breaker.pause !== undefined;
+      },
+      get limiting() {
+        return refusals.limiting;
+      },
+    };
+  }
+
+  /** Keeps a claim without working on it. The returned function gives it back, not counted. */
   hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
-    const lease = new Lease(event, leaseEndsAt, () => {});
+    const lease = new Lease(event, leaseEndsAt, {});
     this.#reserved -= 1;
-    this.#renewal.add(lease);
+    this.#leases.add(lease);
     this.#freed();
     return async () => {
-      this.#renewal.delete(lease);
+      this.#leases.delete(lease);
       await this.#giveBack(lease.claim);
     };
   }
 
   /**
-   * Resolves when an attempt has ended; for who found no slot, also when one has become free because somebody's
-   * claim found less than it had room for. (Told of that, two who found nothing due would wake each other for ever.)
+   * Resolves when an attempt has ended. With `noSlot`, also when a claim needed fewer slots than it had reserved.
+   * Waiters that found nothing due must not hear of that: two of them would wake each other for ever.
    */
-  nextChange({ noSlot }: { readonly noSlot: boolean }): Promise<void> {
-    return new Promise((resolve) => {
-      const changed = (): void => {
-        stop();
-        resolve();
-      };
-      const stop = this.listen(noSlot ? { freed: changed } : { ended: changed });
+  async nextChange({
+    noSlot,
+    within,
+    or = [],
+  }: {
+    readonly noSlot: boolean;
+    /** Resolves after so many ms in any case. */
+    readonly within?: number | undefined;
+    readonly or?: readonly Promise<unknown>[];
+  }): Promise<void> {
+    let stop = (): void => {};
+    const changed = new Promise<void>((resolve) => {
+      stop = this.listen(noSlot ? { freed: resolve } : { ended: () => resolve() });
     });
+    try {
+      await (within === undefined ? Promise.race([changed, ...or]) : atMost(within, [changed, ...or]));
+    } finally {
+      stop();
+    }
   }
 
   #freed(): void {
     for (const listener of [...this.#listeners]) listener.freed?.();
   }
 
-  /** Begins nothing more, lets what runs finish for `timeout` ms, then cuts it off and gives the leases back. */
+  /** Begins nothing more, lets attempts finish for `timeout` ms, then cuts them off and gives the leases back. */
   async close(timeout: number): Promise<void> {
     this.#closing = true;
     await atMost(timeout, [this.#idle()]);
@@ -165,7 +211,7 @@ export class Workers<Tx> {
     while (this.#running.size > 0) await this.nextChange({ noSlot: false });
   }
 
-  /** Cuts off what runs (all, or what `which` picks), and gives the leases back. */
+  /** Cuts off all attempts, or those that `which` picks, and gives their leases back. */
   async release(which: (eventId: string) => boolean = () => true): Promise<void> {
     const picked = [...this.#running].filter((attempt) => which(attempt.claim.eventId));
     for (const attempt of picked) attempt.release();
@@ -177,9 +223,10 @@ export class Workers<Tx> {
     try {
       await this.#options.store.settle(claim, { state: "released" });
     } catch (error) {
+      const { eventId } = claim;
       this.#options.logger.warn(
-        `event ${claim.eventId} could not be given back; it is free when its lease ends`,
-        { eventId: claim.eventId, error },
+        `event ${eventId} could not be given back to the store; it is free when its lease ends`,
+        { eventId, error },
       );
     }
   }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { memoryStore } from "../../src/stores/memory.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
 import {
   alteredStore,
   brokenStore,
@@ -116,7 +116,7 @@ describe("what goes first", () => {
       in: 0,
       counted: true,
       reason: "callback",
-      error: "failed",
+      entry: { duration: 1 },
     });
     await again.add(...Array.from({ length: 30 }, (_, n) => `new ${n}`));
     again.queue.start();

@@ -1,9 +1,10 @@
+import { Log } from "../../src/logger.ts";
 import { type Backoff, defaultBackoff } from "../../src/queue/backoff.ts";
 import type { Policy, QueueObservation } from "../../src/queue/policy.ts";
 import { Queue } from "../../src/queue/queue.ts";
 import type { Work, WorkContext, WorkResult } from "../../src/queue/work.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
 import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -21,7 +22,11 @@ export function eventOf(eventId: string, ref: string | null = `booking:${eventId
   };
 }
 
-export const done: WorkResult<never> = { state: "done", type: "booking.Confirmed", status: "Confirmed" };
+export const done: WorkResult<never> = {
+  state: "done",
+  type: "booking.Confirmed",
+  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+};
 export const callbackFailed: WorkResult<never> = {
   state: "failed",
   reason: "callback",
@@ -31,6 +36,14 @@ export function outOfReach(retryAfter?: number): WorkResult<never> {
   const outage = { everything: retryAfter !== undefined, retryAfter };
   return { state: "failed", reason: "unavailable", error: new Error("down"), outage };
 }
+
+export const refused: WorkResult<never> = {
+  state: "failed",
+  reason: "not-found",
+  error: new Error("404"),
+  refused: true,
+  maxAttempts: 5,
+};
 
 export type TestWork = (
   claim: ClaimedEvent,
@@ -70,7 +83,8 @@ export function queueOf({
       backoff,
     },
     observe: (event) => observed.push(event),
-    logger: { debug: log, info: log, warn: log, error: log },
+    logger: new Log({ debug: log, info: log, warn: log, error: log }),
+    worker: "test:1",
   });
   return {
     queue,

@@ -53,14 +53,14 @@ test("parked events are kept for parkedRetention, those that were not found for 
   expect(await stateOf("failed")).toBeUndefined();
 });
 
-test("a record's last status is kept for recordRetention", async () => {
+test("a record's snapshot is kept for recordRetention", async () => {
   const { queue, store } = queueOf({ recordRetention: 20 * DAY });
   await store.add(eventOf("a", "booking:x"));
   queue.start();
   await advance(20 * DAY - HOUR);
-  expect(await store.statusOf("booking:x")).toMatchObject({ status: "Confirmed" });
+  expect(await store.recordOf("booking:x")).toMatchObject({ snapshot: { status: "Confirmed" } });
   await advance(2 * HOUR);
-  expect(await store.statusOf("booking:x")).toBeUndefined();
+  expect(await store.recordOf("booking:x")).toBeUndefined();
 });
 
 test("thousands are deleted in small batches", async () => {
@@ -85,7 +85,7 @@ test("thousands are deleted in small batches", async () => {
   expect(Math.max(...sizes)).toBe(200);
 });
 
-test("a store that fails to delete is asked again at the next sweep", async () => {
+test("a store that fails to delete is asked again at the next pruning", async () => {
   let failing = true;
   const store = brokenStore(memoryStore(), {
     prune: () => (failing ? new Error("locked") : (undefined as never)),

@@ -6,8 +6,8 @@ const HOUR = 60 * 60_000;
 /** Small, so that no batch holds up the intake. */
 const BATCH = 200;
 
-/** Deletes what has been kept for long enough. */
-export class Sweep<Tx> {
+/** Deletes events and snapshots that have been kept for long enough. */
+export class Pruner<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #every: number;
   readonly #alarm = new Alarm(() => void this.#tick());
@@ -34,17 +34,17 @@ export class Sweep<Tx> {
     await this.#running;
   }
 
-  /** Where no loop lives on, whoever drains sweeps too; not more often than the loop would. */
-  async runIfDue(): Promise<void> {
-    if (this.#closed || performance.now() - this.#last < this.#every) return;
+  /** Where no loop runs, a drain prunes too, as often as the loop would. `stop`: begins no further batch once it is asked. */
+  async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
+    if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
     this.#last = performance.now();
-    this.#running = this.#sweep();
+    this.#running = this.#prune(stop);
     await this.#running;
   }
 
-  async #sweep(): Promise<void> {
+  async #prune(stop: { readonly asked: boolean }): Promise<void> {
     try {
-      await this.#run();
+      await this.#run(() => this.#closed || stop.asked);
     } catch (error) {
       this.#options.logger.warn("old events could not be deleted", { error });
     }
@@ -55,21 +55,20 @@ export class Sweep<Tx> {
     if (this.#started && !this.#closed) this.#alarm.set(this.#every);
   }
 
-  async #run(): Promise<void> {
+  async #run(isOver: () => boolean): Promise<void> {
     const { store, policy } = this.#options;
+    const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
+      // Infinity keeps for ever; no database has to understand it.
+      if (!Number.isFinite(age)) return;
+      while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+    };
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
-      this.#inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
+      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
     await prune("done", policy.retention);
-    // Most of these never existed: they need not be kept for somebody to look at.
+    // Most of these never existed, so nobody has to look at them for long.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
     const age = policy.recordRetention;
-    await this.#inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
-  }
-
-  async #inBatches(age: number, prune: () => Promise<number>): Promise<void> {
-    // Infinity keeps for ever; no database has to understand it.
-    if (!Number.isFinite(age)) return;
-    while (!this.#closed && (await prune()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
   }
 }

@@ -1,0 +1,140 @@
+import { errorText } from "../error-text.ts";
+import type { Backoff } from "./backoff.ts";
+import type { Outage } from "./work.ts";
+
+/** The longest wait between two half-open rounds, ms. Up to a quarter is cut at random, so that the rounds do not fall in step with a platform that goes up and down. */
+const LONGEST_WAIT = 60_000;
+/** The longest `Retry-After` that is obeyed, ms. */
+export const LONGEST_RETRY_AFTER = 15 * 60_000;
+
+export interface CircuitBreakerOptions {
+  readonly concurrency: number;
+  readonly backoff: Backoff;
+  readonly onPause: (pause: Pause & { readonly wait: number; readonly error: unknown }) => void;
+  readonly onResume: () => void;
+}
+
+/** Since when the queue pauses, and why. */
+export interface Pause {
+  readonly since: Date;
+  /** The text of the last error. */
+  readonly reason: string;
+}
+
+interface OpenState extends Pause {
+  /** When half-open attempts may begin, on the monotonic clock. */
+  readonly until: number;
+  /** The outage concerns every record, so an answer to an older request does not end it. */
+  readonly firm: boolean;
+  /** The platform asked for the wait. */
+  readonly asked: boolean;
+}
+
+/** One attempt as the breaker knows it. Only the first report about it counts. */
+export interface Reading {
+  readonly record: string;
+  readonly epoch: number;
+  reported: boolean;
+}
+
+/**
+ * Decides from the reports of all attempts whether one record cannot be read or the platform is out of reach. One bad
+ * record must not stop the others, and a dead platform must not be hammered.
+ */
+export class CircuitBreaker {
+  readonly #options: CircuitBreakerOptions;
+  /** Fewer than two records say nothing about the rest. */
+  readonly #enough: number;
+  /** Records that were out of reach since the last answer. */
+  readonly #unreached = new Set<string>();
+  /** Those of `#unreached` whose event had not failed like that before. */
+  readonly #newlyUnreached = new Set<string>();
+  #open: OpenState | undefined;
+  /** Pauses in a row. */
+  #pauses = 0;
+  /** Rises with each pause, to tell older attempts from newer ones. */
+  #epoch = 0;
+
+  constructor(options: CircuitBreakerOptions) {
+    this.#options = options;
+    this.#enough = Math.max(2, options.concurrency);
+  }
+
+  /** The pause, open or half-open; `undefined` while the breaker is closed. */
+  get pause(): Pause | undefined {
+    return this.#open && { since: this.#open.since, reason: this.#open.reason };
+  }
+
+  /** ms from `now`, on the monotonic clock, until attempts may begin. */
+  waitAt(now: number): number {
+    return this.#open ? Math.max(0, this.#open.until - now) : 0;
+  }
+
+  /** Lets half-open attempts begin at once, unless the platform asked for the wait. */
+  tryNow(): void {
+    if (this.#open && !this.#open.asked) this.#open = { ...this.#open, until: Number.NEGATIVE_INFINITY };
+  }
+
+  /** An attempt begins. */
+  begin(record: string): Reading {
+    return { record, epoch: this.#epoch, reported: false };
+  }
+
+  /** The platform answered. */
+  recordAnswer(reading: Reading): void {
+    if (!isFirst(reading)) return;
+    if (this.#open?.firm && reading.epoch < this.#epoch) return;
+    this.#unreached.clear();
+    this.#newlyUnreached.clear();
+    if (!this.#open) return;
+    this.#open = undefined;
+    this.#pauses = 0;
+    this.#options.onResume();
+  }
+
+  /** The platform was out of reach. `first`: the event had not failed like that before. */
+  recordOutage(reading: Reading, first: boolean, outage: Outage, error: unknown): void {
+    if (!isFirst(reading)) return;
+    // An attempt from before the pause says nothing new, unless it brings a longer wait.
+    if (this.#open && reading.epoch < this.#epoch) {
+      if (outage.retryAfter !== undefined) this.#extend(outage.retryAfter);
+      return;
+    }
+    this.#note(this.#unreached, reading.record);
+    if (first) this.#note(this.#newlyUnreached, reading.record);
+    const everything = outage.everything || outage.retryAfter !== undefined;
+    const enough = this.#newlyUnreached.size >= 2 || this.#unreached.size >= this.#enough;
+    // A half-open attempt that fails prolongs the pause by itself.
+    if (this.#open || everything || enough) this.#pauseFor(outage, error);
+  }
+
+  /** The sets must not grow with an outage. */
+  #note(set: Set<string>, record: string): void {
+    if (set.size < this.#enough) set.add(record);
+  }
+
+  #pauseFor(outage: Outage, error: unknown): void {
+    this.#pauses += 1;
+    this.#epoch += 1;
+    const asked = outage.retryAfter !== undefined;
+    const wait = asked
+      ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)
+      : Math.round(Math.min(this.#options.backoff(this.#pauses), LONGEST_WAIT * (1 - Math.random() / 4)));
+    const since = this.#open?.since ?? new Date();
+    const reason = errorText(error);
+    this.#open = { since, reason, firm: asked || outage.everything, asked, until: performance.now() + wait };
+    this.#options.onPause({ since, reason, wait, error });
+  }
+
+  #extend(retryAfter: number): void {
+    const until = performance.now() + Math.min(retryAfter, LONGEST_RETRY_AFTER);
+    if (this.#open && until > this.#open.until)
+      this.#open = { ...this.#open, until, firm: true, asked: true };
+  }
+}
+
+function isFirst(reading: Reading): boolean {
+  if (reading.reported) return false;
+  reading.reported = true;
+  return true;
+}

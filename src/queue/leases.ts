@@ -1,0 +1,179 @@
+import type { Log } from "../logger.ts";
+import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
+import { Alarm, idleTimer } from "./timer.ts";
+
+/** How long a callback has to clean up after its signal has aborted, ms. Its record stays locked meanwhile. */
+export const GRACE = 3000;
+/** The wait after a renewal that failed at once, ms. */
+const RENEW_AGAIN = 1000;
+
+/** Who is told about a lease. */
+export interface LeaseEvents {
+  /** The lease ends soon, because it could not be renewed. */
+  readonly onExpiring?: () => void;
+  readonly onLost?: () => void;
+}
+
+/**
+ * A lease as this process sees it. It ends by the process's monotonic clock, counted from before the claim was sent,
+ * so that it ends here no later than in the store.
+ */
+export class Lease {
+  readonly #events: LeaseEvents;
+  #claim: ClaimedEvent;
+  #endsAt: number;
+  #lost = false;
+  #ending = false;
+  #expiring = false;
+
+  constructor(claim: ClaimedEvent, endsAt: number, events: LeaseEvents) {
+    this.#claim = claim;
+    this.#endsAt = endsAt;
+    this.#events = events;
+  }
+
+  get claim(): ClaimedEvent {
+    return this.#claim;
+  }
+
+  get held(): boolean {
+    return !this.#lost && performance.now() < this.#endsAt;
+  }
+
+  get endsAt(): number {
+    return this.#endsAt;
+  }
+
+  get expiring(): boolean {
+    return this.#expiring;
+  }
+
+  /** The attempt's end is being recorded. From then on the store's answer to that decides: a renewal may find the lease ended by it. */
+  get ending(): boolean {
+    return this.#ending;
+  }
+
+  end(): void {
+    this.#ending = true;
+  }
+
+  renewed(claim: ClaimedEvent, endsAt: number): void {
+    if (endsAt <= this.#endsAt) return;
+    this.#claim = claim;
+    this.#endsAt = endsAt;
+    this.#expiring = false;
+  }
+
+  expire(): void {
+    this.#expiring = true;
+    this.#events.onExpiring?.();
+  }
+
+  lose(): void {
+    if (this.#lost) return;
+    this.#lost = true;
+    this.#events.onLost?.();
+  }
+}
+
+/** Renews the leases of one process at a third of their time, and says which of them end. */
+export class Leases<Tx> {
+  readonly #store: EventStore<Tx>;
+  readonly #duration: number;
+  readonly #log: Log;
+  readonly #leases = new Set<Lease>();
+  readonly #alarm = new Alarm(() => this.#tick());
+  /** On the monotonic clock; Infinity while a renewal is on its way. */
+  #renewAt = 0;
+
+  constructor(store: EventStore<Tx>, duration: number, log: Log) {
+    this.#store = store;
+    this.#duration = duration;
+    this.#log = log;
+  }
+
+  add(lease: Lease): void {
+    if (this.#leases.size === 0) this.#renewAt = performance.now() + this.#duration / 3;
+    this.#leases.add(lease);
+    this.#schedule();
+  }
+
+  delete(lease: Lease): void {
+    this.#leases.delete(lease);
+  }
+
+  /** A callback that obeys its signal needs this time before the lease ends, or it would run beside its successor. */
+  get #grace(): number {
+    return Math.min(GRACE, this.#duration / 3);
+  }
+
+  #tick(): void {
+    const now = performance.now();
+    for (const lease of [...this.#leases]) {
+      if (!lease.held) this.#lose(lease);
+      else if (!lease.expiring && now >= lease.endsAt - this.#grace) lease.expire();
+    }
+    if (this.#leases.size === 0) return;
+    if (now >= this.#renewAt) this.#renew(now);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    let next = this.#renewAt;
+    for (const { expiring, endsAt } of this.#leases) {
+      next = Math.min(next, expiring ? endsAt : endsAt - this.#grace);
+    }
+    this.#alarm.set(Math.max(1, next - performance.now()));
+  }
+
+  #renew(sentAt: number): void {
+    const leases = [...this.#leases];
+    const patience = this.#duration / 6;
+    this.#renewAt = Number.POSITIVE_INFINITY;
+    let waiting = true;
+    const renewAt = (at: number): void => {
+      if (!waiting) return;
+      waiting = false;
+      clearTimeout(timer);
+      this.#renewAt = at;
+      this.#schedule();
+    };
+    const timer = idleTimer(() => {
+      const ms = Math.round(patience);
+      if (this.#leases.size > 0)
+        this.#log.warn(`the store did not renew leases within ${ms} ms; trying again`);
+      renewAt(performance.now());
+    }, patience);
+    this.#store
+      .renew(
+        leases.map((lease) => lease.claim),
+        this.#duration,
+      )
+      .then(
+        (claims) => {
+          this.#renewed(leases, claims, sentAt);
+          renewAt(sentAt + this.#duration / 3);
+        },
+        (error) => {
+          // Without leases to keep, the store may have been closed.
+          if (this.#leases.size > 0)
+            this.#log.warn("the store could not renew leases; trying again", { error });
+          renewAt(performance.now() + Math.min(RENEW_AGAIN, patience));
+        },
+      );
+  }
+
+  #renewed(leases: readonly Lease[], claims: readonly ClaimedEvent[], sentAt: number): void {
+    const held = new Map(claims.map((claim) => [claim.eventId, claim]));
+    for (const lease of leases) {
+      const claim = held.get(lease.claim.eventId);
+      if (claim) lease.renewed(claim, sentAt + this.#duration);
+      else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
+    }
+  }
+
+  #lose(lease: Lease): void {
+    this.#leases.delete(lease);
+    lease.lose();
+  }
+}
