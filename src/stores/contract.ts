@@ -1,18 +1,26 @@
-import type { EventStore } from "./event-store.ts";
 import { adding } from "./contract/adding.ts";
-import { type Bench, type Cases, createBench } from "./contract/harness.ts";
 import { claiming } from "./contract/claiming.ts";
 import { closing } from "./contract/closing.ts";
+import { delaying } from "./contract/delaying.ts";
+import { discarding, erasing } from "./contract/discarding.ts";
+import { filtering } from "./contract/filtering.ts";
+import { type Bench, type Cases, createBench } from "./contract/harness.ts";
+import { histories } from "./contract/history.ts";
 import { leases } from "./contract/leases.ts";
+import { metas } from "./contract/meta.ts";
+import { newestReceived } from "./contract/newest-received.ts";
 import { nextDue } from "./contract/next-due.ts";
+import { ordering } from "./contract/ordering.ts";
 import { outages } from "./contract/outages.ts";
 import { pruning } from "./contract/pruning.ts";
 import { reading } from "./contract/reading.ts";
+import { recording } from "./contract/records.ts";
 import { replaying } from "./contract/replaying.ts";
 import { settling } from "./contract/settling.ts";
 import { restarting, sharing } from "./contract/sharing.ts";
 import { transactions } from "./contract/transactions.ts";
 import { waking } from "./contract/waking.ts";
+import type { EventStore } from "./event-store.ts";
 
 /** One thing that a store must do. */
 export interface StoreContractCase {
@@ -100,14 +108,23 @@ export function storeContract<S extends EventStore<unknown>>(
 
 const topics: Readonly<Record<string, Cases>> = {
   add: adding,
+  dueIn: delaying,
   claim: claiming,
+  order: ordering,
   lease: leases,
   settle: settling,
+  history: histories,
   outage: outages,
   nextDue,
   prune: pruning,
   read: reading,
+  filter: filtering,
+  newestReceived,
   replay: replaying,
+  discard: discarding,
+  erase: erasing,
+  record: recording,
+  meta: metas,
   wake: waking,
   writes: transactions,
   close: closing,

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
+import { storeContract } from "../../src/stores/contract.ts";
 import type { EventStore, NewEvent } from "../../src/stores/event-store.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
 
 describe("storeContract", () => {
   for (const { name, run } of storeContract(() => memoryStore())) test.concurrent(name, run);
@@ -17,8 +17,15 @@ const event = (eventId: string, ref: string | null = null): NewEvent => ({
   notification: "{}",
 });
 
-const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
-const PARKED = { state: "parked", reason: "callback", error: "" } as const;
+const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 1 },
+  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+} as const;
+const PARKED = { state: "parked", reason: "callback", entry: { duration: 1 } } as const;
+
+const WAIT = { state: "retrying", in: 5000, reason: "unavailable", entry: { duration: 1 } } as const;
 
 async function handle(store: EventStore, outcome: Parameters<EventStore["settle"]>[1] = DONE): Promise<void> {
   const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
@@ -45,7 +52,7 @@ describe("max", () => {
     await handle(store, PARKED);
     await store.add(event("replayed"));
     await handle(store);
-    await store.replay("replayed");
+    await store.replay({ eventId: "replayed" });
     const [held] = await store.claim({ limit: 1, leaseDuration: 1000 });
     for (const id of ["1", "2", "3", "4"]) {
       await store.add(event(id, "booking:A"));
@@ -57,7 +64,10 @@ describe("max", () => {
     expect(kept).toEqual(["pending", "4", "3", "replayed", "parked"]);
     expect(await store.add(event("3", "booking:A"))).toBe("duplicate");
     expect(await store.add(event("2", "booking:A"))).toBe("added");
-    expect(await store.statusOf("booking:A")).toMatchObject({ status: "Confirmed", sequence: 1 });
+    expect(await store.recordOf("booking:A")).toMatchObject({
+      snapshot: { status: "Confirmed" },
+      sequence: 4,
+    });
 
     expect(await store.settle(held!, DONE)).toBe(true);
     expect((await store.list({ state: "done", limit: 10 })).map(({ eventId }) => eventId)).toEqual([
@@ -73,24 +83,40 @@ describe("the warning", () => {
   });
   afterEach(() => {
     vi.restoreAllMocks();
+    vi.unstubAllEnvs();
   });
 
-  test("comes once in a process, when the first store is made", async () => {
+  const fresh = async (env: string | undefined) => {
+    vi.stubEnv("NODE_ENV", env);
     const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
-    const fresh = await import("../../src/stores/memory.ts");
+    const { memoryStore: make } = await import("../../src/stores/memory.ts");
+    return { warn, make };
+  };
+
+  test("comes in production, once in a process, when the first store is made", async () => {
+    const { warn, make } = await fresh("production");
     expect(warn).not.toHaveBeenCalled();
-    fresh.memoryStore();
+    make();
+    make();
     expect(warn).toHaveBeenCalledTimes(1);
-    expect(warn.mock.calls[0]?.[0]).toMatch(/memoryStore\(\) forgets .* sqliteStore/);
-    fresh.memoryStore();
-    expect(warn).toHaveBeenCalledTimes(1);
+    expect(warn.mock.calls[0]!.join(" ")).toMatch(/stayhook: memoryStore\(\) forgets .* sqliteStore/);
   });
+
+  test.each([undefined, "", "test", "development", "Production"])(
+    "does not come where NODE_ENV is %s",
+    async (env) => {
+      const { warn, make } = await fresh(env);
+      make();
+      expect(warn).not.toHaveBeenCalled();
+    },
+  );
 
   test("does not come for a store that is refused", async () => {
-    const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
-    const fresh = await import("../../src/stores/memory.ts");
-    expect(() => fresh.memoryStore({ max: 0 })).toThrow();
+    const { warn, make } = await fresh("production");
+    expect(() => make({ max: 0 })).toThrow();
     expect(warn).not.toHaveBeenCalled();
+    make();
+    expect(warn).toHaveBeenCalledTimes(1);
   });
 });
 
@@ -114,8 +140,7 @@ describe("time", () => {
     expect(await store.nextDue()).toBe(0);
     const [second] = await store.claim({ limit: 1, leaseDuration: 1000 });
     expect(second).toMatchObject({ eventId: first!.eventId, attempts: 2 });
-    const wait = { state: "retrying", in: 5000, reason: "unavailable", error: "" } as const;
-    await store.settle(second!, { ...wait, counted: false });
+    await store.settle(second!, { ...WAIT, counted: false });
     vi.advanceTimersByTime(4999);
     expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
     vi.advanceTimersByTime(1);
@@ -154,6 +179,61 @@ describe("time", () => {
     await store.settle(claim!, { state: "released" });
     const [next] = await store.claim({ limit: 1, leaseDuration: 1000 });
     expect(next?.eventId).toBe("1");
+  });
+
+  test("a retry is over at its time, and when the clock is earlier than when it began", async () => {
+    const start = Date.now();
+    const store = memoryStore();
+    await store.add(event("1", "booking:A"));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
+    await store.settle(claim!, { ...WAIT, counted: true });
+    vi.setSystemTime(start + 4999);
+    expect(await store.nextDue()).toBe(1);
+    vi.setSystemTime(start);
+    expect(await store.nextDue()).toBe(5000);
+    vi.setSystemTime(start - 1);
+    expect(await store.nextDue()).toBe(0);
+    vi.setSystemTime(start);
+    expect(await store.nextDue()).toBe(5000);
+    vi.setSystemTime(start - 3_600_000);
+    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toMatchObject([
+      { eventId: "1", attempts: 2 },
+    ]);
+  });
+
+  test("so are dueIn and a record's wait", async () => {
+    const start = Date.now();
+    const store = memoryStore();
+    await store.add(event("1", "booking:A"));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
+    await store.add(event("2", "booking:A"));
+    await store.settle(claim!, { ...WAIT, counted: false });
+    await store.add(event("3", "booking:B"), { dueIn: 5000 });
+    expect(await store.claim({ limit: 5, leaseDuration: 1000 })).toEqual([]);
+    expect(await store.oldestWaiting()).toBe(0);
+    vi.setSystemTime(start - 3_600_000);
+    expect(await store.nextDue()).toBe(0);
+    const claims = await store.claim({ limit: 5, leaseDuration: 1000 });
+    expect(claims.map(({ eventId }) => eventId)).toEqual(["1", "3"]);
+  });
+
+  test("an event without dueIn is due, wherever the clock goes", async () => {
+    const store = memoryStore();
+    await store.add(event("1", "booking:A"));
+    vi.setSystemTime(Date.now() - 3_600_000);
+    await store.add(event("2", "booking:B"));
+    expect(await store.oldestWaiting()).toBe(0);
+    expect(await store.claim({ limit: 5, leaseDuration: 1000 })).toHaveLength(2);
+  });
+
+  test("a lease ends by the clock alone", async () => {
+    const start = Date.now();
+    const store = memoryStore();
+    await store.add(event("1", "booking:A"));
+    await store.claim({ limit: 1, leaseDuration: 1000 });
+    vi.setSystemTime(start - 5000);
+    expect(await store.nextDue()).toBe(6000);
+    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
   });
 
   test("a lease of no time still gives one event a claim", async () => {

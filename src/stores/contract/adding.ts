@@ -1,5 +1,5 @@
-import { type Cases, failed, LONG, parked } from "./harness.ts";
 import { equal } from "./expect.ts";
+import { type Cases, failed, LONG, parked } from "./harness.ts";
 
 const BACKSLASH_U = "\\u";
 
@@ -15,6 +15,7 @@ export const adding: Cases = {
       type: null,
       lastError: null,
       reason: null,
+      history: [],
     });
     equal("its receivedAt and dueAt are Dates", [receivedAt, dueAt].map(isDate), [true, true]);
     equal("the claimed event", (await claimOne()).eventId, event.eventId);
@@ -82,7 +83,11 @@ export const adding: Cases = {
 
   "what is recorded comes back as it was given": async ({ store, add, claim, get }) => {
     const events = [
-      await add("booking:ü'\"%_\\;日本🎉 -- ", { topic: "bookings" }),
+      await add("booking:ü'\"%_\\;日本🎉 -- ", {
+        topic: "bookings",
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+      }),
+      await add("booking:K", { source: "recheck", notification: null }),
       // JSON text in which a column of type JSON would change something, or refuse it.
       await add("listing:42", {
         notification: ` { "b":1.0,\n"a":"${BACKSLASH_U}0000","b":2, "c":"${BACKSLASH_U}d800", "d":12345678901234567890 } `,
@@ -102,8 +107,9 @@ export const adding: Cases = {
         ["claim", claims.get(event.eventId)],
         ["list", listed.get(event.eventId)],
       ] as const) {
-        const { eventId, ref, source, topic, timestamp, notification } = found ?? {};
-        equal(`the event by ${what}`, { eventId, ref, source, topic, timestamp, notification }, event);
+        const { eventId, ref, source, topic, timestamp, notification, traceparent } = found ?? {};
+        const given = { eventId, ref, source, topic, timestamp, notification, traceparent };
+        equal(`the event by ${what}`, given, event);
       }
     }
   },

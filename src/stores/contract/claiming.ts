@@ -1,5 +1,5 @@
-import { type Cases, failed, LONG } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
+import { type Cases, failed, LONG, parked } from "./harness.ts";
 
 export const claiming: Cases = {
   "an empty store has nothing to claim": async ({ claim }) => {
@@ -8,14 +8,14 @@ export const claiming: Cases = {
 
   "a claim has all that an attempt needs": async ({ add, claimOne, get }) => {
     const event = await add("booking:A");
-    const { receivedAt, lease, ...rest } = await claimOne();
+    const { receivedAt, claimedAt, lease, ...rest } = await claimOne();
     equal("the claim", rest, {
       ...event,
       attempts: 1,
       outages: 0,
       outageFor: 0,
       replayed: false,
-      previousStatus: undefined,
+      previous: undefined,
       sequence: 0,
     });
     check(typeof lease === "string" && lease !== "", "lease: expected a string that is not empty");
@@ -23,6 +23,7 @@ export const claiming: Cases = {
     equal("its state", stored.state, "processing");
     equal("its attempts", stored.attempts, 1);
     equal("its receivedAt", receivedAt, stored.receivedAt.getTime());
+    between("ms from receivedAt to claimedAt", claimedAt - receivedAt, 0, 30_000);
     between("ms of lease, by dueAt", Number(stored.dueAt) - receivedAt, LONG - 1, LONG + 30_000);
   },
 
@@ -49,7 +50,7 @@ export const claiming: Cases = {
     const next = await add("booking:A");
     equal("claim", await claim(), []);
     equal("claim by its id", await claim({ eventId: next.eventId }), []);
-    equal("claim, retries first", await claim({ retriesFirst: true }), []);
+    equal("claim, retries first", await claim({ order: "retries" }), []);
     const other = await add("booking:B");
     equal("another record's event", (await claimOne()).eventId, other.eventId);
     await done(held);
@@ -91,23 +92,32 @@ export const claiming: Cases = {
     const first = await claimOne({ limit: 1 });
     equal("the first to be claimed", first.eventId, fresh.eventId);
     await settle(first, { state: "released" });
-    const retry = await claimOne({ limit: 1, retriesFirst: true });
+    const retry = await claimOne({ limit: 1, order: "retries" });
     equal("the first to be claimed, retries first", retry.eventId, failing.eventId);
     await done(retry);
-    equal("what is left, retries first", (await claimOne({ retriesFirst: true })).eventId, fresh.eventId);
+    equal("what is left, retries first", (await claimOne({ order: "retries" })).eventId, fresh.eventId);
   },
 
-  "so it is among the events of one record": async ({ add, claimOne, settle, tick }) => {
+  "of one record the oldest due event goes first, be it a retry or not": async ({
+    add,
+    claimOne,
+    settle,
+    done,
+    tick,
+  }) => {
     const failing = await add("booking:A");
     await settle(await claimOne(), failed(0));
     await tick();
     const fresh = await add("booking:A");
     await tick();
-    const first = await claimOne();
-    equal("the first to be claimed", first.eventId, fresh.eventId);
-    await settle(first, { state: "released" });
-    const retry = await claimOne({ retriesFirst: true });
-    equal("the first to be claimed, retries first", retry.eventId, failing.eventId);
+    for (const order of ["oldest", "newest", "retries"] as const) {
+      const first = await claimOne({ order });
+      equal(`the first to be claimed, with order ${order}`, first.eventId, failing.eventId);
+      await settle(first, failed(0));
+      await tick();
+    }
+    await done(await claimOne());
+    equal("the claimed event once the older one is done", (await claimOne()).eventId, fresh.eventId);
   },
 
   "retries go in the order in which they became due": async ({ add, claimOne, settle, tick, done }) => {
@@ -151,7 +161,7 @@ export const claiming: Cases = {
     await done(await claimOne());
     equal("one that is done", await claim({ eventId: handled.eventId }), []);
     const given = await add("booking:C");
-    await settle(await claimOne(), { state: "parked", reason: "callback", error: "" });
+    await settle(await claimOne(), parked());
     equal("one that is parked", await claim({ eventId: given.eventId }), []);
   },
 

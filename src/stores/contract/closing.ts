@@ -1,5 +1,5 @@
-import { type Cases, LONG } from "./harness.ts";
 import { rejects } from "./expect.ts";
+import { type Cases, LONG } from "./harness.ts";
 
 export const closing: Cases = {
   "close is safe twice, and at the same time": async ({ store, add }) => {
@@ -23,9 +23,14 @@ export const closing: Cases = {
     await rejects("get", () => store.get(event.eventId));
     await rejects("counts", () => store.counts());
     await rejects("oldestWaiting", () => store.oldestWaiting());
-    await rejects("replay", () => store.replay(event.eventId));
-    await rejects("replayParked", () => store.replayParked());
-    await rejects("statusOf", () => store.statusOf("booking:A"));
-    await rejects("statuses", () => store.statuses()[Symbol.asyncIterator]().next());
+    await rejects("newestReceived", () => store.newestReceived());
+    await rejects("replay", () => store.replay({ state: "done" }));
+    await rejects("discard", () => store.discard({ state: "parked" }));
+    await rejects("erase", () => store.erase("booking:A"));
+    await rejects("recordOf", () => store.recordOf("booking:A"));
+    await rejects("records", () => store.records()[Symbol.asyncIterator]().next());
+    await rejects("learn", () => store.learn("booking:A", { status: "Confirmed", fields: {} }));
+    await rejects("getMeta", () => store.getMeta("key"));
+    await rejects("setMeta", () => store.setMeta("key", "value", { expected: undefined }));
   },
 };

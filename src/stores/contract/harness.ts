@@ -1,37 +1,47 @@
-import type { ClaimedEvent, EventStore, NewEvent, Outcome, StoredEvent } from "../event-store.ts";
+import type {
+  ClaimedEvent,
+  ClaimOptions,
+  EventStore,
+  NewEvent,
+  Outcome,
+  Snapshot,
+  StoredEvent,
+} from "../event-store.ts";
 import { check, equal } from "./expect.ts";
 
 /** A lease or wait, in ms, that does not end while a case runs. */
 export const LONG = 60_000;
 
-/** ms by which a clock may be off: the store's may count in whole ones. */
+/** ms by which a clock may be off. The store's clock may count in whole ms. */
 const CLOCK = 5;
 
-type ClaimOptions = Partial<Parameters<EventStore["claim"]>[0]>;
-
-/** What the cases work with: a fresh store, and steps that fail with a message where they do not go as they must. */
+/** A fresh store for a case, and steps that fail with a message. */
 export interface Bench {
   readonly store: EventStore<unknown>;
-  /** ms; what is to be waited for is a few of it. */
+  /** ms. Cases wait for a few of these. */
   readonly unit: number;
-  newEvent(ref: string | null, fields?: Partial<NewEvent>): NewEvent;
+  newEvent(
+    ref: string | null,
+    fields?: Partial<NewEvent>,
+  ): NewEvent & { readonly traceparent: string | null };
   /** Adds an event that must be new. */
-  add(ref: string | null, fields?: Partial<NewEvent>): Promise<NewEvent>;
-  /** With a long lease and room for 100, unless told otherwise. */
-  claim(options?: ClaimOptions): Promise<ClaimedEvent[]>;
+  add(ref: string | null, fields?: Partial<NewEvent>): Promise<ReturnType<Bench["newEvent"]>>;
+  /** Default: a long lease, and up to 100 events. */
+  claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
   /** There must be exactly one. */
-  claimOne(options?: ClaimOptions): Promise<ClaimedEvent>;
-  /** Polls until one can be claimed, and fails where that is before `notBefore` (of `performance.now()`), or never. */
-  claimLater(notBefore: number, options?: ClaimOptions): Promise<ClaimedEvent>;
+  claimOne(options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
+  /** Polls until an event can be claimed. Fails where none can, or where one can before `notBefore` (of `performance.now()`). */
+  claimLater(notBefore: number, options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
   /** The lease must still be held. */
   settle(claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<void>;
-  done(claim: ClaimedEvent, status?: string): Promise<void>;
+  /** Writes a snapshot where a status is given. */
+  done(claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void>;
   /** The event must be known. */
   get(event: { readonly eventId: string }): Promise<StoredEvent>;
-  /** Polls until `probe` gives something else than `undefined` or `false`. */
+  /** Polls until `probe` gives neither `undefined` nor `false`. */
   eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;
   sleep(units: number): Promise<void>;
-  /** Long enough that what comes next has a later time in every store. */
+  /** Waits so long that the next step has a later time in every store. */
   tick(): Promise<void>;
 }
 
@@ -46,7 +56,7 @@ export const failed = (wait: number): Failure => ({
   in: wait,
   counted: true,
   reason: "callback",
-  error: "the callback failed",
+  entry: { duration: 1, reason: "callback", error: "the callback failed" },
 });
 
 export const unreachable = (wait: number): Failure => ({
@@ -54,14 +64,34 @@ export const unreachable = (wait: number): Failure => ({
   in: wait,
   counted: false,
   reason: "unavailable",
-  error: "the platform is out of reach",
+  entry: { duration: 1, reason: "unavailable", error: "the platform is out of reach" },
 });
 
-export const parked = (reason: "callback" | "not-found" = "callback"): Outcome<unknown> => ({
+export const parked = (
+  reason: "callback" | "not-found" = "callback",
+): Extract<Outcome<unknown>, { readonly state: "parked" }> => ({
   state: "parked",
   reason,
-  error: "given up",
+  entry: { duration: 1, reason, error: "given up" },
 });
+
+/** An end whose record has a snapshot where a status is given. */
+export function handled(
+  claim: ClaimedEvent,
+  status?: string,
+  fields: Snapshot["fields"] = {},
+): Extract<Outcome<unknown>, { readonly state: "done" }> {
+  const { previous } = claim;
+  const changed =
+    previous?.status !== status ||
+    Object.entries(fields).some(([name, value]) => previous?.fields[name] !== value);
+  return {
+    state: "done",
+    type: "booking.Confirmed",
+    entry: { duration: 1 },
+    ...(status !== undefined && { record: { snapshot: { status, fields }, changed } }),
+  };
+}
 
 export function createBench(store: EventStore<unknown>, unit: number): Bench {
   let events = 0;
@@ -80,6 +110,7 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
         timestamp: "2026-03-01T10:00:00.000Z",
         notification: `{"n":${events}}`,
         ...fields,
+        traceparent: fields.traceparent ?? null,
       };
     },
 
@@ -112,7 +143,7 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       equal(`settle of ${claim.eventId} as ${outcome.state}, under its lease`, held, true);
     },
 
-    done: (claim, status) => bench.settle(claim, { state: "done", type: "booking.Confirmed", status }),
+    done: (claim, status, fields) => bench.settle(claim, handled(claim, status, fields)),
 
     async get({ eventId }) {
       const stored = await store.get(eventId);

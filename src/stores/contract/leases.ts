@@ -1,5 +1,5 @@
-import { type Cases, LONG } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
+import { type Cases, failed, handled, LONG, parked, unreachable } from "./harness.ts";
 
 export const leases: Cases = {
   "an event whose lease has ended can be claimed again, as another attempt": async (bench) => {
@@ -26,12 +26,12 @@ export const leases: Cases = {
     const lost = await claimOne({ leaseDuration: unit });
     const held = await claimLater(0);
     for (const outcome of [
-      { state: "done", type: "booking.Cancelled", status: "Cancelled" },
-      { state: "retrying", in: 0, counted: true, reason: "callback", error: "lost" },
-      { state: "retrying", in: 0, counted: false, reason: "unavailable", error: "lost" },
-      { state: "parked", reason: "callback", error: "lost" },
-      { state: "released" },
-    ] as const) {
+      handled(lost, "Cancelled", { lost: true }),
+      failed(0),
+      unreachable(0),
+      parked(),
+      { state: "released" } as const,
+    ]) {
       equal(`settle as ${outcome.state} with the lost lease`, await store.settle(lost, outcome), false);
     }
     equal("renew of the lost lease", await store.renew([lost], LONG), []);
@@ -41,9 +41,10 @@ export const leases: Cases = {
       { state, attempts, type, lastError },
       { state: "processing", attempts: 2, type: null, lastError: null },
     );
-    equal("the record's status", await store.statusOf("booking:A"), undefined);
-    await settle(held, { state: "done", type: "booking.Confirmed", status: "Confirmed" });
-    equal("the record's status, by who held it", (await store.statusOf("booking:A"))?.status, "Confirmed");
+    equal("the record's snapshot", await store.recordOf("booking:A"), undefined);
+    await settle(held, handled(held, "Confirmed"));
+    const record = await store.recordOf("booking:A");
+    equal("the snapshot of the attempt that held the lease", record?.snapshot.status, "Confirmed");
   },
 
   "a lease is lost to another event of its record, too": async ({
@@ -58,19 +59,14 @@ export const leases: Cases = {
     const second = await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
     equal("the first to be claimed", lost.eventId, first.eventId);
-    const held = await claimLater(0);
-    equal("what was never claimed goes before it", held.eventId, second.eventId);
+    const held = await claimLater(0, { eventId: second.eventId });
     equal("renew of the lost lease", await store.renew([lost], LONG), []);
-    const settled = await store.settle(lost, {
-      state: "done",
-      type: "booking.Cancelled",
-      status: "Cancelled",
-    });
+    const settled = await store.settle(lost, handled(lost, "Cancelled"));
     equal("settle with the lost lease", settled, false);
     await done(held, "Confirmed");
     const again = await claimOne();
     equal("the first one, again", [again.eventId, again.attempts], [first.eventId, 2]);
-    equal("the status it follows", again.previousStatus, "Confirmed");
+    equal("the status before it", again.previous?.status, "Confirmed");
   },
 
   "a lease that is renewed goes on": async ({ store, add, claim, claimOne, done, get, sleep, unit }) => {
@@ -118,7 +114,7 @@ export const leases: Cases = {
     const given = await claimOne();
     await settle(given, { state: "released" });
     const taken = await claimOne();
-    const late = await store.settle(given, { state: "done", type: "booking.Confirmed" });
+    const late = await store.settle(given, handled(given));
     equal("settle with the lease that was given back", late, false);
     equal("what is still held", (await store.renew([given, taken], LONG)).length, 1);
   },
@@ -128,11 +124,11 @@ export const leases: Cases = {
     const claimed = await claimOne();
     const answers = await Promise.all(
       ["Confirmed", "Cancelled", "Declined", "Request"].map((status) =>
-        store.settle(claimed, { state: "done", type: `booking.${status}`, status }),
+        store.settle(claimed, handled(claimed, status)),
       ),
     );
     equal("how many of them did", answers.filter(Boolean).length, 1);
-    equal("the record's sequence", (await store.statusOf("booking:A"))?.sequence, 1);
+    equal("the record's sequence", (await store.recordOf("booking:A"))?.sequence, 1);
   },
 
   "a lease opens its own event only": async ({ store, add, newEvent, claim, done }) => {

@@ -1,5 +1,5 @@
-import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 import { between, check, equal } from "./expect.ts";
+import { type Cases, failed, handled, LONG, parked, unreachable } from "./harness.ts";
 
 export const nextDue: Cases = {
   "it is undefined where nothing is left to do": async ({ store, add, claimOne, done, settle }) => {
@@ -69,7 +69,7 @@ export const nextDue: Cases = {
       await sleep((wait + 5) / unit);
       const claims = await claim();
       equal("how many can be claimed then", claims.length, 1);
-      await settle(claims[0]!, { state: "done", type: "unknown" });
+      await settle(claims[0]!, handled(claims[0]!));
     }
   },
 };

@@ -1,5 +1,5 @@
-import { type Cases, failed, LONG, unreachable } from "./harness.ts";
 import { between, equal } from "./expect.ts";
+import { type Cases, failed, LONG, unreachable } from "./harness.ts";
 
 export const outages: Cases = {
   "an attempt that found the platform out of reach is not counted": async (bench) => {
@@ -24,7 +24,7 @@ export const outages: Cases = {
     const behind = await add("booking:A");
     await settle(await claimOne(), unreachable(LONG));
     equal("claim", await claim(), []);
-    equal("claim, retries first", await claim({ retriesFirst: true }), []);
+    equal("claim, retries first", await claim({ order: "retries" }), []);
     equal("claim of the failing one by its id", await claim({ eventId: failing.eventId }), []);
     equal("claim of the one behind it by its id", await claim({ eventId: behind.eventId }), []);
     for (const event of [failing, behind]) {
@@ -56,7 +56,7 @@ export const outages: Cases = {
     await bench.tick();
     const fresh = await add("booking:A");
     equal("nextDue", await store.nextDue(), 0);
-    for (const expected of [behind, fresh, failing]) {
+    for (const expected of [failing, behind, fresh]) {
       const claim = await claimOne();
       equal("the claimed event", claim.eventId, expected.eventId);
       await done(claim, "Confirmed");

@@ -1,5 +1,5 @@
-import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 import { check, equal } from "./expect.ts";
+import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 
 export const pruning: Cases = {
   "prune deletes done events, or parked ones, of an age": async ({ store, add, claimOne, done, settle }) => {
@@ -85,10 +85,10 @@ export const pruning: Cases = {
     await store.prune({ state: "done", age: 0, limit: 10 });
     await store.prune({ state: "parked", age: 0, limit: 10 });
     equal("get", await store.get(one.eventId), undefined);
-    equal("replay", await store.replay(other.eventId), false);
+    equal("replay", await store.replay({ eventId: other.eventId }), 0);
     equal("add, again", await store.add(one), "added");
     const again = await claimOne();
-    equal("its attempts and its record's status", [again.attempts, again.previousStatus], [1, "Confirmed"]);
+    equal("its attempts and its record's status", [again.attempts, again.previous?.status], [1, "Confirmed"]);
   },
 
   "what waits is never pruned": async ({ store, add, claimOne, settle }) => {
@@ -107,20 +107,20 @@ export const pruning: Cases = {
     equal("list", (await store.list({ limit: 10 })).length, 3);
   },
 
-  "pruneRecords forgets statuses of an age": async ({ store, add, claimOne, done }) => {
+  "pruneRecords forgets snapshots of an age": async ({ store, add, claimOne, done }) => {
     await add("booking:A");
     await done(await claimOne(), "Confirmed");
     equal("too young", await store.pruneRecords({ age: LONG, limit: 10 }), 0);
     equal("of any age", await store.pruneRecords({ age: 0, limit: 10 }), 1);
-    equal("statusOf", await store.statusOf("booking:A"), undefined);
+    equal("recordOf", await store.recordOf("booking:A"), undefined);
     await add("booking:A");
     const claim = await claimOne();
-    equal("previousStatus and sequence", [claim.previousStatus, claim.sequence], [undefined, 0]);
+    equal("previous and sequence", [claim.previous, claim.sequence], [undefined, 0]);
     await done(claim, "Confirmed");
-    equal("the sequence, from its start", (await store.statusOf("booking:A"))?.sequence, 1);
+    equal("the sequence, from its start", (await store.recordOf("booking:A"))?.sequence, 1);
   },
 
-  "a status that was seen again is young again": async ({ store, add, claimOne, done, sleep, unit }) => {
+  "a snapshot that was seen again is young again": async ({ store, add, claimOne, done, sleep, unit }) => {
     for (const ref of ["booking:A", "booking:B"]) {
       await add(ref);
       await done(await claimOne(), "Confirmed");
@@ -134,7 +134,7 @@ export const pruning: Cases = {
     // On a machine so slow that both are old by now, nothing is shown.
     if (performance.now() - start >= age) return;
     equal("how many were forgotten", forgotten, 1);
-    equal("the one seen again", (await store.statusOf("booking:A"))?.status, "Confirmed");
+    equal("the one seen again", (await store.recordOf("booking:A"))?.snapshot.status, "Confirmed");
   },
 
   "pruneRecords forgets no more than `limit`": async ({ store, add, claim, done }) => {
@@ -162,6 +162,7 @@ export const pruning: Cases = {
     await claimOne();
     await add("booking:pending");
     equal("how many were forgotten", await store.pruneRecords({ age: 0, limit: 10 }), 2);
-    for (const ref of refs) equal(`status of ${ref}`, (await store.statusOf(ref))?.status, "Confirmed");
+    for (const ref of refs)
+      equal(`status of ${ref}`, (await store.recordOf(ref))?.snapshot.status, "Confirmed");
   },
 };

@@ -1,6 +1,5 @@
-import type { RecordStatus } from "../event-store.ts";
-import { type Bench, type Cases, failed, LONG, parked } from "./harness.ts";
 import { between, equal } from "./expect.ts";
+import { type Bench, type Cases, failed, handled, LONG, parked } from "./harness.ts";
 
 export const reading: Cases = {
   "list shows the newest first, in pages": async ({ store, add, newEvent, tick }) => {
@@ -49,8 +48,8 @@ export const reading: Cases = {
     const newer = await add("booking:B");
     await done(await claimOne({ eventId: newer.eventId }));
     await settle(await claimOne(), failed(0));
-    await store.replay(newer.eventId);
-    await store.replay(older.eventId);
+    await store.replay({ eventId: newer.eventId });
+    await store.replay({ eventId: older.eventId });
     const listed = (await store.list({ limit: 10 })).map(({ eventId }) => eventId);
     equal("list", listed, [newer.eventId, older.eventId]);
   },
@@ -120,70 +119,68 @@ export const reading: Cases = {
     equal("once it is done", await store.oldestWaiting(), undefined);
   },
 
-  "statuses are in order of ref, and go on behind one": async ({ store, add, claim, done, settle }) => {
-    for (const ref of ["listing:7", "booking:B", null, "booking:A", "booking:C"]) await add(ref);
-    for (const claimed of await claim()) {
-      if (claimed.ref === "booking:C") await settle(claimed, parked());
-      else await done(claimed, claimed.ref === null ? undefined : `status of ${claimed.ref}`);
-    }
-    const all = await collect(store.statuses());
-    equal(
-      "refs",
-      all.map(({ ref }) => ref),
-      ["booking:A", "booking:B", "listing:7"],
-    );
-    equal("the first one", all[0], await store.statusOf("booking:A"));
-    equal("its status", all[0]?.status, "status of booking:A");
-    const behind = await collect(store.statuses({ after: "booking:A" }));
-    equal("those behind booking:A", behind, all.slice(1));
-    equal("those behind the last", await collect(store.statuses({ after: "listing:7" })), []);
-  },
-
-  "statuses can be left early, and read again": async ({ store, add, claim, done }) => {
-    for (let index = 0; index < 30; index++) await add(`booking:${index + 10}`);
-    for (const claimed of await claim()) await done(claimed, "Confirmed");
-    for await (const { ref } of store.statuses()) {
-      equal("the first ref", ref, "booking:10");
-      break;
-    }
-    equal("how many there are", (await collect(store.statuses())).length, 30);
-  },
-
-  "what was handed out is the reader's own": async ({ store, add, claimOne, done, get }) => {
+  "objects that the store returned are the caller's own": async ({
+    store,
+    add,
+    claimOne,
+    claimLater,
+    settle,
+    done,
+    get,
+  }) => {
     const event = await add("booking:A");
     const before = await get(event);
-    const claim = await claimOne();
-    equal("what was read before the claim", before.state, "pending");
+    await done(await claimOne(), "Confirmed", { nights: 1 });
+    equal("the event that was read before the claim", before.state, "pending");
+    const other = await add("booking:A");
+    await settle(await claimOne(), failed(0));
+    const claim = await claimLater(0);
     const copy = { ...claim };
-    for (const object of [before, claim, ...(await store.list({ limit: 1 }))]) {
+    const stored = await get(other);
+    const handedOut = [before, claim, stored, ...(await store.list({ limit: 5 }))];
+    for (const object of handedOut) {
       Reflect.set(object, "notification", "changed");
       Reflect.set(object, "attempts", 9);
       if (object.receivedAt instanceof Date) object.receivedAt.setTime(0);
     }
-    const { notification, attempts, receivedAt } = await get(event);
+    stored.history[0]!.at.setTime(0);
+    Reflect.set(stored.history[0]!, "outcome", "changed");
+    Reflect.set(claim.previous!.fields, "nights", 9);
+    const { notification, attempts, receivedAt, history } = await get(other);
     equal(
       "the stored event",
-      [notification, attempts, Number(receivedAt)],
-      [event.notification, 1, copy.receivedAt],
+      [notification, attempts, Number(receivedAt), history[0]!.outcome, Number(history[0]!.at) > 0],
+      [other.notification, 2, copy.receivedAt, "retrying", true],
     );
-    await done(copy, "Confirmed");
-    const status = (await store.statusOf("booking:A"))!;
-    Reflect.set(status, "status", "changed");
-    status.seenAt.setTime(0);
-    equal("the stored status", (await store.statusOf("booking:A"))?.status, "Confirmed");
-    equal("its seenAt is its own", Number((await store.statusOf("booking:A"))?.seenAt) > 0, true);
+    const record = (await store.recordOf("booking:A"))!;
+    equal("the stored snapshot", record.snapshot, { status: "Confirmed", fields: { nights: 1 } });
+    Reflect.set(record.snapshot, "status", "changed");
+    record.seenAt.setTime(0);
+    const again = (await store.recordOf("booking:A"))!;
+    equal("the stored record", [again.snapshot.status, Number(again.seenAt) > 0], ["Confirmed", true]);
   },
 
-  "what was handed in stays the caller's": async ({ store, newEvent, get }) => {
+  "objects that the store was given stay the caller's": async ({
+    store,
+    newEvent,
+    get,
+    claimOne,
+    settle,
+  }) => {
     const event = newEvent("booking:A");
     const given = { ...event };
     await store.add(given);
     given.notification = "changed";
     equal("the stored notification", (await get(event)).notification, event.notification);
+    const fields = { nights: 1 };
+    const claim = await claimOne();
+    await settle(claim, handled(claim, "Confirmed", fields));
+    fields.nights = 2;
+    equal("the stored fields", (await store.recordOf("booking:A"))?.snapshot.fields, { nights: 1 });
   },
 };
 
-async function oneOfEachState({ add, claimOne, done, settle, tick }: Bench) {
+export async function oneOfEachState({ add, claimOne, done, settle, tick }: Bench) {
   const retrying = await add("booking:retrying");
   await settle(await claimOne(), failed(LONG));
   await tick();
@@ -204,10 +201,4 @@ async function oneOfEachState({ add, claimOne, done, settle, tick }: Bench) {
     done: handled.eventId,
     parked: given.eventId,
   };
-}
-
-async function collect(statuses: AsyncIterable<RecordStatus>): Promise<RecordStatus[]> {
-  const all: RecordStatus[] = [];
-  for await (const status of statuses) all.push(status);
-  return all;
 }

@@ -1,12 +1,13 @@
-import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
-import { between, equal } from "./expect.ts";
+import type { Outcome } from "../event-store.ts";
+import { between, equal, rejects } from "./expect.ts";
+import { type Bench, type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
 
 export const replaying: Cases = {
   "a done event can be replayed": async ({ store, add, claimOne, claimLater, settle, done, get }) => {
     const event = await add("booking:A");
     await settle(await claimOne(), failed(0));
     await done(await claimLater(0), "Confirmed");
-    equal("replay", await store.replay(event.eventId), true);
+    equal("replay", await store.replay({ eventId: event.eventId }), 1);
     const { state, attempts, doneAt, reason } = await get(event);
     equal(
       "the event",
@@ -14,11 +15,11 @@ export const replaying: Cases = {
       { state: "pending", attempts: 0, doneAt: null, reason: null },
     );
     const claim = await claimOne();
-    const { attempts: now, replayed, previousStatus, sequence } = claim;
+    const { attempts: now, replayed, previous, sequence } = claim;
     equal(
       "the claim",
-      { now, replayed, previousStatus, sequence },
-      { now: 1, replayed: true, previousStatus: "Confirmed", sequence: 1 },
+      { now, replayed, status: previous?.status, sequence },
+      { now: 1, replayed: true, status: "Confirmed", sequence: 1 },
     );
     await settle(claim, failed(0));
     const again = await claimLater(0);
@@ -32,7 +33,7 @@ export const replaying: Cases = {
     await settle(await claimOne(), failed(0));
     await settle(await claimLater(0), unreachable(0));
     await settle(await claimLater(0), parked());
-    equal("replay", await store.replay(event.eventId), true);
+    equal("replay", await store.replay({ eventId: event.eventId }), 1);
     const { state, attempts, reason, dueAt } = await get(event);
     const expected = { state: "pending", attempts: 0, reason: null, due: true };
     equal("the event", { state, attempts, reason, due: dueAt instanceof Date }, expected);
@@ -51,7 +52,7 @@ export const replaying: Cases = {
     await settle(await claimLater(0), parked());
     await sleep(2);
     const start = performance.now();
-    await store.replay(event.eventId);
+    await store.replay({ eventId: event.eventId });
     await settle(await claimOne(), unreachable(0));
     const { outages, outageFor } = await claimLater(0);
     equal("outages", outages, 1);
@@ -63,7 +64,7 @@ export const replaying: Cases = {
     await settle(await claimOne(), parked());
     await add("booking:A");
     const held = await claimOne();
-    equal("replay", await store.replay(event.eventId), true);
+    equal("replay", await store.replay({ eventId: event.eventId }), 1);
     equal("claim", await claim(), []);
     await done(held, "Confirmed");
     equal("the claimed one", (await claimOne()).eventId, event.eventId);
@@ -72,7 +73,7 @@ export const replaying: Cases = {
   "a replay ends once, and is pruned as any other": async ({ store, add, claimOne, done, get }) => {
     const event = await add(null);
     await done(await claimOne());
-    await store.replay(event.eventId);
+    await store.replay({ eventId: event.eventId });
     equal("prune, while it waits", await store.prune({ state: "done", age: 0, limit: 10 }), 0);
     equal("counts", await store.counts(), { pending: 1, processing: 0, retrying: 0, done: 0, parked: 0 });
     await done(await claimOne());
@@ -83,7 +84,7 @@ export const replaying: Cases = {
   "a retrying event is due at once": async ({ store, add, claimOne, settle, get }) => {
     const event = await add("booking:A");
     await settle(await claimOne(), failed(LONG));
-    equal("replay", await store.replay(event.eventId), true);
+    equal("replay", await store.replay({ eventId: event.eventId }), 1);
     equal("nextDue", await store.nextDue(), 0);
     equal("its state", (await get(event)).state, "retrying");
     const { attempts, replayed } = await claimOne();
@@ -93,18 +94,9 @@ export const replaying: Cases = {
   "a retrying event's record waits no longer": async ({ store, add, claimOne, settle }) => {
     const event = await add("booking:A");
     await settle(await claimOne(), unreachable(LONG));
-    equal("replay", await store.replay(event.eventId), true);
+    equal("replay", await store.replay({ eventId: event.eventId }), 1);
     const { attempts, outages } = await claimOne();
     equal("attempts and outages go on", { attempts, outages }, { attempts: 1, outages: 1 });
-  },
-
-  "a pending event's record waits no longer": async ({ store, add, claimOne, settle }) => {
-    await add("booking:A");
-    const behind = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
-    equal("replay", await store.replay(behind.eventId), true);
-    const { eventId, replayed } = await claimOne();
-    equal("the claimed one", { eventId, replayed }, { eventId: behind.eventId, replayed: false });
   },
 
   "a parked or done event's record waits no longer": async ({ store, add, claimOne, settle, done }) => {
@@ -115,57 +107,90 @@ export const replaying: Cases = {
       await (state === "done" ? done(claim) : settle(claim, parked()));
       await add(ref);
       await settle(await claimOne(), unreachable(LONG));
-      equal("replay", await store.replay(ended.eventId), true);
+      equal("replay", await store.replay({ eventId: ended.eventId }), 1);
       const { eventId, replayed } = await claimOne({ limit: 1 });
       equal("the claimed one", { eventId, replayed }, { eventId: ended.eventId, replayed: true });
     }
   },
 
-  "what is processed, or unknown, cannot be replayed": async ({ store, add, claimOne, done, newEvent }) => {
-    equal("an unknown one", await store.replay(newEvent(null).eventId), false);
-    const event = await add("booking:A");
+  "pending, processing and unknown events are left alone, and not counted": async (bench) => {
+    const { store, add, claimOne, settle, done, newEvent } = bench;
+    equal("replay of an unknown one", await store.replay({ eventId: newEvent(null).eventId }), 0);
+    await add("booking:A");
+    const behind = await add("booking:A");
+    await settle(await claimOne(), unreachable(LONG));
+    equal("replay of a pending one", await store.replay({ eventId: behind.eventId }), 0);
+    between("nextDue, as its record still waits", await store.nextDue(), 1, LONG);
+    const event = await add("booking:B");
     const claim = await claimOne();
-    equal("one that is processed", await store.replay(event.eventId), false);
+    equal("replay of one that is processed", await store.replay({ eventId: event.eventId }), 0);
     equal("renew of its lease", (await store.renew([claim], LONG)).length, 1);
     await done(claim);
   },
 
-  "replayParked replays all that is parked": async ({ store, add, claim, claimOne, settle, done }) => {
-    equal("in an empty store", await store.replayParked(), 0);
-    for (const ref of ["booking:A", "booking:B", null]) await add(ref);
-    for (const claimed of await claim()) await settle(claimed, parked());
-    const handled = await add("booking:C");
+  "a filter's fields must all match": async ({ store, add, claim, claimOne, settle, done, get, tick }) => {
+    equal("replay in an empty store", await store.replay({ state: "parked" }), 0);
+    const given = [];
+    for (const ref of ["booking:A", "booking:B", null]) given.push(await add(ref));
+    for (const claimed of await claim()) {
+      await settle(claimed, parked(claimed.ref === "booking:A" ? "not-found" : "callback"));
+    }
+    await tick();
+    const ended = await add("booking:C");
     await done(await claimOne());
-    equal("how many were replayed", await store.replayParked(), 3);
+    const before = (await get(ended)).receivedAt;
+    const none = { state: "parked", reason: "denied", receivedBefore: before } as const;
+    equal("replay for another reason", await store.replay(none), 0);
+    const one = { state: "parked", reason: "not-found" } as const;
+    equal("replay for one reason", await store.replay(one), 1);
+    equal("the replayed one", (await claimOne()).eventId, given[0]!.eventId);
+    equal("replay of those received before", await store.replay({ receivedBefore: before }), 2);
     const claims = await claim();
     equal(
       "attempts and replayed",
       claims.map(({ attempts, replayed }) => [attempts, replayed]),
-      Array(3).fill([1, true]),
+      Array(2).fill([1, true]),
     );
-    equal("the done one", (await store.get(handled.eventId))?.state, "done");
-    equal("again", await store.replayParked(), 0);
+    equal("the done one", (await get(ended)).state, "done");
+    equal("replay again", await store.replay({ receivedBefore: before }), 0);
   },
 
-  "replayParked can be for one reason": async ({ store, add, claimOne, settle }) => {
-    const one = await add("booking:A");
-    await settle(await claimOne(), parked("not-found"));
-    await add("booking:B");
-    await settle(await claimOne(), parked("callback"));
-    equal("how many were replayed", await store.replayParked({ reason: "not-found" }), 1);
-    equal("the replayed one", (await claimOne()).eventId, one.eventId);
+  "a replay without a filter is refused": async ({ store, add, claimOne, settle }) => {
+    await add("booking:A");
+    await settle(await claimOne(), parked());
+    await rejects("replay({})", () => store.replay({}));
+    await rejects("replay({ state: undefined })", () => store.replay({ state: undefined }));
+    const invalid = new Date(Number.NaN);
+    await rejects("replay with an invalid date", () => store.replay({ receivedBefore: invalid }));
+    equal("counts().parked", (await store.counts()).parked, 1);
   },
 
-  "replayParked can be for what was received before a time": async (bench) => {
-    const { store, add, claimOne, settle, get, tick } = bench;
-    const older = await add("booking:A");
-    await settle(await claimOne(), parked());
-    await tick();
-    const newer = await add("booking:B");
-    await settle(await claimOne(), parked());
-    const before = (await get(newer)).receivedAt;
-    equal("for another reason", await store.replayParked({ before, reason: "denied" }), 0);
-    equal("how many were replayed", await store.replayParked({ before }), 1);
-    equal("the replayed one", (await claimOne()).eventId, older.eventId);
+  "a replay handles more than 1,000 events, each once": async (bench) => {
+    const { store, claim } = bench;
+    await endMany(bench, MANY, parked());
+    equal("how many were replayed", await store.replay({ state: "parked" }), MANY);
+    equal("counts().pending", (await store.counts()).pending, MANY);
+    const claims = await claim({ limit: 2 * MANY });
+    equal("how many can be claimed", new Set(claims.map(({ eventId }) => eventId)).size, MANY);
+    equal(
+      "how many are replayed in their first attempt",
+      claims.filter(({ replayed, attempts }) => replayed && attempts === 1).length,
+      MANY,
+    );
   },
 };
+
+const MANY = 1_050;
+
+/** Adds events without a record, and ends each as the outcome says. */
+export async function endMany(
+  { store, newEvent, claim }: Bench,
+  count: number,
+  outcome: Outcome<unknown>,
+): Promise<void> {
+  await Promise.all(Array.from({ length: count }, () => store.add(newEvent(null))));
+  const claims = await claim({ limit: count });
+  equal("how many can be claimed", claims.length, count);
+  const ended = await Promise.all(claims.map((claimed) => store.settle(claimed, outcome)));
+  equal("how many attempts ended", ended.filter(Boolean).length, count);
+}

@@ -1,10 +1,11 @@
-import { type Cases, failed, LONG, parked } from "./harness.ts";
+import type { Snapshot } from "../event-store.ts";
 import { between, check, equal } from "./expect.ts";
+import { type Cases, failed, handled, LONG, parked } from "./harness.ts";
 
 export const settling: Cases = {
   "done ends an event": async ({ store, add, claim, claimOne, settle, get }) => {
     const event = await add("booking:A");
-    await settle(await claimOne(), { state: "done", type: "booking.Request", status: "Request" });
+    await settle(await claimOne(), { state: "done", type: "booking.Request", entry: { duration: 1 } });
     const { doneAt, receivedAt, dueAt, state, type, reason, attempts } = await get(event);
     const expected = { state: "done", type: "booking.Request", dueAt: null, reason: null, attempts: 1 };
     equal("the event", { state, type, dueAt, reason, attempts }, expected);
@@ -13,43 +14,53 @@ export const settling: Cases = {
     equal("nextDue", await store.nextDue(), undefined);
   },
 
-  "done keeps the record's status, and counts its changes": async ({ store, add, claimOne, done, tick }) => {
-    equal("statusOf, before the first", await store.statusOf("booking:A"), undefined);
-    let previous: string | undefined;
+  "done writes the record's snapshot, and counts its changes": async ({
+    store,
+    add,
+    claimOne,
+    settle,
+    tick,
+  }) => {
+    equal("recordOf, before the first", await store.recordOf("booking:A"), undefined);
+    const ends = [
+      [{ status: "Request", fields: { checkIn: "2026-07-01", nights: 2.5 } }, true],
+      [{ status: "Request", fields: { checkIn: "2026-07-01", nights: 2.5 } }, false],
+      [{ status: "Request", fields: { checkIn: "2026-07-02", paid: false, note: null } }, true],
+      [undefined, false],
+      // The queue says what has changed: a deployment that tracks one more field changes nothing.
+      [{ status: "Request", fields: { checkIn: "2026-07-02", "füld \u0001\ud800": "日本 '\ud83d" } }, false],
+      [{ status: "Gone \udfff", fields: {} }, true],
+    ] as const;
+    let previous: Snapshot | undefined;
     let sequence = 0;
     let seenAt = 0;
-    for (const [status, rises] of [
-      ["Request", true],
-      ["Request", false],
-      ["Confirmed", true],
-      ["Request", true],
-      [undefined, false],
-      ["Request", false],
-    ] as const) {
+    for (const [snapshot, changed] of ends) {
       await add("booking:A");
       await tick();
       const claim = await claimOne();
-      equal(
-        "previousStatus and sequence, as claimed",
-        [claim.previousStatus, claim.sequence],
-        [previous, sequence],
-      );
-      await done(claim, status);
-      previous = status ?? previous;
-      sequence += rises ? 1 : 0;
-      const record = await store.statusOf("booking:A");
-      check(record !== undefined, "statusOf: expected the record's status, got undefined");
-      const { ref, status: kept, sequence: counted } = record;
-      equal("the record", [ref, kept, counted], ["booking:A", previous, sequence]);
-      if (status !== undefined) {
-        check(Number(record.seenAt) > seenAt, `seenAt: expected a later one, after ${status} was handled`);
-        seenAt = Number(record.seenAt);
+      equal("previous and sequence, as claimed", [claim.previous, claim.sequence], [previous, sequence]);
+      await settle(claim, {
+        state: "done",
+        type: "booking.Confirmed",
+        entry: { duration: 1 },
+        ...(snapshot && { record: { snapshot, changed } }),
+      });
+      previous = snapshot ?? previous;
+      sequence += changed ? 1 : 0;
+      const record = await store.recordOf("booking:A");
+      check(record !== undefined, "recordOf: expected the record's snapshot, got undefined");
+      equal("the record", [record.ref, record.snapshot, record.sequence], ["booking:A", previous, sequence]);
+      if (snapshot === undefined) {
+        equal("seenAt, after an end without a snapshot", Number(record.seenAt), seenAt);
+      } else {
+        check(Number(record.seenAt) > seenAt, "seenAt: expected a later one, after the record was handled");
       }
+      seenAt = Number(record.seenAt);
     }
-    equal("another record's status", await store.statusOf("booking:B"), undefined);
+    equal("another record's snapshot", await store.recordOf("booking:B"), undefined);
   },
 
-  "done without a status, for a record that has none, leaves it so": async ({
+  "done without a snapshot, for a record that has none, leaves it so": async ({
     store,
     add,
     claimOne,
@@ -57,22 +68,22 @@ export const settling: Cases = {
   }) => {
     await add("booking:A");
     await done(await claimOne());
-    equal("statusOf", await store.statusOf("booking:A"), undefined);
+    equal("recordOf", await store.recordOf("booking:A"), undefined);
     await add("booking:A");
     const claim = await claimOne();
-    equal("previousStatus and sequence", [claim.previousStatus, claim.sequence], [undefined, 0]);
+    equal("previous and sequence", [claim.previous, claim.sequence], [undefined, 0]);
   },
 
-  "an attempt that failed leaves the record's status as it was": async (bench) => {
+  "an attempt that failed leaves the record's snapshot as it was": async (bench) => {
     const { store, add, claimOne, claimLater, done, settle } = bench;
     await add("booking:A");
     await done(await claimOne(), "Request");
-    const before = await store.statusOf("booking:A");
+    const before = await store.recordOf("booking:A");
     await add("booking:A");
     await settle(await claimOne(), failed(0));
     await settle(await claimLater(0), { state: "released" });
     await settle(await claimLater(0), parked());
-    equal("the record", await store.statusOf("booking:A"), before);
+    equal("the record", await store.recordOf("booking:A"), before);
   },
 
   "a failure that counts makes the event alone wait": async (bench) => {
@@ -95,7 +106,7 @@ export const settling: Cases = {
     );
     between("ms until it is due, by dueAt", Number(dueAt) - Number(receivedAt), LONG - 1, LONG + 30_000);
     equal("the next event of its record", (await claimOne()).eventId, next.eventId);
-    equal("what else can be claimed", await claim({ retriesFirst: true }), []);
+    equal("what else can be claimed", await claim({ order: "retries" }), []);
   },
 
   "it is claimed again once it is due": async ({ add, claimOne, claimLater, settle, done, get, unit }) => {
@@ -103,11 +114,8 @@ export const settling: Cases = {
     const claim = await claimOne();
     const start = performance.now();
     await settle(claim, {
-      state: "retrying",
-      in: 2 * unit,
-      counted: true,
+      ...failed(2 * unit),
       reason: "invalid-record",
-      error: "no code",
       type: "booking.Request",
     });
     const again = await claimLater(start + 2 * unit);
@@ -128,8 +136,7 @@ export const settling: Cases = {
   "parked events stay until they are replayed": async ({ store, add, claim, claimOne, settle, get }) => {
     const event = await add("booking:A");
     const next = await add("booking:A");
-    const outcome = { state: "parked", reason: "not-found", error: "404", type: "booking.unknown" } as const;
-    await settle(await claimOne(), outcome);
+    await settle(await claimOne(), { ...parked("not-found"), type: "booking.unknown" });
     const { state, attempts, type, lastError, reason, dueAt, doneAt } = await get(event);
     equal(
       "the event",
@@ -138,7 +145,7 @@ export const settling: Cases = {
         state: "parked",
         attempts: 1,
         type: "booking.unknown",
-        lastError: "404",
+        lastError: "given up",
         reason: "not-found",
         dueAt: null,
         doneAt: null,
@@ -164,20 +171,21 @@ export const settling: Cases = {
     equal("its attempts", (await claimLater(0)).attempts, 2);
   },
 
-  "events without a record leave no status": async ({ store, add, claim, settle }) => {
+  "events without a record leave no snapshot": async ({ store, add, claim, settle }) => {
     await add(null);
     await add(null);
     for (const claimed of await claim()) {
-      equal("previousStatus and sequence", [claimed.previousStatus, claimed.sequence], [undefined, 0]);
-      await settle(claimed, { state: "done", type: "unknown" });
+      equal("previous and sequence", [claimed.previous, claimed.sequence], [undefined, 0]);
+      await settle(claimed, handled(claimed));
     }
-    for await (const record of store.statuses()) check(false, `statuses: expected none, got ${record.ref}`);
+    for await (const record of store.records()) check(false, `records: expected none, got ${record.ref}`);
   },
 
   "a failure's text may hold anything": async ({ store, add, claimOne, settle, get }) => {
     for (const error of ["", "a\u0000b", "lone \ud800", "x".repeat(20_000), "'; -- 日本"]) {
       const event = await add(null);
-      await settle(await claimOne(), { state: "parked", reason: "callback", error });
+      const reason = "callback";
+      await settle(await claimOne(), { state: "parked", reason, entry: { duration: 1, reason, error } });
       equal("its state", (await get(event)).state, "parked");
     }
     equal("counts().parked", (await store.counts()).parked, 5);

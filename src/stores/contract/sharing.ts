@@ -1,6 +1,6 @@
 import type { EventStore } from "../event-store.ts";
-import { type Bench, failed, LONG, parked, unreachable } from "./harness.ts";
 import { between, equal } from "./expect.ts";
+import { type Bench, failed, handled, LONG, parked, unreachable } from "./harness.ts";
 
 /** Cases for a store that survives a restart. `reopen` closes the store's process, and starts another on its data. */
 export const restarting: Readonly<
@@ -18,13 +18,13 @@ export const restarting: Readonly<
     await settle(await claimOne(), unreachable(LONG));
     await tick();
     const pending = await add("booking:A");
-    const before = [await store.list({ limit: 10 }), await store.counts(), await store.statusOf("booking:A")];
+    const before = [await store.list({ limit: 10 }), await store.counts(), await store.recordOf("booking:A")];
     const again = await reopen();
-    const after = [await again.list({ limit: 10 }), await again.counts(), await again.statusOf("booking:A")];
-    equal("events, counts and status", after, before);
+    const after = [await again.list({ limit: 10 }), await again.counts(), await again.recordOf("booking:A")];
+    equal("events, counts and snapshot", after, before);
     equal("add of a known id", await again.add(pending), "duplicate");
     const claims = await again.claim({ limit: 10, leaseDuration: LONG });
-    const seen = claims.map(({ eventId, previousStatus, sequence }) => [eventId, previousStatus, sequence]);
+    const seen = claims.map(({ eventId, previous, sequence }) => [eventId, previous?.status, sequence]);
     equal("what can be claimed", seen, [[pending.eventId, "Confirmed", 1]]);
   },
 
@@ -46,7 +46,7 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
       equal("add by the other", await other.add(event), "duplicate");
       await done(await claimOne(), "Confirmed");
       equal("get by the other", await other.get(event.eventId), await get(event));
-      equal("statusOf by the other", await other.statusOf("booking:A"), await store.statusOf("booking:A"));
+      equal("recordOf by the other", await other.recordOf("booking:A"), await store.recordOf("booking:A"));
     },
 
     "of adds by two with one id, one is added": async ({ store, newEvent }, other) => {
@@ -82,11 +82,7 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
         return first;
       });
       equal("settle with the lost lease", await store.settle(lost, { state: "released" }), false);
-      equal(
-        "settle by the other",
-        await other.settle(held, { state: "done", type: "booking.Confirmed" }),
-        true,
-      );
+      equal("settle by the other", await other.settle(held, handled(held)), true);
     },
 
     "what one adds wakes the other": async ({ add, eventually, sleep }, other) => {

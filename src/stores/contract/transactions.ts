@@ -1,5 +1,5 @@
-import { type Bench, type Cases, LONG } from "./harness.ts";
 import { equal, rejects } from "./expect.ts";
+import { type Bench, type Cases, handled, LONG } from "./harness.ts";
 
 /** For stores that say `transactional`; others pass, as an outcome never has `writes` there. */
 export const transactions: Cases = {
@@ -25,15 +25,10 @@ export const transactions: Cases = {
     const fail = () => {
       throw new Error("a write's own");
     };
-    const outcome = {
-      state: "done",
-      type: "booking.Confirmed",
-      status: "Confirmed",
-      writes: [fail],
-    } as const;
+    const outcome = { ...handled(claimed, "Confirmed"), writes: [fail] };
     await rejects("settle", () => store.settle(claimed, outcome));
     equal("its state", (await get(event)).state, "processing");
-    equal("the record's status", await store.statusOf("booking:A"), undefined);
+    equal("the record's status", await store.recordOf("booking:A"), undefined);
     equal("claim", await claim(), []);
     equal("renew", (await store.renew([claimed], LONG)).length, 1);
     await done(claimed, "Confirmed");
@@ -45,7 +40,7 @@ export const transactions: Cases = {
     await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
     await claimLater(0);
-    const outcome = { state: "done", type: "booking.Confirmed", writes: [() => {}] } as const;
+    const outcome = { ...handled(lost, "Confirmed"), writes: [() => {}] };
     equal("settle with the lost lease", await store.settle(lost, outcome), false);
   },
 };
@@ -53,11 +48,7 @@ export const transactions: Cases = {
 async function settleWith(bench: Bench, writes: ((tx: unknown) => void)[]): Promise<boolean> {
   if (bench.store.transactional !== true) return false;
   await bench.add("booking:A");
-  await bench.settle(await bench.claimOne(), {
-    state: "done",
-    type: "booking.Confirmed",
-    status: "Confirmed",
-    writes,
-  });
+  const claim = await bench.claimOne();
+  await bench.settle(claim, { ...handled(claim, "Confirmed"), writes });
   return true;
 }

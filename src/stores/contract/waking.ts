@@ -1,5 +1,5 @@
-import { type Bench, type Cases, failed, LONG, parked } from "./harness.ts";
 import { check, equal } from "./expect.ts";
+import { type Bench, type Cases, failed, LONG, parked } from "./harness.ts";
 
 /** `subscribe` is optional: a store without it is polled, and passes. */
 export const waking: Cases = {
@@ -29,9 +29,9 @@ export const waking: Cases = {
   "a replay wakes": async (bench) => {
     const event = await bench.add("booking:A");
     await bench.settle(await bench.claimOne(), failed(LONG));
-    await wakes(bench, "replay", () => bench.store.replay(event.eventId));
+    await wakes(bench, "replay", () => bench.store.replay({ eventId: event.eventId }));
     await bench.settle(await bench.claimOne(), parked());
-    await wakes(bench, "replayParked", () => bench.store.replayParked());
+    await wakes(bench, "replay", () => bench.store.replay({ state: "parked" }));
   },
 
   "who no longer subscribes is not woken": async ({ store, add, sleep }) => {

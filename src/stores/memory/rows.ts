@@ -159,6 +159,11 @@ export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
   );
 }
 
+/** A copy: objects that a store was given or returns stay the caller's. */
+export function copyOf({ status, fields }: Snapshot): Snapshot {
+  return { status, fields: { ...fields } };
+}
+
 export function toClaim(row: EventRow, record: RecordRow, lease: string): ClaimedEvent {
   const { claimedAt } = row;
   return {
@@ -169,7 +174,7 @@ export function toClaim(row: EventRow, record: RecordRow, lease: string): Claime
     outages: row.outages,
     outageFor: row.firstOutageAt === undefined ? 0 : Math.max(0, claimedAt - row.firstOutageAt),
     replayed: row.replayed,
-    previous: record.snapshot,
+    previous: record.snapshot && copyOf(record.snapshot),
     sequence: record.sequence,
     lease,
   };
@@ -190,6 +195,6 @@ export function toStoredEvent(row: EventRow, record: RecordRow | undefined): Sto
     type: row.type,
     lastError: history.at(-1)?.error ?? null,
     reason: row.reason,
-    history,
+    history: history.map(({ at, ...entry }) => ({ at: new Date(at), ...entry })),
   };
 }

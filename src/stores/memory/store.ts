@@ -14,6 +14,7 @@ import type {
 } from "../event-store.ts";
 import { OrderedSet } from "./ordered-set.ts";
 import {
+  copyOf,
   type EventRow,
   hasOpen,
   isMatch,
@@ -351,8 +352,8 @@ export class MemoryStore extends BaseStore {
     this.#setState(row, record, "retrying");
   }
 
-  #remember(record: RecordRow, { status, fields }: Snapshot, changed: boolean, now: number): void {
-    record.snapshot = { status, fields: { ...fields } };
+  #remember(record: RecordRow, snapshot: Snapshot, changed: boolean, now: number): void {
+    record.snapshot = copyOf(snapshot);
     if (changed) record.sequence += 1;
     record.seenAt = now;
     this.#seen.add(record);
@@ -429,5 +430,5 @@ function isOpen({ state }: EventRow): boolean {
 }
 
 function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
-  return { ref: ref!, snapshot: snapshot!, sequence, seenAt: new Date(seenAt) };
+  return { ref: ref!, snapshot: copyOf(snapshot!), sequence, seenAt: new Date(seenAt) };
 }
