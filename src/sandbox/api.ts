@@ -1,4 +1,4 @@
-import type { Logger } from "../logger.ts";
+import type { Log } from "../logger.ts";
 import type { Clock } from "./clock.ts";
 import type { FaultControl, SandboxFault } from "./faults.ts";
 import type { Platform } from "./platform.ts";
@@ -45,12 +45,12 @@ export function createApi(options: {
   readonly faults: FaultControl;
   readonly profile: ProfileControl;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly log: Log;
   /** Told of each request that was answered. */
   readonly observe: (request: SandboxRequest) => void;
 }): Api {
-  const { platform, faults, profile, clock, logger, observe } = options;
-  const log = createRecent<SandboxRequest>(maxKept);
+  const { platform, faults, profile, clock, log, observe } = options;
+  const answeredRequests = createRecent<SandboxRequest>(maxKept);
   let count = 0;
 
   return {
@@ -62,9 +62,9 @@ export function createApi(options: {
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
       const { status, headers, text } = render(respond(platform, request, strike?.fault), profile.draw());
       const answered = { method, path, receivedAt, status, fault: strike?.fault };
-      log.add(answered);
+      answeredRequests.add(answered);
       observe(answered);
-      logger.debug(`${method} ${path}: ${status}`);
+      log.debug(`${method} ${path}: ${status}`);
       return {
         status,
         headers: { "x-request-id": id, ...headers },
@@ -72,7 +72,7 @@ export function createApi(options: {
         cutOff: strike?.fault.cutOff === true,
       };
     },
-    requests: log.list,
+    requests: answeredRequests.list,
   };
 }
 

@@ -45,6 +45,8 @@ export interface SandboxBookings {
   decline(bookingCode: string): Promise<SandboxBooking>;
   /** Any status but `Declined` and `Cancelled` -> `Cancelled`. Booking Cancelled. */
   cancel(bookingCode: string): Promise<SandboxBooking>;
+  /** Changes any fields but the code and the status, such as the nights, and sends a notification. */
+  alter(bookingCode: string, fields: Omit<SandboxBookingFields, "bookingCode">): Promise<SandboxBooking>;
   /** A new booking in any status, one that the platform does not list too. Sends nothing. */
   create(
     fields: SandboxBookingFields & {
@@ -94,13 +96,20 @@ export function createBookings(
     return booking;
   };
 
+  const known = (code: string): SandboxBooking =>
+    bookings.get(code) ?? refuse(`there is no booking ${String(code)}`, "bookingCode");
+
+  const change = (booking: SandboxBooking, fields: Record<string, unknown>): SandboxBooking => {
+    const changed = { ...booking, ...fields };
+    bookings.set(booking.bookingCode, changed);
+    onEvent(booking.bookingCode);
+    return copy(changed);
+  };
+
   const move = async (code: string, name: keyof typeof moves): Promise<SandboxBooking> => {
-    const booking = bookings.get(code) ?? refuse(`there is no booking ${String(code)}`, "bookingCode");
+    const booking = known(code);
     checkMove(moves, name, { kind: "booking", id: code, status: booking.status });
-    const moved = { ...booking, status: moves[name].to };
-    bookings.set(code, moved);
-    onEvent(code);
-    return copy(moved);
+    return change(booking, { status: moves[name].to });
   };
 
   return {
@@ -109,6 +118,11 @@ export function createBookings(
     approve: (code) => move(code, "approve"),
     decline: (code) => move(code, "decline"),
     cancel: (code) => move(code, "cancel"),
+    async alter(code, fields) {
+      if ((fields as SandboxBookingFields)?.bookingCode !== undefined)
+        refuse("must stay as it is", "bookingCode");
+      return change(known(code), toFields(fields, ["status"]));
+    },
     async create(fields) {
       const { status, ...rest } = toFields(fields);
       if (typeof status !== "string" || status === "") refuse("must be a status", "status");

@@ -1,4 +1,4 @@
-import type { Logger } from "../logger.ts";
+import type { Log } from "../logger.ts";
 import { createSlots } from "../slots.ts";
 import { attempt, type SandboxReceiver } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
@@ -73,16 +73,16 @@ export function createDeliveryQueue(options: {
   readonly settings: DeliverySettings;
   readonly clock: Clock;
   readonly closing: Closing;
-  readonly logger: Logger;
+  readonly log: Log;
   /** Told of each attempt that is over. */
   readonly observe: (delivery: SandboxDelivery) => void;
 }): DeliveryQueue {
-  const { seed, clock, closing, logger, observe } = options;
+  const { seed, clock, closing, log, observe } = options;
   const delays = createRandom(seed, "delay");
   const orders = createRandom(seed, "order");
   const drops = createRandom(seed, "drop");
   const laters = createRandom(seed, "later");
-  const log = createRecent<SandboxDelivery>(maxKept);
+  const recent = createRecent<SandboxDelivery>(maxKept);
   const unsettled = new Set<Promise<SandboxDelivery>>();
   const slots = createSlots(maxAtOnce);
   const collected: Job[] = [];
@@ -156,7 +156,7 @@ export function createDeliveryQueue(options: {
   const lose = (job: Job): SandboxDelivery => {
     const delivery = { ...entry(job, 1), error: "dropped on purpose", duration: 0 };
     if (!closing.closed) {
-      log.add(delivery);
+      recent.add(delivery);
       report(delivery);
     }
     return { ...delivery };
@@ -165,7 +165,7 @@ export function createDeliveryQueue(options: {
   const send = async (job: Job, number: number): Promise<SandboxDelivery> => {
     const delivery = entry(job, number);
     if (closing.closed) return { ...delivery, error: "not sent: the sandbox was closed", duration: 0 };
-    log.add(delivery);
+    recent.add(delivery);
     const { timeout } = queue.settings;
     Object.assign(delivery, await attempt(job.url, job.body, { closing, timeout, receiver: queue.receiver }));
     report(delivery);
@@ -176,8 +176,8 @@ export function createDeliveryQueue(options: {
     const { topic, eventId, attempt: number, status, error } = delivery;
     observe({ ...delivery });
     const text = `Delivery of ${eventId ?? "a notification"} (${topic}, attempt ${number}): ${status ?? error}`;
-    if (status === 200) logger.debug(text);
-    else logger.warn(text);
+    if (status === 200) log.debug(text);
+    else log.warn(text);
   };
 
   const queue: DeliveryQueue = {
@@ -189,7 +189,7 @@ export function createDeliveryQueue(options: {
       while (unsettled.size > 0) await Promise.all(unsettled);
     },
     idle: busy.none,
-    list: () => log.list().map((delivery) => ({ ...delivery })),
+    list: () => recent.list().map((delivery) => ({ ...delivery })),
   };
   return queue;
 }

@@ -9,7 +9,7 @@ export function toFields(fields: unknown, reserved: readonly string[] = []): Rec
   if (typeof fields !== "object" || fields === null || Array.isArray(fields)) refuse("must be an object");
   for (const name of reserved)
     if ((fields as Record<string, unknown>)[name] !== undefined)
-      refuse(`is set by the move; use create to make a record in any ${name}`, name);
+      refuse(`must be left out here; use create to make a record in any ${name}`, name);
   return copy(fields as Record<string, unknown>);
 }
 

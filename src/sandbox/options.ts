@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { isLogger, type Logger, safeLogger, silentLogger } from "../logger.ts";
+import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./delivery.ts";
 import { deliverySchema, type SandboxDeliveryOptions } from "./delivery-options.ts";
@@ -38,7 +38,7 @@ export type SandboxObservation =
 export interface SandboxSettings {
   readonly seed: number;
   readonly accessToken: string;
-  readonly logger: Logger;
+  readonly log: Log;
   readonly observe: (event: SandboxObservation) => void;
   readonly delivery: SandboxDeliveryOptions;
   readonly faults: readonly SandboxFault[];
@@ -60,7 +60,7 @@ const schema = z.strictObject(
         error: "must be a function",
       })
       .optional(),
-    logger: z.custom<Logger>(isLogger, { error: "must have debug, info, warn and error" }).optional(),
+    logger: z.custom<Logger>(isLogger, { error: loggerProblem }).optional(),
   },
   { error: describeObject },
 );
@@ -68,12 +68,12 @@ const schema = z.strictObject(
 /** @throws InvalidArgumentError naming each option that cannot be used */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   check(schema, options);
-  const { seed = randomSeed(), accessToken = "sandbox", logger = silentLogger } = options;
+  const { seed = randomSeed(), accessToken = "sandbox", logger = () => {} } = options;
   const { delivery = {}, faults = [], profile = "default", observe = () => {} } = options;
   return {
     seed,
     accessToken,
-    logger: safeLogger(logger),
+    log: new Log(logger),
     observe,
     delivery,
     faults,

@@ -189,14 +189,14 @@ class InMemorySandbox implements Sandbox {
   #closed: Promise<void> | undefined;
 
   constructor(settings: SandboxSettings) {
-    const { seed, accessToken, logger, observe } = settings;
+    const { seed, accessToken, log, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
       seed,
       settings: toDeliverySettings(settings.delivery),
       clock,
       closing: this.#closing,
-      logger,
+      log,
       observe: (delivery) => observe({ kind: "delivery", ...delivery }),
     });
     const platform = createPlatform({
@@ -215,7 +215,7 @@ class InMemorySandbox implements Sandbox {
       faults,
       profile,
       clock,
-      logger,
+      log,
       observe: (request) => observe({ kind: "request", ...request }),
     });
     this.faults = faults;

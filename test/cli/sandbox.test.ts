@@ -32,10 +32,25 @@ describe("sandbox", () => {
   test("does what is typed at it, one after the other, and tells of each delivery", async () => {
     const { received, url: to } = await receiver();
     const running = await sandbox(["--to", `${to}?key=s3cret`]);
-    for (const line of ["request AB12", "approve AB12", "submit Old Mill", "list"]) running.type(line);
+    for (const line of [
+      "request AB12",
+      "approve AB12",
+      "alter AB12 checkIn=2030-07-01 checkOut=2030-07-04",
+      "alter AB12 tomorrow",
+      "submit Old Mill",
+      "list",
+    ])
+      running.type(line);
     await until(() =>
-      expect(running.stdout().match(/-> bookings \S+ to \S+: 200 in \d+ ms$/gm)).toHaveLength(2),
+      expect(running.stdout().match(/-> bookings \S+ to \S+: 200 in \d+ ms$/gm)).toHaveLength(3),
     );
+    const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
+    expect(await client.bookings.get("AB12")).toMatchObject({
+      status: "Confirmed",
+      checkIn: "2030-07-01",
+      checkOut: "2030-07-04",
+    });
+    expect(running.stderr()).toContain("write each field as checkIn=2026-07-03");
     const { stdout } = running;
     expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n");
     const [, id = ""] = /listing (\d+) \(Old Mill\) is InReview/.exec(stdout()) ?? [];

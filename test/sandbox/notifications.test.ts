@@ -11,6 +11,7 @@ describe("a move", () => {
     ["an approval", ({ bookings }, code) => bookings.approve(code)],
     ["a decline", ({ bookings }, code) => bookings.decline(code)],
     ["a cancellation", ({ bookings }, code) => bookings.cancel(code)],
+    ["other nights", ({ bookings }, code) => bookings.alter(code, { checkOut: "2030-07-09" })],
   ])("sends one booking notification for %s", async (_, move) => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();

@@ -53,6 +53,21 @@ describe("bookings", () => {
     expect(bookings.get("B1")).toBeUndefined();
   });
 
+  it("are altered without their code and status", async () => {
+    const { bookings } = createSandbox();
+    const before = await bookings.instantBook({ bookingCode: "B1", note: "late" });
+    const fields = { checkIn: "2030-07-01", checkOut: "2030-07-09", listingId: 5, guests: 2 };
+    const altered = await bookings.alter("B1", { ...fields, note: undefined });
+    expect(altered).toEqual({ ...before, ...fields });
+    expect(bookings.get("B1")).toEqual(altered);
+    expect((await refusal(bookings.alter("B2", {}))).message).toBe("bookingCode: there is no booking B2");
+    for (const name of ["status", "bookingCode"])
+      expect((await refusal(bookings.alter("B1", { [name]: "Cancelled" }))).issues).toMatchObject([
+        { path: [name] },
+      ]);
+    expect(bookings.list()).toEqual([altered]);
+  });
+
   it("have codes of their own, dates with nights between, and a published listing where there is one", async () => {
     const { bookings, listings, seed } = createSandbox();
     await listings.submit();

@@ -39,6 +39,14 @@ const commands: Readonly<Record<string, Typed>> = {
     help: "it is called off",
     run: (sandbox, code) => sandbox.bookings.cancel(code),
   },
+  alter: {
+    usage: "alter <code> <field>=<value> ...",
+    help: "change a booking, such as: alter HX3K9 checkIn=2026-07-03",
+    run: async (sandbox, rest) => {
+      const [code = "", ...pairs] = rest.split(/\s+/);
+      return sandbox.bookings.alter(code, Object.fromEntries(pairs.map(field)));
+    },
+  },
   submit: {
     usage: "submit [name]",
     help: "a new listing, to be reviewed",
@@ -142,6 +150,13 @@ function show(record: Moved, out: Output): void {
         : `listing ${printable(record.listingId)} (${printable(record.listingName)})`;
     return `${name} is ${out.style("cyan", printable(status))}`;
   });
+}
+
+/** @throws Error where the text is not `<field>=<value>` */
+function field(text: string): [name: string, value: unknown] {
+  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
+  if (name === undefined || value === undefined) throw new Error("write each field as checkIn=2026-07-03");
+  return [name, name === "listingId" ? Number(value) : value];
 }
 
 function parsed(text: string): unknown {
