@@ -17,7 +17,7 @@
  * | `:line:due:<lock>` | the events of `:line:retries`, by the time at which they became due |
  * | `:line:later:<lock>` | its events that wait, by the time at which they are due |
  * | `:ready:pending` | sorted set of locks that can be claimed, by the arrival of their first due pending event |
- * | `:ready:retries` | the other locks that can be claimed, by the time at which they became ready |
+ * | `:ready:retries` | locks with an event in `:line:retries` that can be claimed, by the time at which it became ready |
  * | `:ready:later` | locks by the time at which they have to be looked at again |
  * | `:ready:began` | locks with a wait, by the time at which the last wait began: a clock set back ends waits |
  * | `:records` | hash by ref: `<sequence>:<seenAt>:<snapshot as JSON>` |
@@ -42,16 +42,16 @@ local function id_of(member) return string.sub(member, 15) end
 
 local function load(id)
   local v = call('HMGET', event_key(id), 'seq', 'ref', 'state', 'due', 'lease_end', 'attempts', 'outages', 'outage_at',
-    'reason', 'claimed', 'worker', 'h')
+    'reason', 'claimed', 'worker', 'h', 'received')
   if not v[1] then return nil end
   return {
-    id = id, seq = tonumber(v[1]), ref = v[2], state = v[3], due = tonumber(v[4]), lease_end = tonumber(v[5]),
+    id = id, seq = tonumber(v[1]), ref = v[2], state = v[3], due = tonumber(v[4] or v[13]), lease_end = tonumber(v[5]),
     attempts = tonumber(v[6]) or 0, outages = tonumber(v[7]) or 0, outage_at = tonumber(v[8]), reason = v[9],
     claimed = v[10], worker = v[11] or 'null', entries = tonumber(v[12]) or 0
   }
 end
 
-local NUMBERS = { 'wait', 'wait_began', 'lease_end', 'pending', 'retries', 'due', 'later', 'ready', 'at', 'began' }
+local NUMBERS = { 'wait', 'wait_began', 'lease_end', 'ended', 'pending', 'retries', 'due', 'later', 'ready', 'at', 'began' }
 local function lock_named(name)
   local v = call('HMGET', base .. ':lock:' .. name, 'lease', 'event', 'retry', unpack(NUMBERS))
   local lock, was = { name = name, lease = v[1] or '', event = v[2] or '', retry = v[3] or '' }, {}
@@ -105,9 +105,9 @@ end
 
 -- Moves the events whose time has come to the lines of due events.
 local function advance(lock)
-  if lock.lease_end > 0 and lock.lease_end <= now then
+  if lock.lease_end > 0 and lock.lease_end <= now and lock.ended == 0 then
     enter_due(lock, load(lock.event), lock.lease_end)
-    lock.lease_end = 0
+    lock.ended = 1
   end
   local set_back = lock.began > now
   if lock.wait_began > now then lock.wait, lock.wait_began = 0, 0 end
@@ -144,8 +144,10 @@ local function save(lock)
     elseif lock.later > 0 then lock.at = max(free, lock.later) end
   else
     lock.at = lock.later
-    if lock.pending > 0 then lock.ready = lock.pending
-    elseif lock.retries > 0 then lock.retry = string.format('%014d', lock.retries) .. lock.name end
+    lock.ready = lock.pending
+    if lock.retries > 0 then
+      lock.retry = string.sub(call('ZRANGE', line_key('due', lock), 0, 0)[1], 1, 14) .. lock.name
+    end
   end
   if lock.later == 0 and lock.wait <= now then lock.began = 0 end
 
@@ -153,7 +155,7 @@ local function save(lock)
   place('later', lock.name, lock.at, was.at)
   place('began', lock.name, lock.began, was.began)
   if was.retry ~= '' and was.retry ~= lock.retry then call('ZREM', base .. ':ready:retries', was.retry) end
-  if lock.retry ~= '' then call('ZADD', base .. ':ready:retries', max(lock.due, lock.wait), lock.retry) end
+  if lock.retry ~= '' then call('ZADD', base .. ':ready:retries', max(lock.due, free), lock.retry) end
 
   local key = base .. ':lock:' .. lock.name
   local is_ready = lock.ready > 0 or lock.retry ~= ''
@@ -207,7 +209,7 @@ local function held(id, lease)
 end
 
 local function unlock(lock)
-  lock.lease, lock.event, lock.lease_end = '', '', 0
+  lock.lease, lock.event, lock.lease_end, lock.ended = '', '', 0, 0
   save(lock)
 end
 
@@ -217,7 +219,7 @@ local function release(event, lock)
   set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying')
   call('HSET', event_key(event.id), 'attempts', attempts)
   call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'worker')
-  enter_due(lock, event, min(event.due or now, now))
+  enter_due(lock, event, event.due)
   unlock(lock)
 end
 

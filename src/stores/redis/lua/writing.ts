@@ -65,7 +65,7 @@ local function lease(lock, id)
   end
   set_state(event, 'processing')
   call('HSET', event_key(id), 'attempts', event.attempts + 1, 'lease_end', now + duration, 'claimed', now, 'worker', worker)
-  lock.lease, lock.event, lock.lease_end = token, id, now + duration
+  lock.lease, lock.event, lock.lease_end, lock.ended = token, id, now + duration, 0
   save(lock)
   local record = event.ref and call('HGET', base .. ':records', event.ref)
   claims[#claims + 1] = { id, call('HGETALL', event_key(id)), call('GET', notification_key(id)), record, token }
@@ -119,9 +119,9 @@ for index = 4, #ARGV, 2 do
   local event, lock = held(ARGV[index], ARGV[index + 1])
   if event then
     also_when_full()
-    if lock.lease_end == 0 then leave_lines(lock, event) end
+    if lock.ended == 1 then leave_lines(lock, event) end
     call('HSET', event_key(event.id), 'lease_end', lease_end)
-    lock.lease_end = lease_end
+    lock.lease_end, lock.ended = lease_end, 0
     save(lock)
     renewed[#renewed + 1] = (index - 4) / 2
   end
@@ -148,8 +148,7 @@ if state == 'released' then
 end
 
 if string.find(given, 't') then call('HSET', key, 'settled', name, 'type', ARGV[8]) else call('HSET', key, 'settled', name) end
-if lock.lease_end == 0 then leave_lines(lock, event) end
-lock.lease_end = 0
+if lock.ended == 1 then leave_lines(lock, event) end
 remember(event, ARGV[11])
 if state == 'retrying' then
   call('HDEL', key, 'lease_end', 'claimed', 'worker')
