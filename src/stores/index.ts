@@ -22,3 +22,18 @@ export type {
   TrackedValue,
   Write,
 } from "./event-store.ts";
+export {
+  runAsync,
+  runSync,
+  type SqlDialect,
+  type SqlDriver,
+  type SqlNotifier,
+  type SqlResult,
+  type SqlRow,
+  type SqlStatement,
+  type SqlSteps,
+  type SqlValue,
+  type SqlWrites,
+  sqliteDialect,
+  sqlStore,
+} from "./sql/index.ts";

@@ -1,8 +1,10 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import type { EventStore } from "../event-store.ts";
+import { sqliteDialect } from "../sql/sqlite-dialect.ts";
+import { SqlStore } from "../sql/store.ts";
+import { SqliteDriver } from "./driver.ts";
 import { open } from "./open.ts";
-import { SqliteStore } from "./store.ts";
 
 /** Options of {@link sqliteStore}. */
 export interface SqliteStoreOptions {
@@ -48,7 +50,8 @@ export function sqliteStore(
   const { durability = "power-loss", busyTimeout = 5000 } = options;
   const issues = [...databaseIssues(database), ...optionIssues(durability, busyTimeout)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return new SqliteStore(open(database, { durability, busyTimeout }), busyTimeout);
+  const opened = open(database, { durability, busyTimeout });
+  return new SqlStore(new SqliteDriver(opened, busyTimeout), sqliteDialect, { migrated: true });
 }
 
 function* databaseIssues(database: unknown): Generator<Issue> {

@@ -2,8 +2,11 @@ import { closeSync, existsSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../../errors.ts";
+import { runSync } from "../sql/driver.ts";
+import { isMigrated, migrate } from "../sql/schema.ts";
+import { sqliteDialect } from "../sql/sqlite-dialect.ts";
+import { executeOn, type Opened } from "./driver.ts";
 import { isBusy, storeError } from "./errors.ts";
-import { migrate } from "./schema.ts";
 
 const MEMORY = ":memory:";
 
@@ -11,17 +14,6 @@ export interface OpenOptions {
   readonly durability: "power-loss" | "process-crash";
   /** ms */
   readonly busyTimeout: number;
-}
-
-/** An open database with our tables. */
-export interface Opened {
-  readonly db: DatabaseSync;
-  /** Ours to close. */
-  readonly own: boolean;
-  /** How messages call it. */
-  readonly name: string;
-  /** The database's file; `undefined` where it is in memory. */
-  readonly file: string | undefined;
 }
 
 /** Opens the file, or takes the user's connection. Waits up to `busyTimeout` for other processes that open it, too. */
@@ -69,15 +61,29 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   db.exec("PRAGMA wal_autocheckpoint = 4000");
   // What a burst made of the write-ahead log is given back to the disk.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
-  patiently(until, () => migrate(db));
+  patiently(until, () => makeTables(db));
   patiently(until, () => assertWritable(db));
+}
+
+function makeTables(db: DatabaseSync): void {
+  const execute = executeOn(db);
+  // No other process need wait for a look.
+  if (runSync(isMigrated(sqliteDialect), execute)) return;
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    runSync(migrate(sqliteDialect), execute);
+    db.exec("COMMIT");
+  } catch (error) {
+    db.exec("ROLLBACK");
+    throw error;
+  }
 }
 
 /** Better now than at the first notification. (Where nothing may be written, BEGIN IMMEDIATE still works.) */
 function assertWritable(db: DatabaseSync): void {
   db.exec("BEGIN IMMEDIATE");
   try {
-    db.exec("UPDATE stayhook_counts SET events = events");
+    db.exec("UPDATE stayhook_meta SET value = value");
   } finally {
     db.exec("ROLLBACK");
   }

@@ -1,13 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { Outcome } from "../event-store.ts";
+import type { Write } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
 
-type Writes = NonNullable<Extract<Outcome<DatabaseSync>, { readonly state: "done" }>["writes"]>;
+export type Writes = readonly Write<DatabaseSync>[];
 
-/** The writes of one event failed, and nobody else's work did. */
+/** The user's writes of one event failed. The other jobs of the transaction did not. */
 export class WritesFailed {
   readonly error: unknown;
-  /** What else is in the transaction stands; `false`: the transaction is gone. */
+  /** Whether the writes alone were rolled back; `false`: the whole transaction is gone. */
   readonly undone: boolean;
 
   constructor(error: unknown, undone: boolean) {
@@ -43,7 +43,7 @@ export function runWrites(db: DatabaseSync, writes: Writes): void {
 
 function assertSync(result: unknown): void {
   if (typeof (result as { then?: unknown } | null | undefined)?.then !== "function") return;
-  // What it rejects with comes too late to matter.
+  // Its rejection comes too late to matter.
   Promise.resolve(result).catch(() => {});
   throw new InvalidWriteError(
     "a write of event.atomically returned a promise: with sqliteStore it must be synchronous, as its transaction does not stay open",
@@ -55,7 +55,7 @@ function undo(db: DatabaseSync): boolean {
     db.exec("ROLLBACK TO stayhook_writes; RELEASE stayhook_writes");
     return true;
   } catch {
-    // SQLite has given up the transaction (the disk is full), or the write has ended it.
+    // SQLite has rolled back the transaction, such as on a full disk, or the write has ended it.
     return false;
   }
 }

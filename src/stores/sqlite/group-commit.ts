@@ -1,12 +1,12 @@
 import type { DatabaseSync } from "node:sqlite";
-// Not the globals: with a user's fake timers nothing would ever be written.
+// Not the globals: under a user's fake timers, nothing would ever be written.
 import { setImmediate, setTimeout } from "node:timers";
 import { isBusy } from "./errors.ts";
 import { WritesFailed } from "./user-writes.ts";
 
-/** What one transaction takes at most, so that none holds the event loop up for long. */
+/** The most jobs of one transaction, so that none holds up the event loop for long. */
 const MOST_JOBS = 256;
-/** ms */
+/** The longest time of one transaction before its commit, ms. */
 const MOST_TIME = 10;
 /** Waits before a busy file is tried again, ms; jittered. */
 const BUSY_AGAIN = [1, 2, 5, 10, 20] as const;
@@ -19,30 +19,30 @@ interface Job {
   readonly deadline: number;
 }
 
-/** How a job ended, to be told once it is on disk. */
+/** Resolves or rejects a job. Called once its transaction is on disk. */
 type Ending = () => void;
 
 /**
- * Commits together what waits to be written: one transaction, and one wait for the disk, for all that came in
- * while the last one was written. Nothing resolves before its transaction is on disk. Where one fails, each of
- * its jobs is run again alone.
+ * Commits jobs in groups: all jobs that came in while the last transaction was written share one transaction, and
+ * one wait for the disk. No job resolves before its transaction is on disk. If a transaction fails, each of its jobs
+ * runs again alone.
  */
 export class GroupCommit {
   readonly #db: DatabaseSync;
   readonly #busyTimeout: number;
-  readonly #committed: () => void;
+  readonly #check: () => void;
   readonly #queue: Job[] = [];
   #scheduled = false;
-  /** How many of the first ones in the queue are to be run alone. */
+  /** How many jobs at the head of the queue run alone. */
   #alone = 0;
   #busyTries = 0;
   #idle: (() => void)[] = [];
 
-  /** `committed` is called after each commit; it must not throw. */
-  constructor(db: DatabaseSync, busyTimeout: number, committed: () => void) {
+  /** @param check - called before each transaction; where it throws, nothing is written */
+  constructor(db: DatabaseSync, busyTimeout: number, check: () => void) {
     this.#db = db;
     this.#busyTimeout = busyTimeout;
-    this.#committed = committed;
+    this.#check = check;
   }
 
   get isIdle(): boolean {
@@ -58,7 +58,7 @@ export class GroupCommit {
     });
   }
 
-  /** Resolves when all that was asked for so far has ended. */
+  /** Resolves when all jobs have ended. */
   idle(): Promise<void> {
     if (this.isIdle) return Promise.resolve();
     return new Promise((resolve) => {
@@ -69,7 +69,7 @@ export class GroupCommit {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    // After all that has arrived on sockets by now, so that it goes into the same transaction.
+    // After the reads of sockets, so that all requests that have arrived share the transaction.
     setImmediate(() => this.#flush());
   }
 
@@ -77,11 +77,11 @@ export class GroupCommit {
     this.#scheduled = false;
     const jobs = this.#queue.slice(0, this.#alone > 0 ? 1 : MOST_JOBS);
     try {
+      this.#check();
       const endings = transact(this.#db, jobs);
       this.#busyTries = 0;
       this.#take(endings.length);
       for (const end of endings) end();
-      this.#committed();
     } catch (error) {
       if (isBusy(error)) this.#busy(error);
       else this.#failed(jobs, error);
@@ -97,7 +97,7 @@ export class GroupCommit {
 
   #failed(jobs: readonly Job[], error: unknown): void {
     if (error instanceof TransactionLost) {
-      // Once more would be once too often: it has ended the transaction of others.
+      // Not again: the job has ended the transaction of others.
       this.#queue.splice(this.#queue.indexOf(error.job), 1);
       error.job.reject(error.cause);
       this.#alone = Math.max(0, this.#alone - 1);
@@ -111,7 +111,7 @@ export class GroupCommit {
 
   #busy(error: unknown): void {
     const now = performance.now();
-    // The oldest stand first.
+    // The oldest jobs are at the head.
     while (this.#queue[0] !== undefined && this.#queue[0].deadline <= now) {
       this.#queue[0].reject(error);
       this.#take(1);
@@ -124,7 +124,7 @@ export class GroupCommit {
   }
 }
 
-/** A job has ended the transaction that others are in. */
+/** A job has ended the transaction that it shares with others. */
 class TransactionLost extends Error {
   readonly job: Job;
 
@@ -134,7 +134,11 @@ class TransactionLost extends Error {
   }
 }
 
-/** Runs as many of the jobs as there is time for, and commits. Throws where nothing was committed. */
+/**
+ * Runs as many of the jobs as there is time for, and commits.
+ *
+ * @throws where nothing was committed
+ */
 function transact(db: DatabaseSync, jobs: readonly Job[]): Ending[] {
   const until = performance.now() + MOST_TIME;
   const endings: Ending[] = [];
@@ -167,6 +171,6 @@ function rollback(db: DatabaseSync): void {
   try {
     db.exec("ROLLBACK");
   } catch {
-    // After some failures, such as a full disk, SQLite has done it already.
+    // After some failures, such as a full disk, SQLite has rolled back already.
   }
 }

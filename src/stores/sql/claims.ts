@@ -1,0 +1,172 @@
+import type { ClaimedEvent, ClaimOptions } from "../event-store.ts";
+import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
+import {
+  firstPending,
+  type Operation,
+  putQueue,
+  type QueueRow,
+  queueOf,
+  queueRowOf,
+  refresh,
+} from "./queue.ts";
+import { claimOf, historyWith, number, numberOrNull, text, toId, toRecord } from "./rows.ts";
+
+/** How many records whose wait or lease has ended are put in order at once. */
+const AGAIN = 500;
+
+export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<ClaimedEvent[]> {
+  const limit = limitOf(options.limit);
+  yield* ripen(operation);
+  if (options.eventId !== undefined) return yield* claimById(operation, options, options.eventId);
+  const claims: ClaimedEvent[] = [];
+  const passes = options.order === "retries" ? [retries, pending] : [pending, retries];
+  for (const pass of passes) {
+    if (claims.length >= limit) break;
+    // A record that the first pass has leased is not ready any more.
+    for (const row of yield* pass(operation, limit - claims.length, options.order)) {
+      const seq = yield* oldestDue(operation, row);
+      if (seq !== undefined) claims.push(yield* lease(operation, row, seq, options));
+    }
+  }
+  return claims;
+}
+
+/** Records by the arrival of their first pending event that is due. */
+function* pending(
+  { sql, now }: Operation,
+  limit: number,
+  order: ClaimOptions["order"],
+): SqlSteps<QueueRow[]> {
+  const isNewest = order === "newest";
+  const ready = yield* select(isNewest ? sql.claimableNewest : sql.claimable, limit);
+  const again = yield* select(sql.claimableAgain, now, Math.max(limit, AGAIN));
+  const rows = [...ready, ...again].map(queueRowOf);
+  if (again.length > 0) rows.sort((a, b) => (a.pendingSeq! - b.pendingSeq!) * (isNewest ? -1 : 1));
+  return rows.slice(0, limit);
+}
+
+/** Records by the time at which their first retry became ready. */
+function* retries({ sql, now }: Operation, limit: number): SqlSteps<QueueRow[]> {
+  return (yield* select(sql.claimableRetries, now, limit)).map(queueRowOf);
+}
+
+function* claimById(operation: Operation, options: ClaimOptions, eventId: string): SqlSteps<ClaimedEvent[]> {
+  const { sql, now } = operation;
+  const [known] = yield* select(sql.eventById, toId(eventId));
+  if (known === undefined) return [];
+  const row = yield* queueOf(operation, text(known.record));
+  if (row === undefined || Math.max(row.leaseEnd, row.waitEnd) > now) return [];
+  const [event] = yield* select(sql.event, number(known.seq));
+  const readyAt = numberOrNull(event?.ready_at);
+  if (readyAt === null || readyAt > now) return [];
+  return [yield* lease(operation, row, number(known.seq), options)];
+}
+
+/** The oldest event of a free record that is due, be it pending or tried. */
+function* oldestDue({ sql, now }: Operation, row: QueueRow): SqlSteps<number | undefined> {
+  const hasPending = row.pendingDue === 0;
+  if (row.retrySeq === null || row.retryDue! > now) return hasPending ? row.pendingSeq! : undefined;
+  const { record } = row;
+  const [oldest] = yield* select(sql.oldestDue, record, record, now, record, now);
+  return oldest && number(oldest.seq);
+}
+
+function* lease(
+  operation: Operation,
+  row: QueueRow,
+  seq: number,
+  { leaseDuration, worker }: ClaimOptions,
+): SqlSteps<ClaimedEvent> {
+  const { sql, now } = operation;
+  const { record } = row;
+  const leaseEnd = leaseEndOf(now, leaseDuration);
+  const token = crypto.randomUUID();
+  const [event] = yield* select(sql.event, seq);
+  yield* change(sql.claimEvent, leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
+  const next = row.pendingSeq === seq ? yield* firstPending(operation, record) : {};
+  yield* putQueue(operation, leased({ ...row, ...next, lease: token, leaseSeq: seq, leaseEnd }));
+  const [known] = yield* select(sql.record, record);
+  return claimOf(event!, known, { lease: token, now });
+}
+
+/** The row with the leased event as the first retry, unless another one is ready sooner. */
+function leased(row: QueueRow): QueueRow {
+  const { retryDue, retrySeq, leaseSeq, leaseEnd } = row;
+  const isOther = retryDue !== null && retrySeq !== leaseSeq && retryDue <= leaseEnd;
+  return isOther ? row : { ...row, retryDue: leaseEnd, retrySeq: leaseSeq };
+}
+
+/** The event's history. An event that was being processed gets an entry for the lease that ended. */
+function historyWithLost(event: SqlRow): string | null {
+  if (text(event.state) !== "processing") return event.history === null ? null : text(event.history);
+  const at = number(event.claimed_at);
+  return historyWith(event, {
+    at,
+    duration: Math.max(0, number(event.ready_at) - at),
+    outcome: "lost",
+    ...(event.worker !== null && { worker: text(event.worker) }),
+  });
+}
+
+export function* renew(
+  operation: Operation,
+  claims: readonly ClaimedEvent[],
+  leaseDuration: number,
+): SqlSteps<ClaimedEvent[]> {
+  const leaseEnd = leaseEndOf(operation.now, leaseDuration);
+  const renewed: ClaimedEvent[] = [];
+  for (const claim of claims) {
+    const row = yield* heldBy(operation, claim);
+    if (row === undefined) continue;
+    yield* change(operation.sql.renewEvent, leaseEnd, row.leaseSeq);
+    yield* putQueue(operation, leased({ ...row, leaseEnd }));
+    renewed.push(claim);
+  }
+  return renewed;
+}
+
+/** The record of a claim, as long as it was not claimed again. */
+export function* heldBy(
+  operation: Operation,
+  { ref, eventId, lease }: ClaimedEvent,
+): SqlSteps<QueueRow | undefined> {
+  const row = yield* queueOf(operation, toRecord(ref, eventId));
+  return row !== undefined && row.lease === lease ? row : undefined;
+}
+
+/** ms until something can be claimed. */
+export function* nextDue({ sql, now }: Operation): SqlSteps<number | undefined> {
+  const [row] = yield* select(sql.nextReady, now, now);
+  const at = numberOrNull(row?.at);
+  return at === null ? undefined : Math.max(0, at - now);
+}
+
+/**
+ * Ends the waits that the indexes cannot see to be over: a pending event whose time has come is put in line by its
+ * arrival, and a wait that began later than now is over, as the clock went back.
+ */
+function* ripen(operation: Operation): SqlSteps<void> {
+  const { sql, now } = operation;
+  const later = yield* select(sql.laterDue, now);
+  const ahead = yield* select(sql.waitsAhead, now);
+  const waiting = yield* select(sql.queueWaitsAhead, now);
+  if (later.length + ahead.length + waiting.length === 0) return;
+  for (const { seq } of later) yield* change(sql.ripen, 0, number(seq));
+  for (const { seq, state } of ahead) {
+    yield* change(sql.ripen, text(state) === "pending" ? 0 : now, number(seq));
+  }
+  for (const { record } of waiting) yield* change(sql.endWait, text(record));
+  for (const record of new Set([...later, ...ahead].map((row) => text(row.record)))) {
+    yield* refresh(operation, record);
+  }
+}
+
+function leaseEndOf(now: number, leaseDuration: number): number {
+  // At least 1 ms, or the claim that leases an event would find it due again.
+  return now + Math.max(1, Math.ceil(leaseDuration));
+}
+
+/** A limit that each database takes. */
+export function limitOf(limit: number): number {
+  return Math.min(Math.ceil(limit), 2 ** 31 - 1);
+}

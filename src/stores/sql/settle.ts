@@ -1,0 +1,100 @@
+import type { ClaimedEvent, Outcome, Snapshot, Write } from "../event-store.ts";
+import { heldBy } from "./claims.ts";
+import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
+import { firstPending, firstRetry, type Operation, putQueue, type QueueRow } from "./queue.ts";
+import { historyWith, number, numberOrNull, text, toText } from "./rows.ts";
+
+type Ending = Exclude<Outcome<never>, { readonly state: "released" }>;
+
+/** @returns whether the lease was held, and whether the record has more to do */
+export function* settle<Tx>(
+  operation: Operation,
+  claim: ClaimedEvent,
+  outcome: Outcome<Tx>,
+): SqlSteps<{ readonly held: boolean; readonly more: boolean }> {
+  const row = yield* heldBy(operation, claim);
+  const [event] = row === undefined ? [] : yield* select(operation.sql.event, row.leaseSeq);
+  if (row === undefined || event === undefined) return { held: false, more: false };
+  if (outcome.state === "done" && outcome.writes !== undefined && outcome.writes.length > 0) {
+    yield { writes: outcome.writes as readonly Write<never>[] };
+  }
+  const changes = yield* end(operation, row, event, outcome as Outcome<never>, claim.ref !== null);
+  const retry = yield* firstRetry(operation, row.record);
+  const after = { ...row, ...retry, ...changes, lease: null, leaseSeq: null, leaseEnd: 0 };
+  yield* putQueue(operation, after);
+  return { held: true, more: after.pendingSeq !== null || after.retrySeq !== null };
+}
+
+function* end(
+  operation: Operation,
+  row: QueueRow,
+  event: SqlRow,
+  outcome: Outcome<never>,
+  hasRecord: boolean,
+): SqlSteps<Partial<QueueRow>> {
+  const { sql, now } = operation;
+  const seq = number(event.seq);
+  const attempts = number(event.attempts);
+  const outages = number(event.outages);
+  switch (outcome.state) {
+    case "released": {
+      if (attempts === 1 && outages === 0) {
+        yield* change(sql.releaseEvent, "pending", 0, null, seq);
+        return yield* firstPending(operation, row.record);
+      }
+      // Due whatever the clock says: at its old time, and also before it.
+      const dueAt = Math.min(number(event.due_at), now);
+      yield* change(sql.releaseEvent, "retrying", dueAt, dueAt, seq);
+      return {};
+    }
+    case "done":
+      yield* change(sql.endEvent, "done", now, toText(outcome.type), null, historyOf(event, outcome), seq);
+      if (outcome.record !== undefined && hasRecord) {
+        yield* remember(operation, row.record, outcome.record.snapshot, outcome.record.changed);
+      }
+      return {};
+    case "parked": {
+      const type = typeOf(outcome);
+      yield* change(sql.endEvent, "parked", now, type, outcome.reason, historyOf(event, outcome), seq);
+      return {};
+    }
+    case "retrying": {
+      const { counted, reason } = outcome;
+      const until = now + outcome.in;
+      const dueAt = counted ? until : now;
+      const tries = counted
+        ? [attempts, 0, null]
+        : [attempts - 1, outages + 1, numberOrNull(event.first_outage_at) ?? now];
+      const told = [typeOf(outcome), reason, historyOf(event, outcome)];
+      yield* change(sql.retryEvent, dueAt, dueAt, now, ...tries, ...told, seq);
+      return counted ? {} : { waitFrom: now, waitEnd: until };
+    }
+  }
+}
+
+/** Writes the snapshot of a record. */
+export function* remember(
+  { sql, now }: Operation,
+  record: string,
+  snapshot: Snapshot,
+  changed: boolean,
+): SqlSteps<void> {
+  const json = JSON.stringify({ status: snapshot.status, fields: snapshot.fields });
+  if ((yield* change(sql.setRecord, json, changed ? 1 : 0, now, record)) > 0) return;
+  yield* change(sql.insertRecord, record, json, now);
+}
+
+function typeOf({ type }: Ending): string | null {
+  return type === undefined ? null : toText(type);
+}
+
+function historyOf(event: SqlRow, { state, entry }: Ending): string {
+  return historyWith(event, {
+    at: number(event.claimed_at),
+    duration: entry.duration,
+    outcome: state,
+    ...(entry.reason !== undefined && { reason: entry.reason }),
+    ...(entry.error !== undefined && { error: entry.error }),
+    ...(event.worker !== null && { worker: text(event.worker) }),
+  });
+}

@@ -1,0 +1,176 @@
+import type { SqlDialect } from "./driver.ts";
+
+const EVENT = `id, record, state, ready_at, due_at, wait_from, received_at, source, topic, timestamp, notification,
+  traceparent`;
+const WAITING = `
+  SELECT e.*, q.wait_end FROM stayhook_events AS e
+  LEFT JOIN stayhook_queue AS q ON q.record = e.record AND e.ready_at IS NOT NULL`;
+
+/** The first event of a record by `ready_at` and `seq`, in one state. */
+const FIRST = "SELECT ready_at, seq FROM stayhook_events WHERE record = ? AND state =";
+/** The oldest event of a record that is due, of those in one state. */
+const OLDEST_DUE = (condition: string) =>
+  `SELECT * FROM (SELECT seq FROM stayhook_events WHERE record = ? AND ${condition} ORDER BY seq LIMIT 1)`;
+/** The oldest waiting event in one state. `state <> 'done'` lets SQLite use the partial index. */
+const OLDEST = (condition: string) =>
+  `SELECT * FROM (SELECT received_at AS at FROM stayhook_events WHERE state <> 'done' AND ${condition} ORDER BY seq LIMIT 1)`;
+const ENDED_BEFORE = "AND ended_at <= ? ORDER BY ended_at, seq LIMIT ?";
+const OLD_DONE = `SELECT seq FROM stayhook_events WHERE state = 'done' ${ENDED_BEFORE}`;
+const OLD_PARKED = `SELECT seq FROM stayhook_events WHERE state = 'parked' ${ENDED_BEFORE}`;
+const OLD_PARKED_FOR = `SELECT seq FROM stayhook_events WHERE state = 'parked' AND reason = ? ${ENDED_BEFORE}`;
+// A derived table, as MySQL takes neither LIMIT in IN (…) nor a subquery on the table that it deletes from.
+const newestOf = (seqs: string) => `
+  SELECT max(received_at) AS at FROM stayhook_events
+  WHERE source = 'webhook' AND seq IN (SELECT seq FROM (${seqs}) AS old)`;
+const deleteOf = (seqs: string) =>
+  `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${seqs}) AS old)`;
+/** Two parts, as each has an index of its own in SQLite. */
+export const ofRecord = `
+  SELECT seq FROM stayhook_events WHERE record = ? AND ready_at IS NULL
+  UNION ALL SELECT seq FROM stayhook_events WHERE record = ? AND ready_at IS NOT NULL`;
+
+/** Each statement by what it does, in the words of a dialect. Parameters are `?`, in order. */
+export function statementsOf(dialect: SqlDialect) {
+  const { forUpdate = "", skipLocked = "" } = dialect;
+  const insertIgnore = (insert: string) => dialect.insertIgnore(insert);
+  const statements = {
+    insertEvent: insertIgnore(
+      `INSERT INTO stayhook_events (${EVENT}) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    eventById: "SELECT seq, record FROM stayhook_events WHERE id = ?",
+    insertQueue: insertIgnore(
+      "INSERT INTO stayhook_queue (record, pending_due, pending_seq) VALUES (?, ?, ?)",
+    ),
+    // MySQL assigns from left to right.
+    queueNow: `
+      UPDATE stayhook_queue SET pending_seq = CASE WHEN pending_due = 0 THEN pending_seq ELSE ? END, pending_due = 0,
+        wait_from = NULL, wait_end = 0
+      WHERE record = ?`,
+    queueLater: `
+      UPDATE stayhook_queue SET pending_seq = ?, pending_due = ?
+      WHERE record = ? AND (pending_due IS NULL OR pending_due > ?)`,
+
+    queueOf: `SELECT * FROM stayhook_queue WHERE record = ? ${forUpdate}`,
+    claimable: `SELECT * FROM stayhook_queue WHERE pending_at = 0 ORDER BY pending_seq LIMIT ? ${skipLocked}`,
+    claimableNewest: `
+      SELECT * FROM stayhook_queue WHERE pending_at = 0 ORDER BY pending_seq DESC LIMIT ? ${skipLocked}`,
+    claimableAgain: `
+      SELECT * FROM stayhook_queue WHERE pending_at > 0 AND pending_at <= ?
+      ORDER BY pending_at, pending_seq LIMIT ? ${skipLocked}`,
+    claimableRetries: `
+      SELECT * FROM stayhook_queue WHERE retry_at <= ?
+      ORDER BY retry_at, retry_seq LIMIT ? ${skipLocked}`,
+    oldestDue: `
+      ${OLDEST_DUE("state = 'pending' AND ready_at = 0")} AS a
+      UNION ALL ${OLDEST_DUE("state = 'retrying' AND ready_at <= ?")} AS b
+      UNION ALL ${OLDEST_DUE("state = 'processing' AND ready_at <= ?")} AS c
+      ORDER BY seq LIMIT 1`,
+    event: "SELECT * FROM stayhook_events WHERE seq = ?",
+    claimEvent: `
+      UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, ready_at = ?, wait_from = NULL,
+        claimed_at = ?, worker = ?, history = ?
+      WHERE seq = ?`,
+    setQueue: `
+      UPDATE stayhook_queue SET pending_due = ?, pending_seq = ?, retry_due = ?, retry_seq = ?, wait_from = ?, wait_end = ?,
+        lease = ?, lease_seq = ?, lease_end = ?
+      WHERE record = ?`,
+    dropQueue: "DELETE FROM stayhook_queue WHERE record = ?",
+    firstPending: `${FIRST} 'pending' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1`,
+    firstRetry: `
+      SELECT * FROM (${FIRST} 'retrying' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1) AS a
+      UNION ALL
+      SELECT * FROM (${FIRST} 'processing' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1) AS b
+      ORDER BY ready_at, seq LIMIT 1`,
+
+    laterDue: `
+      SELECT seq, record FROM stayhook_events WHERE state = 'pending' AND ready_at > 0 AND ready_at <= ? LIMIT 500`,
+    waitsAhead: "SELECT seq, record, state FROM stayhook_events WHERE wait_from > ? LIMIT 500",
+    ripen: "UPDATE stayhook_events SET ready_at = ?, wait_from = NULL WHERE seq = ?",
+    queueWaitsAhead: "SELECT record FROM stayhook_queue WHERE wait_from > ? LIMIT 500",
+    endWait: "UPDATE stayhook_queue SET wait_from = NULL, wait_end = 0 WHERE record = ?",
+
+    renewEvent: "UPDATE stayhook_events SET ready_at = ? WHERE seq = ?",
+    endEvent: `
+      UPDATE stayhook_events SET state = ?, ready_at = NULL, wait_from = NULL, ended_at = ?, type = coalesce(?, type),
+        reason = ?, history = ?
+      WHERE seq = ?`,
+    retryEvent: `
+      UPDATE stayhook_events SET state = 'retrying', ready_at = ?, due_at = ?, wait_from = ?, attempts = ?, outages = ?,
+        first_outage_at = ?, type = coalesce(?, type), reason = ?, history = ?
+      WHERE seq = ?`,
+    releaseEvent: `
+      UPDATE stayhook_events SET state = ?, ready_at = ?, wait_from = ?, attempts = attempts - 1 WHERE seq = ?`,
+
+    record: "SELECT * FROM stayhook_records WHERE record = ?",
+    setRecord:
+      "UPDATE stayhook_records SET snapshot = ?, sequence = sequence + ?, seen_at = ? WHERE record = ?",
+    insertRecord: insertIgnore(
+      "INSERT INTO stayhook_records (record, snapshot, sequence, seen_at) VALUES (?, ?, 1, ?)",
+    ),
+    recordsAfter: "SELECT * FROM stayhook_records WHERE record > ? ORDER BY record LIMIT ?",
+    parkedOf:
+      "SELECT 1 FROM stayhook_events WHERE record = ? AND ready_at IS NULL AND state = 'parked' LIMIT 1",
+    oldRecords: `
+      DELETE FROM stayhook_records WHERE record IN (SELECT record FROM (
+        SELECT record FROM stayhook_records AS r
+        WHERE seen_at <= ? AND NOT EXISTS (SELECT 1 FROM stayhook_queue AS q WHERE q.record = r.record)
+        ORDER BY seen_at LIMIT ?) AS old)`,
+    dropRecord: "DELETE FROM stayhook_records WHERE record = ?",
+
+    replayEvent: `
+      UPDATE stayhook_events SET state = 'pending', ready_at = 0, due_at = ?, wait_from = NULL, attempts = 0, outages = 0,
+        first_outage_at = NULL, ended_at = NULL, reason = NULL, replayed = 1
+      WHERE seq = ?`,
+    hastenEvent: "UPDATE stayhook_events SET ready_at = ?, due_at = ?, wait_from = ? WHERE seq = ?",
+    discardEvent: `
+      UPDATE stayhook_events SET state = 'done', ready_at = NULL, wait_from = NULL, ended_at = ?, reason = 'discarded'
+      WHERE seq = ?`,
+
+    newestDone: newestOf(OLD_DONE),
+    pruneDone: deleteOf(OLD_DONE),
+    newestParked: newestOf(OLD_PARKED),
+    pruneParked: deleteOf(OLD_PARKED),
+    newestParkedFor: newestOf(OLD_PARKED_FOR),
+    pruneParkedFor: deleteOf(OLD_PARKED_FOR),
+    newestOfRecord: newestOf(ofRecord),
+    eraseEvents: deleteOf(ofRecord),
+
+    get: `${WAITING} WHERE e.id = ?`,
+    /** Where a part of so many events ends. */
+    sliceEnd: "SELECT seq FROM stayhook_events WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+    nextReady: `
+      SELECT min(at) AS at FROM (
+        SELECT * FROM (SELECT pending_at AS at FROM stayhook_queue WHERE pending_at IS NOT NULL ORDER BY pending_at LIMIT 1) AS a
+        UNION ALL
+        SELECT * FROM (SELECT retry_at AS at FROM stayhook_queue WHERE retry_at IS NOT NULL ORDER BY retry_at LIMIT 1) AS b
+        UNION ALL
+        SELECT * FROM (SELECT 0 AS at FROM stayhook_queue WHERE wait_from > ? LIMIT 1) AS c
+        UNION ALL
+        SELECT * FROM (SELECT 0 AS at FROM stayhook_events WHERE wait_from > ? LIMIT 1) AS d) AS ready`,
+    oldestWaiting: `
+      SELECT min(at) AS at FROM (
+        ${OLDEST("state = 'pending' AND (ready_at <= ? OR wait_from > ?)")} AS a
+        UNION ALL ${OLDEST("state = 'retrying'")} AS b
+        UNION ALL ${OLDEST("state = 'processing' AND ready_at <= ?")} AS c) AS waiting`,
+    counts: dialect.counts ?? "SELECT state, count(*) AS events FROM stayhook_events GROUP BY state",
+    newestReceived: `
+      SELECT received_at AS at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
+
+    meta: "SELECT value, set_at FROM stayhook_meta WHERE name = ?",
+    insertMeta: insertIgnore("INSERT INTO stayhook_meta (name, value, set_at) VALUES (?, ?, ?)"),
+    updateMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ? AND value = ?",
+    deleteMeta: "DELETE FROM stayhook_meta WHERE name = ? AND value = ?",
+    setMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ?",
+  };
+  const entries = Object.entries(statements).map(([name, sql]) => [name, prepared(dialect, sql)]);
+  return Object.fromEntries(entries) as Readonly<typeof statements>;
+}
+
+/** A statement with the dialect's placeholders. */
+export function prepared(dialect: SqlDialect, sql: string): string {
+  if (dialect.placeholder === undefined) return sql;
+  let parameters = 0;
+  return sql.replaceAll("?", () => dialect.placeholder!(++parameters));
+}
+
+export type Statements = ReturnType<typeof statementsOf>;

@@ -1,0 +1,241 @@
+import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
+import type {
+  ClaimedEvent,
+  ClaimOptions,
+  EventFilter,
+  EventState,
+  EventStore,
+  NewEvent,
+  Outcome,
+  PruneOptions,
+  PruneRecordsOptions,
+  RecordSnapshot,
+  Snapshot,
+  StoredEvent,
+} from "../event-store.ts";
+import { add } from "./adds.ts";
+import * as claims from "./claims.ts";
+import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
+import type { Operation } from "./queue.ts";
+import { number } from "./rows.ts";
+import { migrate } from "./schema.ts";
+import * as selection from "./selection.ts";
+import { settle } from "./settle.ts";
+import { prepared, type Statements, statementsOf } from "./statements.ts";
+import * as upkeep from "./upkeep.ts";
+
+const READING = "events could not be read";
+
+/**
+ * A store in an SQL database of your own. It makes its tables, whose names begin with `stayhook_`, at its first use.
+ *
+ * @param driver - runs statements on the database
+ * @param dialect - how the database spells what is not standard; `sqliteDialect` is one
+ *
+ * @example
+ * ```ts
+ * import { runSync, sqliteDialect, sqlStore } from "stayhook/store";
+ *
+ * const store = sqlStore(driver, sqliteDialect);
+ * ```
+ */
+export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): EventStore<Tx> {
+  return new SqlStore<Tx>(driver, dialect);
+}
+
+export class SqlStore<Tx> extends BaseStore<Tx> {
+  declare readonly transactional?: true;
+  readonly #driver: SqlDriver;
+  readonly #dialect: SqlDialect;
+  readonly #sql: Statements;
+  #ready: Promise<void> | undefined;
+  #isReady: boolean;
+  #isWaking = false;
+  #silence: (() => void) | undefined;
+
+  /** @param options.migrated - the driver has made the tables */
+  constructor(driver: SqlDriver, dialect: SqlDialect, { migrated = false } = {}) {
+    super();
+    this.#driver = driver;
+    this.#dialect = dialect;
+    this.#sql = statementsOf(dialect);
+    this.#isReady = migrated;
+    if (driver.transactional) this.transactional = true;
+  }
+
+  protected async doAdd(
+    event: NewEvent,
+    dueIn: number | undefined,
+  ): Promise<"added" | "duplicate" | "conflict"> {
+    // A copy, as the caller may change the event before it is written.
+    const given = { ...event };
+    const answer = await this.#write("the event could not be recorded", (operation) =>
+      add(operation, given, dueIn),
+    );
+    if (answer === "added") this.#wake();
+    return answer;
+  }
+
+  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
+    // While nothing is due, a claim holds up no other process.
+    if (this.#driver.busy !== true && (await this.doNextDue()) !== 0) return [];
+    return this.#write("events could not be claimed", (operation) => claims.claim(operation, options));
+  }
+
+  protected doRenew(held: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
+    return this.#write("leases could not be renewed", (operation) =>
+      claims.renew(operation, held, leaseDuration),
+    );
+  }
+
+  protected async doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
+    const { held, more } = await this.#write("the end of an event could not be recorded", (operation) =>
+      settle(operation, claim, outcome),
+    );
+    if (more) this.#wake();
+    return held;
+  }
+
+  protected doNextDue(): Promise<number | undefined> {
+    return this.#read(claims.nextDue);
+  }
+
+  protected doGet(eventId: string): Promise<StoredEvent | undefined> {
+    return this.#read((operation) => upkeep.get(operation, eventId));
+  }
+
+  protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
+    return this.#read((operation) => selection.list(operation, this.#prepare, filter, slice));
+  }
+
+  protected arrivalOf(eventId: string): Promise<number | undefined> {
+    return this.#read((operation) => upkeep.arrivalOf(operation, eventId));
+  }
+
+  protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
+    const sliced = await this.#write("events could not be changed", (operation) =>
+      selection.changeAll(operation, this.#prepare, change, filter, slice),
+    );
+    if (sliced.found > 0) this.#wake();
+    return sliced;
+  }
+
+  protected doCounts(): Promise<Record<EventState, number>> {
+    return this.#read(upkeep.counts);
+  }
+
+  protected doOldestWaiting(): Promise<number | undefined> {
+    return this.#read(upkeep.oldestWaiting);
+  }
+
+  protected doNewestReceived(): Promise<Date | undefined> {
+    return this.#read(upkeep.newestReceived);
+  }
+
+  protected doErase(ref: string): Promise<number | undefined> {
+    return this.#write("the record could not be erased", (operation) => upkeep.erase(operation, ref));
+  }
+
+  protected doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
+    return this.#read((operation) => upkeep.recordBy(operation, ref));
+  }
+
+  protected doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    return this.#read((operation) => upkeep.records(operation, after, limit));
+  }
+
+  protected doLearn(ref: string, { status, fields }: Snapshot): Promise<boolean> {
+    const given = { status, fields: { ...fields } };
+    return this.#write("the snapshot could not be written", (operation) =>
+      upkeep.learn(operation, ref, given),
+    );
+  }
+
+  protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
+    return this.#read((operation) => upkeep.getMeta(operation, key));
+  }
+
+  protected doSetMeta(
+    key: string,
+    value: string | undefined,
+    expected: string | undefined,
+  ): Promise<boolean> {
+    return this.#write("the value could not be written", (operation) =>
+      upkeep.setMeta(operation, key, value, expected),
+    );
+  }
+
+  protected doPrune(options: PruneOptions): Promise<number> {
+    return this.#write("old events could not be deleted", (operation) => upkeep.prune(operation, options));
+  }
+
+  protected doPruneRecords(options: PruneRecordsOptions): Promise<number> {
+    return this.#write("old snapshots could not be deleted", (operation) =>
+      upkeep.pruneRecords(operation, options),
+    );
+  }
+
+  override subscribe(wake: () => void): () => void {
+    const unsubscribe = super.subscribe(wake);
+    this.#silence ??= this.#driver.notifier?.listen(() => this.subscribers.wake());
+    return () => {
+      unsubscribe();
+      if (!this.subscribers.isEmpty) return;
+      this.#silence?.();
+      this.#silence = undefined;
+    };
+  }
+
+  protected async doClose(): Promise<void> {
+    this.#silence?.();
+    this.#silence = undefined;
+    await this.#driver.close();
+  }
+
+  readonly #prepare = (sql: string) => prepared(this.#dialect, sql);
+
+  /** Tells subscribers once of all that one commit made due. */
+  #wake(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    queueMicrotask(() => {
+      this.#isWaking = false;
+      this.subscribers.wake();
+      this.#driver.notifier?.notify();
+    });
+  }
+
+  async #write<T>(failing: string, steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    if (!this.#isReady) await this.#migrate();
+    return this.#driver.transaction(() => this.#steps(steps), failing);
+  }
+
+  async #read<T>(steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    if (!this.#isReady) await this.#migrate();
+    const driver = this.#driver;
+    return driver.read === undefined
+      ? driver.transaction(() => this.#steps(steps), READING)
+      : driver.read(() => this.#steps(steps), READING);
+  }
+
+  *#steps<T>(steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
+    const { clock } = this.#dialect;
+    const now = clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
+    return yield* steps({ sql: this.#sql, now });
+  }
+
+  #migrate(): Promise<void> {
+    this.#ready ??= this.#driver
+      .transaction(() => migrate(this.#dialect), "the tables could not be made")
+      .then(
+        () => {
+          this.#isReady = true;
+        },
+        (error: unknown) => {
+          this.#ready = undefined;
+          throw error;
+        },
+      );
+    return this.#ready;
+  }
+}

@@ -1,0 +1,171 @@
+import type {
+  EventState,
+  PruneOptions,
+  PruneRecordsOptions,
+  RecordSnapshot,
+  Snapshot,
+  StoredEvent,
+} from "../event-store.ts";
+import { isSameSnapshot } from "../memory/rows.ts";
+import { limitOf } from "./claims.ts";
+import { change, type SqlSteps, select } from "./driver.ts";
+import { type Operation, queueOf } from "./queue.ts";
+import {
+  fromText,
+  number,
+  numberOrNull,
+  recordOf,
+  snapshotOf,
+  storedEventOf,
+  text,
+  toId,
+  toText,
+} from "./rows.ts";
+import { remember } from "./settle.ts";
+
+export function* get({ sql }: Operation, eventId: string): SqlSteps<StoredEvent | undefined> {
+  const [row] = yield* select(sql.get, toId(eventId));
+  return row && storedEventOf(row);
+}
+
+export function* arrivalOf({ sql }: Operation, eventId: string): SqlSteps<number | undefined> {
+  const [row] = yield* select(sql.eventById, toId(eventId));
+  return row && number(row.seq);
+}
+
+export function* counts({ sql }: Operation): SqlSteps<Record<EventState, number>> {
+  const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+  for (const { state, events } of yield* select(sql.counts))
+    counts[text(state) as EventState] = number(events);
+  return counts;
+}
+
+export function* oldestWaiting({ sql, now }: Operation): SqlSteps<number | undefined> {
+  const [row] = yield* select(sql.oldestWaiting, now, now, now);
+  const at = numberOrNull(row?.at);
+  return at === null ? undefined : Math.max(0, now - at);
+}
+
+export function* newestReceived({ sql }: Operation): SqlSteps<Date | undefined> {
+  const [newest] = yield* select(sql.newestReceived);
+  const [deleted] = yield* select(sql.meta, NEWEST_DELETED);
+  const at = Math.max(
+    numberOrNull(newest?.at) ?? -1,
+    deleted === undefined ? -1 : number(text(deleted.value)),
+  );
+  return at < 0 ? undefined : new Date(at);
+}
+
+/** The name in `stayhook_meta` of the `received_at` of the newest webhook event that was deleted. */
+const NEWEST_DELETED = "newest_deleted";
+
+function* keepNewest({ sql, now }: Operation, at: number | null): SqlSteps<void> {
+  if (at === null) return;
+  if ((yield* change(sql.insertMeta, NEWEST_DELETED, String(at), now)) > 0) return;
+  const [known] = yield* select(sql.meta, NEWEST_DELETED);
+  if (known === undefined || number(text(known.value)) < at)
+    yield* change(sql.setMeta, String(at), now, NEWEST_DELETED);
+}
+
+export function* prune(operation: Operation, { state, reason, age, limit }: PruneOptions): SqlSteps<number> {
+  const { sql, now } = operation;
+  // A done event has no reason for which an attempt failed.
+  if (state === "done" && reason !== undefined) return 0;
+  const [newest, drop] =
+    state === "done"
+      ? [sql.newestDone, sql.pruneDone]
+      : reason === undefined
+        ? [sql.newestParked, sql.pruneParked]
+        : [sql.newestParkedFor, sql.pruneParkedFor];
+  const params = [...(reason === undefined ? [] : [reason]), before(now, age), limitOf(limit)];
+  const [row] = yield* select(newest, ...params);
+  yield* keepNewest(operation, numberOrNull(row?.at));
+  return yield* change(drop, ...params);
+}
+
+export function* pruneRecords(
+  { sql, now }: Operation,
+  { age, limit }: PruneRecordsOptions,
+): SqlSteps<number> {
+  return yield* change(sql.oldRecords, before(now, age), limitOf(limit));
+}
+
+/** @returns `undefined` where an event is being processed */
+export function* erase(operation: Operation, ref: string): SqlSteps<number | undefined> {
+  const { sql, now } = operation;
+  const record = toText(ref);
+  // Locks the record, so that no other process adds or claims an event of it meanwhile.
+  yield* change(sql.insertQueue, record, null, null);
+  const row = yield* queueOf(operation, record);
+  if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
+  const [newest] = yield* select(sql.newestOfRecord, record, record);
+  yield* keepNewest(operation, numberOrNull(newest?.at));
+  const erased = yield* change(sql.eraseEvents, record, record);
+  yield* change(sql.dropQueue, record);
+  yield* change(sql.dropRecord, record);
+  return erased;
+}
+
+export function* recordBy({ sql }: Operation, ref: string): SqlSteps<RecordSnapshot | undefined> {
+  const [row] = yield* select(sql.record, toText(ref));
+  return row && recordOf(row);
+}
+
+export function* records(
+  { sql }: Operation,
+  after: string | undefined,
+  limit: number,
+): SqlSteps<RecordSnapshot[]> {
+  const rows = yield* select(sql.recordsAfter, after === undefined ? "" : toText(after), limit);
+  return rows.map(recordOf);
+}
+
+export function* learn(operation: Operation, ref: string, snapshot: Snapshot): SqlSteps<boolean> {
+  const { sql } = operation;
+  const record = toText(ref);
+  const [known] = yield* select(sql.record, record);
+  if (known !== undefined) {
+    if (!isSameSnapshot(snapshotOf(known), snapshot)) return false;
+    yield* remember(operation, record, snapshot, false);
+    return true;
+  }
+  // The row locks the record until the end of the transaction. A record with open events has one.
+  if ((yield* change(sql.insertQueue, record, null, null)) === 0) return false;
+  const isParked = (yield* select(sql.parkedOf, record)).length > 0;
+  if (!isParked) yield* remember(operation, record, snapshot, true);
+  yield* change(sql.dropQueue, record);
+  return !isParked;
+}
+
+export function* getMeta(
+  { sql, now }: Operation,
+  key: string,
+): SqlSteps<{ readonly value: string; readonly age: number } | undefined> {
+  const [row] = yield* select(sql.meta, nameOf(key));
+  return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
+}
+
+export function* setMeta(
+  { sql, now }: Operation,
+  key: string,
+  value: string | undefined,
+  expected: string | undefined,
+): SqlSteps<boolean> {
+  const name = nameOf(key);
+  if (expected === undefined) {
+    if (value !== undefined) return (yield* change(sql.insertMeta, name, toText(value), now)) > 0;
+    return (yield* select(sql.meta, name)).length === 0;
+  }
+  const known = toText(expected);
+  if (value === undefined) return (yield* change(sql.deleteMeta, name, known)) > 0;
+  return (yield* change(sql.updateMeta, toText(value), now, name, known)) > 0;
+}
+
+/** Keeps the caller's keys apart from the store's own. */
+function nameOf(key: string): string {
+  return `:${toText(key)}`;
+}
+
+function before(now: number, age: number): number {
+  return Math.max(Math.floor(now - age), Number.MIN_SAFE_INTEGER);
+}
