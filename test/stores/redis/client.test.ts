@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { silentLogger } from "../../../src/logger.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf, silent } from "./event.ts";
 import { createProxy } from "./proxy.ts";
 
 const own = await startOwnRedis({
@@ -18,7 +17,7 @@ afterAll(async () => {
   await own?.close();
   await plain?.close();
 });
-const logger = silentLogger;
+const logger = silent;
 
 test.skipIf(plain === undefined)("a database that there is not is an error, and not database 0", async () => {
   const store = redisStore({ url: `${plain!.url}/99`, prefix: "elsewhere", logger });

@@ -1,10 +1,9 @@
 /** A process that does something with a store, subscribes to it, and closes nothing. */
-import { silentLogger } from "../../../src/logger.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
-import { eventOf } from "./event.ts";
+import { eventOf, silent } from "./event.ts";
 
 const { url, prefix }: { url: string; prefix: string } = JSON.parse(process.argv[2]!);
-const store = redisStore({ url, prefix, logger: silentLogger, commandTimeout: 1000 });
+const store = redisStore({ url, prefix, logger: silent, commandTimeout: 1000 });
 store.subscribe?.(() => {});
 await store.add(eventOf()).catch((error: Error) => console.log(error.message));
 // Long enough that the subscription is there, and that it does not end by itself before.

@@ -1,31 +1,27 @@
 import { Redis } from "ioredis";
 import { afterAll, describe, expect, test, vi } from "vitest";
-import { silentLogger } from "../../../src/logger.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "./event.ts";
 
 const own = await startOwnRedis({ args: ["--appendonly", "no"] });
 const admin = own && new Redis(own.url);
-const store = own && redisStore({ url: own.url, prefix: "keys", logger: silentLogger });
+const store = own && redisStore({ url: own.url, prefix: "keys", logger: silent });
 afterAll(async () => {
   await store?.close();
   admin?.disconnect();
   await own?.close();
 });
 
-const later = { state: "retrying", in: 0, counted: true, reason: "callback", error: "x" } as const;
-const given = { state: "parked", reason: "not-found", error: "404" } as const;
-
 describe.skipIf(own === undefined)("keys", () => {
   test("are all under the prefix, none has a time to live, and nothing is left when all is forgotten", async () => {
     for (const ref of [null, "booking:A", "booking:A", "booking:B", "listing:1", null])
       await store!.add(eventOf(ref));
     const claims = await store!.claim(CLAIM);
-    await store!.settle(claims[0]!, later);
-    await store!.settle(claims[1]!, given);
+    await store!.settle(claims[0]!, RETRY);
+    await store!.settle(claims[1]!, PARKED);
     await store!.settle(claims[2]!, DONE);
-    await store!.settle(claims[3]!, { ...later, counted: false, in: 50 });
+    await store!.settle(claims[3]!, { ...RETRY, counted: false, in: 50 });
     const keys = await admin!.keys("*");
     for (const key of keys) {
       expect(key).toMatch(/^\{keys\}:/);
@@ -41,7 +37,8 @@ describe.skipIf(own === undefined)("keys", () => {
         "lock",
         "line",
         "ready",
-        "statuses",
+        "of",
+        "records",
         "refs",
         "seen",
       ]),
@@ -50,45 +47,85 @@ describe.skipIf(own === undefined)("keys", () => {
     await store!.settle(claims[4]!, DONE);
     while (await waiting()) {
       for (const claim of await store!.claim(CLAIM)) {
-        expect(await store!.settle(claim, claim.attempts > 1 ? DONE : later)).toBe(true);
+        expect(await store!.settle(claim, claim.attempts > 1 ? DONE : RETRY)).toBe(true);
       }
     }
-    await store!.replayParked();
-    for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, given);
+    await store!.replay({ state: "parked" });
+    for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, PARKED);
     const mended = eventOf("booking:C");
     await store!.add(mended);
-    for (const outcome of [given, DONE]) {
+    for (const outcome of [PARKED, DONE]) {
       for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, outcome);
-      if (outcome === given) expect(await store!.replay(mended.eventId)).toBe(true);
+      if (outcome === PARKED) expect(await store!.replay({ eventId: mended.eventId })).toBe(1);
     }
     await store!.prune({ state: "done", age: 0, limit: 1000 });
     await store!.prune({ state: "parked", age: 0, limit: 1000 });
     await store!.pruneRecords({ age: 0, limit: 1000 });
     expect(await admin!.keys("*")).toEqual(["{keys}:meta"]);
-    expect(Object.keys(await admin!.hgetall("{keys}:meta")).sort()).toEqual(["ended", "format", "seq"]);
+    expect(Object.keys(await admin!.hgetall("{keys}:meta")).sort()).toEqual([
+      "ended",
+      "newest",
+      "schema",
+      "seq",
+    ]);
   });
 
-  test("of a later version are refused, and not touched", async () => {
-    await admin!.hset("{newer}:meta", "format", "2");
-    const newer = redisStore({ url: own!.url, prefix: "newer", logger: silentLogger });
-    await expect(newer.add(eventOf())).rejects.toThrow(
-      /newer version of stayhook \(format 2.*update stayhook/,
+  test("of stayhook 0.1 are refused, and not touched", async () => {
+    await admin!.hset("{old}:meta", "format", "1", "seq", "5");
+    const old = redisStore({ url: own!.url, prefix: "old", logger: silent });
+    await expect(old.add(eventOf())).rejects.toThrow(
+      /stayhook 0\.1 wrote the keys \{old\}:\*.*another prefix/,
     );
-    expect(await admin!.keys("{newer}:*")).toEqual(["{newer}:meta"]);
-    // Who listens tries again; no connection is left over of the tries before.
+    expect(await admin!.hgetall("{old}:meta")).toEqual({ format: "1", seq: "5" });
+    expect(await admin!.keys("{old}:*")).toEqual(["{old}:meta"]);
+    // A store that listens connects again and again. It leaves no connection open.
     const connections = async () => {
       const [, given] = /total_connections_received:(\d+)/.exec(await admin!.info("stats")) ?? [];
       const [, open] = /connected_clients:(\d+)/.exec(await admin!.info("clients")) ?? [];
       return { given: Number(given), open: Number(open) };
     };
     const before = await connections();
-    newer.subscribe?.(() => {});
+    old.subscribe?.(() => {});
     await vi.waitFor(
       async () => expect((await connections()).given).toBeGreaterThan(before.given + 2),
       10_000,
     );
     expect((await connections()).open).toBeLessThanOrEqual(before.open + 1);
+    await old.close();
+  });
+
+  test("of a later version, with fields and keys of its own, are worked on", async () => {
+    const open = () => redisStore({ url: own!.url, prefix: "newer", logger: silent });
+    const first = open();
+    const event = eventOf();
+    await first.add(event);
+    await first.close();
+    await admin!.hset("{newer}:meta", "schema", "2", "extra", "1");
+    await admin!.hset(`{newer}:event:${event.eventId}`, "extra", "1");
+    await admin!.hset("{newer}:lock:ref:booking:A", "extra", "1");
+    await admin!.zadd("{newer}:extra", 1, event.eventId);
+    const newer = open();
+    expect(await newer.add(eventOf())).toBe("added");
+    const [claim] = await newer.claim(CLAIM);
+    expect(claim).toMatchObject(event);
+    expect(await newer.settle(claim!, DONE)).toBe(true);
+    expect(await newer.get(event.eventId)).toMatchObject({ ...event, state: "done" });
+    expect(await admin!.hget("{newer}:meta", "schema")).toBe("2");
     await newer.close();
+  });
+
+  test("that are gone make each call an error, and nothing is written", async () => {
+    const gone = redisStore({ url: own!.url, prefix: "gone", logger: silent });
+    const event = eventOf();
+    await gone.add(event);
+    await admin!.rename("{gone}:meta", "{gone}:moved");
+    for (const call of [() => gone.add(eventOf()), () => gone.claim(CLAIM), () => gone.counts()])
+      await expect(call()).rejects.toThrow(/keys of this store are gone.*cluster/);
+    expect(await admin!.exists("{gone}:meta")).toBe(0);
+    await admin!.rename("{gone}:moved", "{gone}:meta");
+    expect(await gone.add(event)).toBe("duplicate");
+    expect(await gone.counts()).toMatchObject({ pending: 1 });
+    await gone.close();
   });
 
   test("of a small event take little, and those of a done one no more", async () => {
@@ -148,6 +185,7 @@ describe.skipIf(own === undefined)("what a call costs", () => {
         "hdel",
         "hincrby",
         "del",
+        "exists",
         "time",
         "publish",
         "zadd",
@@ -165,22 +203,22 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     expect(await admin!.slowlog("LEN")).toBe(0);
   }, 60_000);
 
-  test("statuses, pruning and replaying go in small pieces", async () => {
-    const store = redisStore({ url: own!.url, prefix: "pieces", logger: silentLogger });
+  test("records, pruning and replaying go in small pieces", async () => {
+    const store = redisStore({ url: own!.url, prefix: "pieces", logger: silent });
     const events = Array.from({ length: 450 }, (_, index) => eventOf(`booking:${index}`));
     await Promise.all(events.map((event) => store.add(event)));
     for (;;) {
       const claims = await store.claim({ limit: 300, leaseDuration: 60_000 });
       if (claims.length === 0) break;
-      await Promise.all(claims.map((claim) => store.settle(claim, given)));
+      await Promise.all(claims.map((claim) => store.settle(claim, PARKED)));
     }
     const scripts = async (run: () => Promise<unknown>) => {
       await admin!.config("RESETSTAT");
       const result = await run();
       return [result, Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin!.info("commandstats"))?.[1])];
     };
-    expect(await store.replayParked({ reason: "callback" })).toBe(0);
-    expect(await scripts(() => store.replayParked())).toEqual([450, 4]);
+    expect(await store.replay({ state: "parked", reason: "callback" })).toBe(0);
+    expect(await scripts(() => store.replay({ state: "parked" }))).toEqual([450, 3]);
     for (;;) {
       const claims = await store.claim({ limit: 300, leaseDuration: 60_000 });
       if (claims.length === 0) break;
@@ -188,12 +226,11 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     }
     const collect = async () => {
       const refs = new Set<string>();
-      for await (const { ref } of store.statuses()) refs.add(ref);
+      for await (const { ref } of store.records()) refs.add(ref);
       return refs.size;
     };
-    const [statuses, pages] = await scripts(collect);
-    expect(statuses).toBe(450);
-    expect(pages).toBe(3);
+    const [records, pages] = await scripts(collect);
+    expect([records, pages]).toEqual([450, 1]);
     expect((await store.list({ limit: 1000 })).length).toBe(450);
     expect(await scripts(() => store.prune({ state: "done", age: 0, limit: 450 }))).toEqual([450, 3]);
     expect(await scripts(() => store.pruneRecords({ age: 0, limit: 250 }))).toEqual([250, 2]);

@@ -4,12 +4,11 @@ import { inspect } from "node:util";
 import { Redis } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
-import { silentLogger } from "../../../src/logger.ts";
-import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
 import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
+import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "./event.ts";
 import { createProxy } from "./proxy.ts";
 
 const own = await startOwnRedis();
@@ -19,7 +18,7 @@ const url = own?.url ?? "";
 let stores = 0;
 function open(options: RedisStoreOptions): EventStore {
   stores += 1;
-  const store = redisStore({ prefix: `outages-${stores}`, logger: silentLogger, ...options });
+  const store = redisStore({ prefix: `outages-${stores}`, logger: silent, ...options });
   onTestFinished(() => store.close());
   return store;
 }
@@ -102,7 +101,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
   test("frozen, it has notifications answered 503, and taken once it is awake", async () => {
     const store = open({ url, commandTimeout: 200 });
     const client = { bookings: {}, listings: {} } as never;
-    const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger: silentLogger });
+    const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger: silent });
     const { eventId, timestamp } = eventOf();
     const body = JSON.stringify({ eventId, timestamp, bookingCode: "HX3K9" });
     const receive = () => webhooks.receive({ method: "POST", url: "/", headers: {}, body });
@@ -118,7 +117,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
 
   test("a close waits for the calls that were made before it", async () => {
     for (const first of [true, false]) {
-      const store = redisStore({ url, prefix: "closing", logger: silentLogger });
+      const store = redisStore({ url, prefix: "closing", logger: silent });
       if (!first) await store.counts();
       const calls = Promise.all([store.add(eventOf(null)), store.add(eventOf(null)), store.counts()]);
       await store.close();
@@ -176,12 +175,11 @@ describe.skipIf(own === undefined)("a server of its own", () => {
       expect(await store.settle(claim!, DONE)).toBe(true);
       expect(await store.settle(other!, { state: "released" })).toBe(true);
       const [again] = await store.claim(CLAIM);
-      const wait = { state: "retrying", in: 0, counted: true, reason: "callback", error: "x" } as const;
-      expect(await store.settle(again!, wait)).toBe(true);
+      expect(await store.settle(again!, RETRY)).toBe(true);
       const [retried] = await store.claim(CLAIM);
       expect(await store.settle(retried!, DONE)).toBe(true);
       // One that starts now can help, too.
-      const started = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+      const started = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
       expect(await started.prune({ state: "done", age: 0, limit: 10 })).toBe(2);
       expect(await started.pruneRecords({ age: 0, limit: 10 })).toBe(2);
       await started.close();
@@ -198,6 +196,53 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     expect(error.message).toMatch(/redisStore \(127\.0\.0\.1:1\): .* within 250 ms: connect ECONNREFUSED/);
     expect(inspect(error, { depth: 10, showHidden: true })).not.toContain("hush");
     expect(inspect(store, { depth: 10, showHidden: true })).not.toContain("hush");
+  });
+});
+
+describe.skipIf(own === undefined)("a failover", () => {
+  test.each([
+    ["a replica", ["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]],
+    [
+      "a replica without its primary",
+      ["CONFIG", "SET", "replica-serve-stale-data", "no"],
+      ["CONFIG", "SET", "replica-serve-stale-data", "yes"],
+    ],
+  ])("that makes a server %s drops all sessions with it", async (_, demote, promote) => {
+    const proxy = await createProxy(url);
+    const store = open({ url: proxy.url });
+    const woken = vi.fn();
+    store.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await store.add(eventOf());
+    expect(proxy.connections).toBe(2);
+    const admin = new Redis(url);
+    const call = ([name = "", ...args]: readonly string[]) => admin.call(name, ...args);
+    woken.mockClear();
+    await call(["REPLICAOF", "127.0.0.1", "1"]);
+    await call(demote);
+    try {
+      await errorOf(store.add(eventOf()));
+    } finally {
+      await call(promote);
+      await call(["REPLICAOF", "NO", "ONE"]);
+      admin.disconnect();
+    }
+    // The same address leads to the new primary now.
+    expect(await store.add(eventOf())).toBe("added");
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await vi.waitFor(() => expect(proxy.connections).toBe(4));
+  });
+
+  test("to a server without the keys refuses one call, and begins anew", async () => {
+    const empty = await startOwnRedis({ args: ["--appendonly", "no"] });
+    onTestFinished(() => empty?.close());
+    const store = open({ url: empty!.url });
+    await store.add(eventOf());
+    await empty!.kill();
+    await empty!.start();
+    expect((await errorOf(store.add(eventOf()))).message).toMatch(/keys of this store are gone/);
+    expect(await store.add(eventOf())).toBe("added");
+    expect(await store.counts()).toMatchObject({ pending: 1 });
   });
 });
 
@@ -276,7 +321,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"));
     // What was said meanwhile is looked for once by who connects again.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
     await vi.waitFor(async () => {
       woken.mockClear();
       await other.add(eventOf(null));
@@ -291,9 +336,9 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     await loadScripts(store);
     const outcomes = [
       DONE,
-      { state: "parked", reason: "callback", error: "given up" },
-      { state: "retrying", in: 60_000, counted: true, reason: "callback", error: "once" },
-      { state: "retrying", in: 60_000, counted: false, reason: "unavailable", error: "once" },
+      PARKED,
+      { ...RETRY, in: 60_000 },
+      { ...RETRY, in: 60_000, counted: false, reason: "unavailable" },
       { state: "released" },
     ] as const;
     for (const [index, outcome] of outcomes.entries()) {
@@ -312,7 +357,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
       expect(await store.settle(claim!, outcome)).toBe(false);
       if (outcome.state === "released") await store.settle((await store.claim(CLAIM))[0]!, DONE);
     }
-    expect(await store.statusOf("booking:0")).toMatchObject({ sequence: 1 });
+    expect(await store.recordOf("booking:0")).toMatchObject({ sequence: 1 });
   });
 
   test("a lost settling is not taken for one that ends otherwise", async () => {
@@ -325,14 +370,19 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     const call = errorOf(store.settle(claim!, DONE));
     await lost;
     await call;
-    expect(await store.settle(claim!, { ...DONE, status: "Cancelled" })).toBe(false);
-    expect(await store.statusOf("booking:A")).toMatchObject({ status: "Confirmed" });
+    expect(
+      await store.settle(claim!, {
+        ...DONE,
+        record: { ...DONE.record, snapshot: { status: "Cancelled", fields: {} } },
+      }),
+    ).toBe(false);
+    expect(await store.recordOf("booking:A")).toMatchObject({ snapshot: { status: "Confirmed" } });
   });
 
   test("what a claim without an answer has leased is given back by the next one, uncounted", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
-    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silentLogger });
+    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
     await store.add(eventOf("booking:A"));
     const [theirs] = await other.claim(CLAIM);
     const event = eventOf("booking:B");

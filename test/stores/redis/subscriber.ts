@@ -5,9 +5,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { StayhookClient } from "../../../src/client/client.ts";
-import { silentLogger } from "../../../src/logger.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
+import { silent } from "./event.ts";
 
 export interface SubscriberOptions {
   readonly url: string;
@@ -21,7 +21,7 @@ export interface SubscriberOptions {
 }
 
 const { url, prefix, log, notifications, hangOn }: SubscriberOptions = JSON.parse(process.argv[2]!);
-const store = redisStore({ url, prefix, logger: silentLogger });
+const store = redisStore({ url, prefix, logger: silent });
 const notes = new Redis(url);
 
 const client = new StayhookClient({
@@ -35,7 +35,7 @@ const webhooks = createWebhookHandler({
   client,
   store,
   leaseDuration: 2000,
-  logger: silentLogger,
+  logger: silent,
   on: {
     async fallback({ eventId, notification }) {
       const { bookingCode } = notification as { readonly bookingCode: string };

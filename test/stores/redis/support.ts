@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll } from "vitest";
-import { silentLogger } from "../../../src/logger.ts";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
 import { deleteKeys, redisUrl } from "../../support/redis-server.ts";
+import { silent } from "./event.ts";
 
 export const url = await redisUrl();
 
@@ -21,5 +21,5 @@ export function createPrefixes(): () => string {
 
 /** On the shared server, and without a word of its settings, which keep nothing. */
 export function openStore(prefix: string, options: Partial<RedisStoreOptions> = {}) {
-  return redisStore({ url, prefix, logger: silentLogger, ...options });
+  return redisStore({ url, prefix, logger: silent, ...options });
 }
