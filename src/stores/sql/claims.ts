@@ -116,22 +116,24 @@ export function* renew(
   const leaseEnd = leaseEndOf(operation.now, leaseDuration);
   const renewed: ClaimedEvent[] = [];
   for (const claim of claims) {
-    const row = yield* heldBy(operation, claim);
-    if (row === undefined) continue;
-    yield* change(operation.sql.renewEvent, leaseEnd, row.leaseSeq);
-    yield* putQueue(operation, leased({ ...row, leaseEnd }));
+    const held = yield* heldBy(operation, claim);
+    if (held === undefined) continue;
+    yield* change(operation.sql.renewEvent, leaseEnd, held.row.leaseSeq);
+    yield* putQueue(operation, leased({ ...held.row, leaseEnd }));
     renewed.push(claim);
   }
   return renewed;
 }
 
-/** The record of a claim, as long as it was not claimed again. */
+/** A claim's record and event, as long as the record was not claimed again. */
 export function* heldBy(
   operation: Operation,
   { ref, eventId, lease }: ClaimedEvent,
-): SqlSteps<QueueRow | undefined> {
+): SqlSteps<{ readonly row: QueueRow; readonly event: SqlRow } | undefined> {
   const row = yield* queueOf(operation, toRecord(ref, eventId));
-  return row !== undefined && row.lease === lease ? row : undefined;
+  if (row === undefined || row.lease !== lease) return undefined;
+  const [event] = yield* select(operation.sql.heldEvent, toId(eventId));
+  return event !== undefined && number(event.seq) === row.leaseSeq ? { row, event } : undefined;
 }
 
 /** ms until something can be claimed. */

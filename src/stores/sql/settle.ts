@@ -1,6 +1,6 @@
 import type { ClaimedEvent, Outcome, Snapshot, Write } from "../event-store.ts";
 import { heldBy } from "./claims.ts";
-import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
+import { change, type SqlRow, type SqlSteps } from "./driver.ts";
 import { firstPending, firstRetry, type Operation, putQueue, type QueueRow } from "./queue.ts";
 import { historyWith, number, numberOrNull, text, toText } from "./rows.ts";
 
@@ -12,9 +12,9 @@ export function* settle<Tx>(
   claim: ClaimedEvent,
   outcome: Outcome<Tx>,
 ): SqlSteps<{ readonly held: boolean; readonly more: boolean }> {
-  const row = yield* heldBy(operation, claim);
-  const [event] = row === undefined ? [] : yield* select(operation.sql.event, row.leaseSeq);
-  if (row === undefined || event === undefined) return { held: false, more: false };
+  const held = yield* heldBy(operation, claim);
+  if (held === undefined) return { held: false, more: false };
+  const { row, event } = held;
   if (outcome.state === "done" && outcome.writes !== undefined && outcome.writes.length > 0) {
     yield { writes: outcome.writes as readonly Write<never>[] };
   }

@@ -131,10 +131,12 @@ export function* learn(operation: Operation, ref: string, snapshot: Snapshot): S
   }
   // The row locks the record until the end of the transaction. A record with open events has one.
   if ((yield* change(sql.insertQueue, record, null, null)) === 0) return false;
-  const isParked = (yield* select(sql.parkedOf, record)).length > 0;
-  if (!isParked) yield* remember(operation, record, snapshot, true);
+  // Read again under the lock: another process may have learned the record since the first look.
+  const [learned] = yield* select(sql.record, record);
+  const isFree = learned === undefined && (yield* select(sql.parkedOf, record)).length === 0;
+  if (isFree) yield* remember(operation, record, snapshot, true);
   yield* change(sql.dropQueue, record);
-  return !isParked;
+  return isFree || (learned !== undefined && isSameSnapshot(snapshotOf(learned), snapshot));
 }
 
 export function* getMeta(
