@@ -2,218 +2,309 @@ import fc from "fast-check";
 import { expect, vi } from "vitest";
 import type {
   ClaimedEvent,
-  EventState,
+  EventFilter,
   EventStore,
   FailureReason,
   NewEvent,
   Outcome,
 } from "../../src/stores/event-store.ts";
-import { ModelStore } from "./model.ts";
+import { MemoryStore } from "../../src/stores/memory/store.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
+const KEYS = ["lock", "place"];
 const START = 1_000_000;
 
-/** A store that is held against the model. */
+/** A store that is compared with the memory store. */
 export interface Checked {
-  create(): EventStore<unknown>;
-  /** Done events that it keeps. */
-  readonly max: number;
-  /** What it prunes first of what ended in the same millisecond. */
-  readonly sameTime: "first ended" | "first added";
+  /** Makes an empty store. Its clock is `Date`, which the check sets. */
+  create(): EventStore<unknown> | Promise<EventStore<unknown>>;
   readonly numRuns: number;
+  /** The most steps of a run. Default 80. */
+  readonly maxSteps?: number;
 }
 
 const duration = fc.constantFrom(1, 5, 20, 50);
 const wait = fc.constantFrom(0, 5, 20, 50);
 const age = fc.constantFrom(0, 10, 50);
 const eventId = fc.integer({ min: 0, max: 11 }).map((number) => `event ${number}`);
+const ref = fc.constantFrom("booking:A", "booking:B", "listing:1");
 const reason = fc.constantFrom<FailureReason>("callback", "not-found");
+const type = fc.constantFrom("booking.Request", "booking.Confirmed");
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined, freq: 2 });
+const rarely = <T>(arbitrary: fc.Arbitrary<T>) =>
+  fc.oneof({ weight: 7, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 
-const outcome: fc.Arbitrary<Outcome<unknown>> = fc.oneof(
-  fc.record({
-    state: fc.constant("done" as const),
-    type: fc.constant("booking.Confirmed"),
-    status: maybe(fc.constantFrom("Request", "Confirmed")),
-  }),
+const entry = fc.record(
+  { duration: fc.nat(50), reason, error: fc.constantFrom("one", "other") },
+  { requiredKeys: ["duration"] },
+);
+const snapshot = fc.record({
+  status: fc.constantFrom("Request", "Confirmed"),
+  fields: fc.record({ nights: fc.constantFrom(1, 2, null) }, { requiredKeys: [] }),
+});
+
+const outcome = fc.oneof(
+  fc.record({ state: fc.constant("done" as const), type, entry, snapshot: maybe(snapshot) }),
   fc.record({
     state: fc.constant("retrying" as const),
     in: wait,
     counted: fc.boolean(),
     reason,
-    error: fc.constantFrom("one", "other"),
-    type: maybe(fc.constant("booking.Request")),
+    entry,
+    type: maybe(type),
   }),
-  fc.record({ state: fc.constant("parked" as const), reason, error: fc.constant("parked") }),
+  fc.record({ state: fc.constant("parked" as const), reason, entry, type: maybe(type) }),
   fc.constant({ state: "released" as const }),
 );
+
+const date = fc.integer({ min: 0, max: 150 }).map((ms) => new Date(START + ms));
+const state = fc.constantFrom("pending", "processing", "retrying", "done", "parked");
+const source = fc.constantFrom("webhook", "reconcile", "recheck");
+const field: fc.Arbitrary<EventFilter> = fc.oneof(
+  fc.record({ eventId }),
+  fc.record({ ref }),
+  fc.record({ state }) as fc.Arbitrary<EventFilter>,
+  fc.record({ type }),
+  fc.record({ reason: fc.oneof(reason, fc.constant("discarded" as const)) }),
+  fc.record({ source }) as fc.Arbitrary<EventFilter>,
+  fc.record({ receivedAfter: date }),
+  fc.record({ receivedBefore: date }),
+);
+const filter: fc.Arbitrary<EventFilter> = fc
+  .array(field, { minLength: 1, maxLength: 2 })
+  .map((fields) => Object.assign({}, ...fields));
 
 /** Counted back from the latest claim: mostly a fresh one, now and then one that is settled or lost. */
 const recent = fc.oneof({ weight: 4, arbitrary: fc.nat(2) }, { weight: 1, arbitrary: fc.nat(30) });
 
+const does = <K extends string, T>(name: K, model: { [P in keyof T]: fc.Arbitrary<T[P]> }) =>
+  fc.record({ does: fc.constant(name), ...model }) as fc.Arbitrary<{ does: K } & T>;
+
+const claimStep = does("claim", {
+  limit: fc.constantFrom(0, 1, 1, 2, 3),
+  leaseDuration: duration,
+  // Mostly none: it finds little.
+  eventId: rarely(eventId),
+  order: maybe(fc.constantFrom("oldest" as const, "newest" as const, "retries" as const)),
+  worker: maybe(fc.constantFrom("host:1", "host:2")),
+});
+const pruneStep = does("prune", {
+  state: fc.constantFrom("done" as const, "parked" as const),
+  reason: maybe(reason),
+  age,
+  limit: fc.nat(3),
+});
+
 const step = fc.oneof(
-  { weight: 5, arbitrary: fc.record({ does: fc.constant("add" as const), eventId, ref: fc.nat(3) }) },
-  {
-    weight: 8,
-    arbitrary: fc.record({
-      does: fc.constant("claim" as const),
-      limit: fc.constantFrom(0, 1, 1, 2, 3),
-      leaseDuration: duration,
-      // Mostly none: it finds little.
-      eventId: fc.oneof({ weight: 7, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: eventId }),
-      retriesFirst: maybe(fc.boolean()),
-    }),
-  },
-  { weight: 8, arbitrary: fc.record({ does: fc.constant("settle" as const), claim: recent, outcome }) },
-  { weight: 1, arbitrary: fc.record({ does: fc.constant("renew" as const), mask: fc.nat(255), duration }) },
-  { weight: 4, arbitrary: fc.record({ does: fc.constant("pass" as const), ms: fc.constantFrom(1, 5, 30) }) },
-  { weight: 2, arbitrary: fc.record({ does: fc.constant("replay" as const), eventId }) },
+  { weight: 6, arbitrary: does("add", { eventId, ref: fc.nat(3), source, dueIn: rarely(wait) }) },
+  { weight: 8, arbitrary: claimStep },
+  { weight: 8, arbitrary: does("settle", { claim: recent, outcome }) },
+  { weight: 1, arbitrary: does("renew", { mask: fc.nat(255), duration }) },
+  { weight: 4, arbitrary: does("pass", { ms: fc.constantFrom(1, 5, 30) }) },
+  { weight: 2, arbitrary: does("replay", { filter }) },
+  { weight: 1, arbitrary: does("discard", { filter }) },
+  { weight: 2, arbitrary: does("list", { filter, limit: fc.nat(4), after: maybe(eventId) }) },
+  { weight: 1, arbitrary: does("erase", { ref }) },
+  { weight: 1, arbitrary: does("learn", { ref, snapshot }) },
   {
     weight: 1,
-    arbitrary: fc.record({
-      does: fc.constant("replayParked" as const),
-      reason: maybe(reason),
-      before: maybe(fc.integer({ min: 0, max: 100 })),
+    arbitrary: does("setMeta", {
+      key: fc.constantFrom(...KEYS),
+      value: maybe(fc.constantFrom("1", "2")),
+      expected: maybe(fc.constantFrom("1", "2")),
     }),
   },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      does: fc.constant("prune" as const),
-      state: fc.constantFrom("done" as const, "parked" as const),
-      reason: maybe(reason),
-      age,
-      limit: fc.nat(3),
-    }),
-  },
-  { weight: 1, arbitrary: fc.record({ does: fc.constant("pruneRecords" as const), age }) },
+  { weight: 1, arbitrary: pruneStep },
+  { weight: 1, arbitrary: does("pruneRecords", { age }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-/** Walks at random through a store and the model, and compares all that can be seen of them after each step. */
-export async function checkAgainstModel({ create, max, sameTime, numRuns }: Checked): Promise<void> {
+/**
+ * Runs random commands on a store and on a memory store, and compares all that both show after each. A failure
+ * prints the seed and the shortest run that fails. `STAYHOOK_MODEL_SEED=<seed>` repeats it.
+ */
+export async function checkAgainstModel({ create, numRuns, maxSteps = 80 }: Checked): Promise<void> {
+  const seed = process.env.STAYHOOK_MODEL_SEED;
   vi.useFakeTimers({ toFake: ["Date"], now: START });
   try {
-    const walk = fc.asyncProperty(fc.array(step, { maxLength: 80, size: "max" }), async (steps) => {
+    const run = fc.asyncProperty(fc.array(step, { maxLength: maxSteps, size: "max" }), async (steps) => {
       vi.setSystemTime(START);
-      const store = create();
+      const store = await create();
+      const model = new MemoryStore(Number.POSITIVE_INFINITY);
       try {
-        await walkAlong(steps, store, new ModelStore(max, sameTime, () => Date.now()));
+        await new Walk(store, model).run(steps);
       } finally {
         await store.close();
       }
     });
-    await fc.assert(walk, { numRuns });
+    await fc.assert(run, { numRuns, ...(seed && { seed: Number(seed) }) });
   } finally {
     vi.useRealTimers();
   }
 }
 
-async function walkAlong(
-  steps: readonly Step[],
-  store: EventStore<unknown>,
-  model: ModelStore,
-): Promise<void> {
-  const claims: Pair[] = [];
-  for (const each of steps) {
-    const before = await store.nextDue();
-    let woken = false;
-    const end = store.subscribe?.(() => {
-      woken = true;
-    });
-    await run(each, store, model, claims);
-    end?.();
-    await expectSame(store, model);
-    // Time alone wakes nobody, nor does who cuts his own lease short.
-    if (each.does === "pass" || each.does === "renew") continue;
-    const sooner = ((await store.nextDue()) ?? Infinity) < (before ?? Infinity);
-    if (sooner) expect(woken).toBe(true);
-  }
-}
-
-/** The same claim in the store and in the model, which have names of their own for a lease. */
+/** The same claim in the store and in the model, which name its lease differently. */
 interface Pair {
   readonly real: ClaimedEvent;
-  readonly model: string;
+  readonly model: ClaimedEvent;
 }
 
-async function run(each: Step, store: EventStore<unknown>, model: ModelStore, claims: Pair[]): Promise<void> {
-  switch (each.does) {
-    case "add": {
-      const event = newEvent(each.eventId, REFS[each.ref]!);
-      expect(await store.add(event)).toBe(model.add(event));
-      return;
+class Walk {
+  readonly #store: EventStore<unknown>;
+  readonly #model: EventStore<unknown>;
+  readonly #claims: Pair[] = [];
+  /** Several events ended at the same time: stores differ in which of them they prune first. */
+  #hasTies = false;
+
+  constructor(store: EventStore<unknown>, model: EventStore<unknown>) {
+    this.#store = store;
+    this.#model = model;
+  }
+
+  async run(steps: readonly Step[]): Promise<void> {
+    for (const each of steps) {
+      const before = await this.#dueAt();
+      let woken = false;
+      const end = this.#store.subscribe?.(() => {
+        woken = true;
+      });
+      await this.#take(each);
+      end?.();
+      await this.#compare();
+      // Nobody is woken by time alone, or by a process that shortens its own lease.
+      if (end === undefined || each.does === "pass" || each.does === "renew") continue;
+      if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
     }
-    case "claim": {
-      const { does: _, ...options } = each;
-      const real = await store.claim(options);
-      const expected = model.claim(options);
-      expect(real.map(({ lease: _, ...rest }) => rest)).toEqual(
-        expected.map(({ lease: _, ...rest }) => rest),
-      );
-      claims.push(...real.map((claim, index) => ({ real: claim, model: expected[index]!.lease })));
-      return;
+  }
+
+  async #dueAt(): Promise<number> {
+    return Date.now() + ((await this.#model.nextDue()) ?? Number.POSITIVE_INFINITY);
+  }
+
+  /** Calls both, and compares the answers. */
+  async #same<T>(call: (store: EventStore<unknown>) => Promise<T>): Promise<T> {
+    const expected = await settled(call(this.#model));
+    expect(await settled(call(this.#store))).toEqual(expected);
+    return (expected as { value: T }).value;
+  }
+
+  async #take(each: Step): Promise<void> {
+    switch (each.does) {
+      case "add": {
+        const event = newEvent(each.eventId, REFS[each.ref]!, each.source as NewEvent["source"]);
+        const { dueIn } = each;
+        await this.#same((store) => (dueIn === undefined ? store.add(event) : store.add(event, { dueIn })));
+        return;
+      }
+      case "claim": {
+        const { does: _, ...options } = each;
+        const real = await this.#store.claim(options);
+        const model = await this.#model.claim(options);
+        expect(real.map(withoutLease)).toEqual(model.map(withoutLease));
+        this.#claims.push(...real.map((claim, index) => ({ real: claim, model: model[index]! })));
+        return;
+      }
+      case "settle": {
+        const pair = this.#claims.at(-1 - each.claim);
+        if (pair === undefined) return;
+        const ending = toOutcome(each.outcome, pair.model);
+        this.#pass(1);
+        await this.#same((store) => store.settle(store === this.#store ? pair.real : pair.model, ending));
+        return;
+      }
+      case "renew": {
+        const some = this.#claims.filter((_, index) => (each.mask >> (index % 8)) % 2 === 0);
+        const model = await this.#model.renew(
+          some.map((pair) => pair.model),
+          each.duration,
+        );
+        const real = await this.#store.renew(
+          some.map((pair) => pair.real),
+          each.duration,
+        );
+        expect(real).toEqual(some.filter((pair) => model.includes(pair.model)).map((pair) => pair.real));
+        return;
+      }
+      case "pass":
+        this.#pass(each.ms);
+        return;
+      case "replay":
+        await this.#same((store) => store.replay(each.filter));
+        return;
+      case "discard":
+        this.#pass(1);
+        if ((await this.#same((store) => store.discard(each.filter))) > 1) this.#hasTies = true;
+        return;
+      case "list": {
+        const { limit, after } = each;
+        await this.#same((store) => store.list({ ...each.filter, limit, after }));
+        return;
+      }
+      case "erase":
+        await this.#same((store) => store.erase(each.ref));
+        return;
+      case "learn":
+        this.#pass(1);
+        await this.#same((store) => store.learn(each.ref, each.snapshot));
+        return;
+      case "setMeta":
+        await this.#same((store) => store.setMeta(each.key, each.value, { expected: each.expected }));
+        return;
+      case "prune": {
+        const { does: _, ...options } = each;
+        await this.#same((store) => store.prune(this.#hasTies ? { ...options, limit: 100 } : options));
+        return;
+      }
+      case "pruneRecords":
+        // With a lower limit each store may choose among the old records.
+        await this.#same((store) => store.pruneRecords({ age: each.age, limit: 100 }));
+        return;
     }
-    case "settle": {
-      const claim = claims.at(-1 - each.claim);
-      if (claim === undefined) return;
-      expect(await store.settle(claim.real, each.outcome)).toBe(model.settle(claim.model, each.outcome));
-      return;
-    }
-    case "renew": {
-      const some = claims.filter((_, index) => (each.mask >> (index % 8)) % 2 === 0);
-      const expected = some.filter((claim) => model.renew(claim.model, each.duration));
-      const renewed = await store.renew(
-        some.map(({ real }) => real),
-        each.duration,
-      );
-      expect(renewed).toEqual(expected.map(({ real }) => real));
-      return;
-    }
-    case "pass":
-      vi.setSystemTime(Date.now() + each.ms);
-      return;
-    case "replay":
-      expect(await store.replay(each.eventId)).toBe(model.replay(each.eventId));
-      return;
-    case "replayParked": {
-      const before = each.before === undefined ? undefined : new Date(START + each.before);
-      const replayed = await store.replayParked({ reason: each.reason, before });
-      expect(replayed).toBe(model.replayParked(each.reason, before));
-      return;
-    }
-    case "prune": {
-      const { does: _, ...options } = each;
-      expect(await store.prune(options)).toBe(
-        model.prune(options.state, options.reason, options.age, options.limit),
-      );
-      return;
-    }
-    case "pruneRecords":
-      expect(await store.pruneRecords({ age: each.age, limit: 100 })).toBe(model.pruneRecords(each.age));
-      return;
+  }
+
+  async #compare(): Promise<void> {
+    const listed = await this.#same((store) => store.list({ limit: 100 }));
+    const [first] = listed;
+    if (first) await this.#same((store) => store.get(first.eventId));
+    await this.#same((store) => store.counts());
+    await this.#same((store) => store.nextDue());
+    await this.#same((store) => store.oldestWaiting());
+    await this.#same((store) => store.newestReceived());
+    await this.#same((store) => collect(store));
+    for (const key of KEYS) await this.#same((store) => store.getMeta(key));
+  }
+
+  #pass(ms: number): void {
+    vi.setSystemTime(Date.now() + ms);
   }
 }
 
-async function expectSame(store: EventStore<unknown>, model: ModelStore): Promise<void> {
-  const listed = model.list();
-  expect(await store.list({ limit: 100 })).toEqual(listed);
-  const [first, ...rest] = listed;
-  if (first) expect(await store.list({ limit: 2, after: first.eventId })).toEqual(rest.slice(0, 2));
-  const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-  for (const { state } of listed) counts[state] += 1;
-  expect(await store.counts()).toEqual(counts);
-  for (const state of Object.keys(counts) as EventState[]) {
-    const rows = listed.filter((row) => row.state === state);
-    expect(await store.list({ state, limit: 100 })).toEqual(rows);
-  }
-  expect(await store.nextDue()).toBe(model.nextDue());
-  expect(await store.oldestWaiting()).toBe(model.oldestWaiting());
-  const statuses = [];
-  for await (const status of store.statuses()) statuses.push(status);
-  expect(statuses).toEqual(model.allStatuses());
+function toOutcome(given: typeof outcome extends fc.Arbitrary<infer T> ? T : never, claim: ClaimedEvent) {
+  if (given.state !== "done" || given.snapshot === undefined)
+    return given satisfies Outcome as Outcome<unknown>;
+  const { snapshot: seen, ...rest } = given;
+  const changed = JSON.stringify(claim.previous) !== JSON.stringify(seen);
+  return { ...rest, record: { snapshot: seen, changed } } satisfies Outcome as Outcome<unknown>;
 }
 
-function newEvent(id: string, ref: string | null): NewEvent {
-  return { eventId: id, ref, source: "webhook", topic: null, timestamp: "", notification: `"${id}"` };
+async function settled<T>(promise: Promise<T>): Promise<{ value: T } | { error: string }> {
+  try {
+    return { value: await promise };
+  } catch (error) {
+    return { error: String(error) };
+  }
+}
+
+function withoutLease({ lease: _, ...rest }: ClaimedEvent) {
+  return rest;
+}
+
+async function collect(store: EventStore<unknown>) {
+  const records = [];
+  for await (const record of store.records()) records.push(record);
+  return records;
+}
+
+function newEvent(id: string, recordRef: string | null, from: NewEvent["source"]): NewEvent {
+  return { eventId: id, ref: recordRef, source: from, topic: null, timestamp: "", notification: `"${id}"` };
 }

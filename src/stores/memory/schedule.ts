@@ -14,17 +14,12 @@ export class Schedule {
   /** All records with open events. */
   readonly #records = new Set<RecordRow>();
   #now = Number.NEGATIVE_INFINITY;
-  /** When a wait begins that is over for now because the clock went back. */
-  #backUntil = Number.POSITIVE_INFINITY;
 
-  /** Brings the order up to the store's time. To be called before anything else is asked or changed. */
+  /** Brings the order up to the store's time. Call it before anything else is asked or changed. */
   pass(now: number): void {
-    const isElsewhere = now < this.#now || now >= this.#backUntil;
+    const wentBack = now < this.#now;
     this.#now = now;
-    if (isElsewhere) {
-      this.#backUntil = Number.POSITIVE_INFINITY;
-      for (const record of this.#records) this.refresh(record);
-    }
+    if (wentBack) this.#endWaitsFrom(now);
     while (this.#later.firstTime <= now) this.refresh(this.#later.first!);
   }
 
@@ -55,7 +50,7 @@ export class Schedule {
     let pending: EventRow | undefined;
     let retry: EventRow | undefined;
     for (const row of record.pending) {
-      const at = Math.max(freeAt, this.#endOf(row.wait));
+      const at = Math.max(freeAt, endOf(row.wait));
       if (at > this.#now) later = Math.min(later, at);
       else pending = row;
       // No event behind this one changes anything: a record may have thousands.
@@ -95,20 +90,27 @@ export class Schedule {
   }
 
   #readyAt(row: EventRow, record: RecordRow): number {
-    return Math.max(this.#freeAt(record), row.state === "processing" ? row.leaseEnd : this.#endOf(row.wait));
+    return Math.max(this.#freeAt(record), row.state === "processing" ? row.leaseEnd : endOf(row.wait));
   }
 
   /** When the record is neither leased nor waiting any more. */
   #freeAt({ lease, wait }: RecordRow): number {
-    return Math.max(lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY, this.#endOf(wait));
+    return Math.max(lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY, endOf(wait));
   }
 
-  #endOf(wait: Wait | undefined): number {
-    if (wait === undefined) return Number.NEGATIVE_INFINITY;
-    if (this.#now >= wait.from) return wait.until;
-    this.#backUntil = Math.min(this.#backUntil, wait.from);
-    return Number.NEGATIVE_INFINITY;
+  /** A wait is over when the clock is earlier than when it began. */
+  #endWaitsFrom(now: number): void {
+    for (const record of this.#records) {
+      for (const each of [record, ...record.pending, ...record.tried]) {
+        if (each.wait !== undefined && each.wait.from > now) each.wait = undefined;
+      }
+      this.refresh(record);
+    }
   }
+}
+
+function endOf(wait: Wait | undefined): number {
+  return wait?.until ?? Number.NEGATIVE_INFINITY;
 }
 
 function ownTime(row: EventRow): number {
