@@ -162,6 +162,8 @@ export class Workers<Tx> {
   hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
     const lease = new Lease(event, leaseEndsAt, {});
     this.#reserved -= 1;
+    // It reads nothing.
+    this.#refusals.take(-1);
     this.#leases.add(lease);
     this.#freed();
     return async () => {
