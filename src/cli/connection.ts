@@ -1,5 +1,5 @@
 import { StayhookClient } from "../client/client.ts";
-import { consoleLogger } from "../logger.ts";
+import type { LogEntry } from "../logger.ts";
 import { UsageError } from "./exit-code.ts";
 
 /**
@@ -19,6 +19,8 @@ export function connect(
     accessToken ? undefined : "the access token (STAYHOOK_ACCESS_TOKEN)",
   ].filter((each) => each !== undefined);
   if (!baseUrl || !accessToken) throw new UsageError(`set ${missing.join(" and ")}`);
-  const logger = { ...consoleLogger, warn: (text: string) => warn(text.replace(/^stayhook: /, "")) };
+  const logger = ({ level, message }: LogEntry) => {
+    if (level === "warn" || level === "error") warn(message.replace(/^stayhook: /, ""));
+  };
   return new StayhookClient({ baseUrl, accessToken, logger });
 }

@@ -21,6 +21,11 @@ export function helpOfAll(commands: readonly Command[]): string {
       ["STAYHOOK_BASE_URL", "where the platform is; or --base-url"],
       ["STAYHOOK_ACCESS_TOKEN", "the access token; never an option, as others on the machine can read those"],
       ["STAYHOOK_STORE", "where events are kept; or --store"],
+      [
+        "STAYHOOK_ENDPOINT_BOOKINGS",
+        "the endpoint of a topic; also _LISTINGS, _MESSAGES; or --bookings and so on",
+      ],
+      ["STAYHOOK_TO", "one endpoint for sandbox, trigger, doctor and config ensure; or --to"],
     ]),
     "",
     "Exit codes:",

@@ -1,7 +1,6 @@
 import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
-import { silentLogger } from "../logger.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { Invocation, Option } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
@@ -65,7 +64,7 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
       // What its settings would lose is said where the app runs.
-      const store = redisStore({ url: where, prefix: text("prefix"), logger: silentLogger });
+      const store = redisStore({ url: where, prefix: text("prefix"), logger: () => {} });
       await assertPrefix(where, text("prefix"));
       return store;
     }

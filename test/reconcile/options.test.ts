@@ -40,7 +40,7 @@ test.each([
 });
 
 test("anything but a handler, and options that are no object, are refused", () => {
-  for (const handler of [undefined, null, 7, client, { ...webhooks }])
+  for (const handler of [null, 7, client, { ...webhooks }])
     expect(refused({}, handler)).toEqual(["webhooks"]);
   for (const options of [null, 7, []]) expect(refused(options as never)).toEqual([""]);
   expect(refused({ every: 0 }, {})).toEqual(["webhooks", "every"]);

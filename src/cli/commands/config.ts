@@ -1,46 +1,55 @@
 import { ConflictError, NotFoundError } from "../../client/errors.ts";
 import type { WebhookConfig } from "../../models/webhook-config.ts";
 import type { Command, Invocation, Option } from "../command.ts";
+import { refusedBy, yesOption } from "../confirm.ts";
+import { endpointOptions, endpointsOf, masked, toOf, toOption } from "../endpoints.ts";
 import { MissingError, UsageError } from "../exit-code.ts";
 
-const endpointOptions: Readonly<Record<string, Option>> = {
-  bookings: { type: "string", value: "<url>", help: "where notifications of bookings go" },
-  listings: { type: "string", value: "<url>", help: "where notifications of listings go" },
-  messages: { type: "string", value: "<url>", help: "where notifications of messages go" },
+const setOptions: Readonly<Record<string, Option>> = {
+  ...endpointOptions,
   inactive: { type: "boolean", help: "deliver nothing for now" },
 };
 
 const noConfig = "the account has no webhook configuration";
 
-/** Topics by their options; `null` where the option is empty. */
-function endpointsOf({ text }: Invocation): Record<string, string | null> {
-  const given = ["bookings", "listings", "messages"].map((topic) => [topic, text(topic)] as const);
+const shownConfig = (config: WebhookConfig): WebhookConfig => {
+  const { endpoints, otherEndpoints } = config;
+  return {
+    ...config,
+    endpoints: maskedUrls(endpoints),
+    ...(otherEndpoints && { otherEndpoints: maskedUrls(otherEndpoints) }),
+  };
+};
+
+function maskedUrls<T extends object>(urls: T): T {
+  const entries = Object.entries(urls);
   return Object.fromEntries(
-    given.flatMap(([topic, url]) => (url === undefined ? [] : [[topic, url || null]])),
-  );
+    entries.map(([topic, url]) => [topic, typeof url === "string" ? masked(url) : url]),
+  ) as T;
 }
 
 const fieldsOf = ({ isActive, endpoints, otherEndpoints }: WebhookConfig) =>
   Object.entries({ isActive, ...endpoints, ...otherEndpoints });
 
 function show({ out }: Invocation, config: WebhookConfig | undefined): void {
-  out.result(config ?? null, () => (config ? out.fields(fieldsOf(config)) : out.style("dim", "none")));
+  const shown = config && shownConfig(config);
+  out.result(shown ?? null, () => (shown ? out.fields(fieldsOf(shown)) : out.style("dim", "none")));
 }
 
 async function set(invocation: Invocation): Promise<undefined> {
   const endpoints = Object.fromEntries(
-    Object.entries(endpointsOf(invocation)).filter(([, url]) => url !== null),
+    Object.entries(await endpointsOf(invocation)).filter(([, url]) => url !== ""),
   );
   if (Object.keys(endpoints).length === 0)
     throw new UsageError("give at least one of --bookings, --listings and --messages");
   const { webhookConfig } = invocation.client();
-  const config = { isActive: !invocation.flag("inactive"), endpoints: endpoints as Record<string, string> };
+  const config = { isActive: !invocation.flag("inactive"), endpoints };
   const { signal } = invocation.io;
   const exists = (await webhookConfig.get({ signal })) !== undefined;
   const written = exists
     ? await webhookConfig.update(config, { signal })
     : await webhookConfig.create(config, { signal }).catch((error: unknown) => {
-        // Somebody else has made one in between.
+        // Another machine has made one meanwhile.
         if (error instanceof ConflictError) return webhookConfig.update(config, { signal });
         throw error;
       });
@@ -53,7 +62,7 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
   const { signal } = invocation.io;
   try {
     const shown = await webhookConfig.toggle(isActive, { signal });
-    // What the platform answers to this is not known: what holds now is asked for.
+    // Some platforms answer this without the configuration.
     show(invocation, shown ?? (await webhookConfig.get({ signal })));
   } catch (error) {
     if (error instanceof NotFoundError)
@@ -65,13 +74,16 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
 
 const get: Command = {
   name: "get",
-  summary: "show the webhook configuration",
+  summary: "show the webhook configuration, with *** for secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
+  options: { "show-secrets": { type: "boolean", help: "show the URLs as they are" } },
   run: async (invocation) => {
     const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
     if (!config) throw new MissingError(`${noConfig}; make one by stayhook config set`);
-    show(invocation, config);
+    const { out, flag } = invocation;
+    if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
+    else show(invocation, config);
     return undefined;
   },
 };
@@ -79,9 +91,9 @@ const get: Command = {
 const setCommand: Command = {
   name: "set",
   summary: "replace the whole configuration: topics that are left out are removed",
-  examples: ["stayhook config set --bookings 'https://example.com/hooks?key=s3cret'"],
+  examples: ["stayhook config set --bookings - < url.txt"],
   asksPlatform: true,
-  options: endpointOptions,
+  options: setOptions,
   run: set,
 };
 
@@ -90,15 +102,20 @@ const ensure: Command = {
   summary: "make the configuration be what is given: topics that are left out stay as they are",
   description: "Writes only where something differs. An empty URL removes its topic.",
   examples: [
-    "stayhook config ensure --bookings 'https://example.com/hooks?key=s3cret' --listings 'https://example.com/hooks?key=s3cret'",
+    "stayhook config ensure --to - < url.txt",
+    'STAYHOOK_ENDPOINT_BOOKINGS="$URL" stayhook config ensure',
   ],
   asksPlatform: true,
-  options: endpointOptions,
+  options: { ...setOptions, ...toOption("one endpoint for all topics, with topic=<topic> added for each") },
   run: async (invocation) => {
-    const endpoints = endpointsOf(invocation);
-    if (Object.keys(endpoints).length === 0)
+    const byTopic = Object.entries(await endpointsOf(invocation)).map(([topic, url]) => [topic, url || null]);
+    const to = byTopic.length > 0 && invocation.text("to") === undefined ? undefined : await toOf(invocation);
+    if (byTopic.length > 0 && to !== undefined)
+      throw new UsageError("give --to, or endpoints of topics, but not both");
+    const endpoints = to ?? Object.fromEntries(byTopic);
+    if (byTopic.length === 0 && to === undefined)
       throw new UsageError(
-        "give at least one of --bookings, --listings and --messages; config on and config off only switch",
+        "give at least one of --bookings, --listings and --messages, or --to; config on and config off only switch",
       );
     const ensured = await invocation
       .client()
@@ -106,9 +123,9 @@ const ensure: Command = {
         { isActive: !invocation.flag("inactive"), endpoints },
         { signal: invocation.io.signal },
       );
-    const { action, config } = ensured;
     const { out } = invocation;
-    out.result(ensured, () => out.fields([["action", action], ...fieldsOf(config)]));
+    const shown = { ...ensured, config: shownConfig(ensured.config) };
+    out.result(shown, () => out.fields([["action", shown.action], ...fieldsOf(shown.config)]));
     return undefined;
   },
 };
@@ -127,7 +144,9 @@ const off: Command = {
     "switch delivery off: nothing arrives until it is on again, and what happens meanwhile is not sent later",
   examples: ["stayhook config off"],
   asksPlatform: true,
-  run: (invocation) => toggle(invocation, false),
+  options: yesOption,
+  run: async (invocation) =>
+    (await refusedBy(invocation, "Switch the delivery of notifications off")) ?? toggle(invocation, false),
 };
 
 const remove: Command = {
@@ -135,7 +154,11 @@ const remove: Command = {
   summary: "delete the configuration: nothing is delivered any more",
   examples: ["stayhook config delete"],
   asksPlatform: true,
-  run: async ({ client, io, out }) => {
+  options: yesOption,
+  run: async (invocation) => {
+    const { client, io, out } = invocation;
+    const refused = await refusedBy(invocation, "Delete the webhook configuration");
+    if (refused !== undefined) return refused;
     const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
     if (response.status === 404 || response.status === 410) throw new MissingError(noConfig);
     out.result({ deleted: true }, () => "deleted");

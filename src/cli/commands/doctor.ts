@@ -2,6 +2,7 @@ import type { Command, Invocation } from "../command.ts";
 import type { Check, CheckState } from "../doctor/check.ts";
 import { checkEndpoint, type Delivery } from "../doctor/endpoint.ts";
 import { checkPlatform } from "../doctor/platform.ts";
+import { toOf, toOption } from "../endpoints.ts";
 import { exitCodes } from "../exit-code.ts";
 import type { Output } from "../output.ts";
 import { printable } from "../output.ts";
@@ -14,11 +15,11 @@ const marks = {
 } as const satisfies Record<CheckState, readonly [Parameters<Output["style"]>[0], string]>;
 
 /** Topics by their URL: one that serves several topics is looked at once. */
-function endpointsOf(
+async function endpointsOf(
   invocation: Invocation,
   configured: Readonly<Record<string, unknown>>,
-): Map<string, string> {
-  const to = invocation.text("to");
+): Promise<Map<string, string>> {
+  const to = await toOf(invocation);
   if (to !== undefined) return new Map([[to, "endpoint"]]);
   const endpoints = new Map<string, string>();
   for (const [topic, url] of Object.entries(configured)) {
@@ -44,7 +45,8 @@ async function* allChecks(invocation: Invocation, delivery: Delivery): AsyncGene
   const { signal } = invocation.io;
   const { checks, config } = await checkPlatform(invocation.client(), signal);
   yield* checks;
-  for (const [url, topic] of endpointsOf(invocation, { ...config?.endpoints, ...config?.otherEndpoints }))
+  const endpoints = await endpointsOf(invocation, { ...config?.endpoints, ...config?.otherEndpoints });
+  for (const [url, topic] of endpoints)
     yield* checkEndpoint(topic, url, { delivery: invocation.flag("deliver") ? delivery : undefined, signal });
 }
 
@@ -57,11 +59,7 @@ answered 200. Ends with 1 where a check has failed; warnings do not count.`,
   examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
   asksPlatform: true,
   options: {
-    to: {
-      type: "string",
-      value: "<url>",
-      help: "the endpoint to look at; default: those that are configured",
-    },
+    ...toOption("the endpoint to look at instead of those that are configured"),
     deliver: { type: "boolean", help: "send a notification too, which the endpoint records" },
   },
   run: async (invocation) => {

@@ -1,21 +1,14 @@
-import type { EventState, EventStore, FailureReason, StoredEvent } from "../../stores/event-store.ts";
+import { parseDuration } from "../../reconcile/options.ts";
+import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
 import type { Command, Invocation } from "../command.ts";
-import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
+import { changeCommand, find } from "../events/change.ts";
+import { choice, failures, filterOf, filterOptions, states } from "../events/filter.ts";
+import { MissingError, UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import type { Column } from "../output.ts";
 
-const states: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
-const reasons: readonly FailureReason[] = [
-  "callback",
-  "invalid-record",
-  "not-found",
-  "denied",
-  "unavailable",
-];
-/** How many are read in one go. */
-const PAGE = 200;
-/** ms between two looks at how far a replay has come. */
-const LOOK_AGAIN = 500;
+/** Events that the store deletes in one go. */
+const PURGE_BATCH = 1000;
 
 const columns: readonly Column<StoredEvent>[] = [
   ["EVENT", ({ eventId }) => eventId],
@@ -28,67 +21,45 @@ const columns: readonly Column<StoredEvent>[] = [
   ["ERROR", ({ lastError }) => lastError],
 ];
 
-/** An option that is one of a list. @throws UsageError */
-function choice<T extends string>({ text }: Invocation, name: string, choices: readonly T[]): T | undefined {
-  const value = text(name);
-  if (value === undefined) return undefined;
-  const chosen = choices.find((each) => each === value);
-  if (chosen === undefined) throw new UsageError(`--${name} must be one of ${choices.join(", ")}`);
-  return chosen;
-}
-
 function limitOf({ text }: Invocation): number {
   const limit = Number(text("limit") ?? 20);
   if (!Number.isInteger(limit) || limit < 1) throw new UsageError("--limit must be an integer from 1 on");
   return limit;
 }
 
-async function read(
-  store: EventStore<unknown>,
-  options: {
-    readonly state: EventState | undefined;
-    readonly limit: number;
-    readonly after: string | undefined;
-  },
-): Promise<StoredEvent[]> {
-  const events: StoredEvent[] = [];
-  let { after } = options;
-  while (events.length < options.limit) {
-    const limit = Math.min(PAGE, options.limit - events.length);
-    const page = await store.list({ state: options.state, limit, after });
-    events.push(...page);
-    after = page.at(-1)?.eventId;
-    if (page.length < limit) break;
-  }
-  return events;
-}
-
 const ls: Command = {
   name: "ls",
   summary: "list events, the newest first",
-  examples: ["stayhook events ls --store events.db --state parked"],
+  examples: [
+    "stayhook events ls --store events.db --state parked",
+    "stayhook events ls --store events.db --ref booking:HX3K9 --since 2026-11-21T12:00:00Z",
+  ],
   options: {
-    state: { type: "string", value: "<state>", help: states.join(", ") },
+    ...filterOptions,
     limit: { type: "string", value: "<n>", help: "how many; default: 20" },
     after: { type: "string", value: "<eventId>", help: "go on behind this one" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { out, text } = invocation;
-    const wanted = {
-      state: choice(invocation, "state", states),
-      limit: limitOf(invocation),
-      after: text("after")?.toLowerCase(),
-    };
-    const events = await withStore(invocation, (store) => read(store, wanted));
+    const after = text("after")?.toLowerCase();
+    const wanted = { ...filterOf(invocation), limit: limitOf(invocation), after };
+    const events = await withStore(invocation, (store) => store.list(wanted));
     out.result(events, () => out.table(events, columns));
     return undefined;
   },
 };
 
+/** One attempt in one line. */
+function line({ at, outcome, reason, duration, worker, error }: AttemptEntry): string {
+  const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
+  const by = worker === undefined ? "" : ` by ${worker}`;
+  return `${at.toISOString()} ${ended} after ${duration} ms${by}${error === undefined ? "" : `: ${error}`}`;
+}
+
 const show: Command = {
   name: "show",
-  summary: "show all that is known of an event",
+  summary: "show all that is known of an event, with its last attempts",
   takes: "<eventId>",
   arguments: [1, 1],
   examples: ["stayhook events show 6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11 --store events.db"],
@@ -97,85 +68,95 @@ const show: Command = {
     const { out, positionals } = invocation;
     const [eventId = ""] = positionals;
     await withStore(invocation, async (store) => {
-      const event = await find(store, eventId);
-      const status = event.ref === null ? undefined : await store.statusOf(event.ref);
-      const shown = { ...event, lastStatus: status?.status ?? null };
-      out.result(shown, () => out.fields(Object.entries(shown)));
+      const { history, ...event } = await find(store, eventId);
+      const record = event.ref === null ? undefined : await store.recordOf(event.ref);
+      const lastStatus = record?.snapshot.status ?? null;
+      const lastFields = record?.snapshot.fields ?? null;
+      const shown = { ...event, lastStatus, lastFields };
+      out.result({ ...shown, history }, () =>
+        out.fields([
+          ...Object.entries(shown),
+          ...history.map((entry, index) => [`attempt ${index + 1}`, line(entry)] as const),
+        ]),
+      );
     });
     return undefined;
   },
 };
 
-async function replayAll(invocation: Invocation, store: EventStore<unknown>): Promise<number> {
-  const { out, text } = invocation;
-  const before = text("before");
-  if (before !== undefined && Number.isNaN(Date.parse(before)))
-    throw new UsageError("--before must be a time, such as 2026-11-21T12:00:00Z");
-  const { parked: total } = await store.counts();
-  let wipe = out.progress(`0 of ${total} parked events`);
-  let ended = false;
-  const look = setInterval(async () => {
-    const { parked } = await store.counts().catch(() => ({ parked: total }));
-    // Behind the end, nothing would wipe it away.
-    if (ended) return;
-    wipe = out.progress(`${Math.max(0, total - parked)} of ${total} parked events`);
-  }, LOOK_AGAIN);
-  try {
-    return await store.replayParked({
-      reason: choice(invocation, "reason", reasons),
-      ...(before === undefined ? {} : { before: new Date(before) }),
-    });
-  } finally {
-    ended = true;
-    clearInterval(look);
-    wipe();
-  }
-}
-
-async function find(store: EventStore<unknown>, eventId: string): Promise<StoredEvent> {
-  const event = await store.get(eventId.toLowerCase());
-  if (!event) throw new MissingError(`there is no event ${eventId}`);
-  return event;
-}
-
-async function replayOne(store: EventStore<unknown>, eventId: string): Promise<void> {
-  if (await store.replay(eventId.toLowerCase())) return;
-  await find(store, eventId);
-  throw new Error(`event ${eventId} is being processed right now`);
-}
-
-const replay: Command = {
+const replay = changeCommand({
   name: "replay",
   summary: "have events handled again, by the processes of the app",
-  takes: "<eventId> ...",
-  arguments: [0, 1000],
-  examples: [
-    "stayhook events replay 6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11 --store events.db",
-    "stayhook events replay --all --reason callback --store events.db",
-  ],
+  description: `Takes done, parked and retrying events. With --all it takes those that are parked, unless --state says
+otherwise.`,
+  counted: "replayed",
+  say: (count) => `${count} to be handled again`,
+});
+
+const discard = changeCommand({
+  name: "discard",
+  summary: "end events without handling them",
+  description: `Takes pending, retrying and parked events. With --all it takes those that are parked, unless --state says
+otherwise. A discarded event is done: a repeated delivery of it is not handled either.`,
+  counted: "discarded",
+  say: (count) => `${count} discarded`,
+});
+
+const purge: Command = {
+  name: "purge",
+  summary: "delete done or parked events",
+  description: "A repeated delivery of a deleted event is handled as a new one.",
+  examples: ["stayhook events purge --older-than 24h --store events.db"],
   options: {
-    all: { type: "boolean", help: "all that are parked" },
-    reason: { type: "string", value: "<reason>", help: `with --all: ${reasons.join(", ")}` },
-    before: { type: "string", value: "<time>", help: "with --all: only what was received before" },
+    state: { type: "string", value: "<state>", help: "done or parked; default: done" },
+    reason: { type: "string", value: "<reason>", help: failures.join(", ") },
+    "older-than": {
+      type: "string",
+      value: "<duration>",
+      help: "in their state for so long, such as 24h, 30m or 0; default: 7d",
+    },
     ...storeOptions,
   },
   run: async (invocation) => {
-    const { out, flag, text, positionals } = invocation;
-    const all = flag("all");
-    if (all === positionals.length > 0) throw new UsageError("give ids of events, or --all");
-    if (!all && (text("reason") ?? text("before")) !== undefined)
-      throw new UsageError("--reason and --before go with --all");
-    // Checked before the store is opened.
-    choice(invocation, "reason", reasons);
-    const replayed = await withStore(invocation, async (store) => {
-      if (all) return replayAll(invocation, store);
-      // All or none, as far as a typo goes.
-      for (const eventId of positionals) await find(store, eventId);
-      for (const eventId of positionals) await replayOne(store, eventId);
-      return positionals.length;
+    const { out, text } = invocation;
+    const olderThan = text("older-than") ?? "7d";
+    const age = olderThan === "0" ? 0 : parseDuration(olderThan);
+    if (age === undefined) throw new UsageError("--older-than must be a duration such as 24h, 30m or 0");
+    const state = choice(invocation, "state", ["done", "parked"] as const) ?? "done";
+    const reason = choice(invocation, "reason", failures);
+    const purged = await withStore(invocation, async (store) => {
+      let total = 0;
+      for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
+        count = await store.prune({ state, reason, age, limit: PURGE_BATCH });
+      return total;
     });
-    out.result({ replayed }, () => `${replayed} to be handled again`);
-    return exitCodes.done;
+    out.result({ purged }, () => `${purged} deleted`);
+    return undefined;
+  },
+};
+
+const erase: Command = {
+  name: "erase",
+  summary: "delete all that is known of one booking or listing",
+  description: `Deletes its events, whatever their state, with notifications and attempts, and its snapshot. Fails while
+one of its events is being processed.`,
+  takes: "<ref>",
+  arguments: [1, 1],
+  examples: ["stayhook events erase booking:HX3K9 --store events.db"],
+  options: storeOptions,
+  run: async (invocation) => {
+    const { out, positionals } = invocation;
+    const [ref = ""] = positionals;
+    if (!/^(booking|listing):./.test(ref))
+      throw new UsageError("<ref> must be booking:<code> or listing:<id>");
+    const erased = await withStore(invocation, async (store) => {
+      const isKnown = (await store.recordOf(ref)) !== undefined;
+      const count = await store.erase(ref);
+      if (!isKnown && count === 0) throw new MissingError(`nothing is known of ${ref}`);
+      return count;
+    });
+    out.result({ erased }, () => `${erased} events deleted`);
+    return undefined;
   },
 };
 
@@ -203,7 +184,7 @@ const counts: Command = {
 
 export const events: Command = {
   name: "events",
-  summary: "look at recorded events, and have them handled again",
+  summary: "look at recorded events, have them handled again, and clean up",
   examples: ["stayhook events ls --store events.db --state parked"],
-  commands: [ls, show, replay, counts],
+  commands: [ls, show, replay, discard, purge, erase, counts],
 };

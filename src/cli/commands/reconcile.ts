@@ -1,5 +1,4 @@
 import { AuthenticationError } from "../../client/errors.ts";
-import { silentLogger } from "../../logger.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
 import type { Command, Invocation } from "../command.ts";
@@ -92,21 +91,17 @@ with 5 where the platform is out of reach; with 3 where it refuses the access to
     return withStore(
       invocation,
       async (store) => {
-        // What these would log, `told` says, and the report.
-        const logger = silentLogger;
+        // `told` and the report say what the handler and the reconciler would log.
+        const logger = () => {};
         const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger });
         const told = teller(invocation);
-        const reconciler = createReconciler({
-          client,
-          webhooks,
-          store,
+        const reconciler = createReconciler(webhooks, {
           concurrency,
           baseline: !flag("no-baseline"),
           observe: told.observe,
-          logger,
         });
         try {
-          for (const code of texts("watch")) await reconciler.watch(code);
+          await reconciler.watch(texts("watch"));
           const pass = await reconciler.run({ signal: io.signal });
           const report = { ...pass, duration: Math.round(pass.duration) };
           told.end();

@@ -5,6 +5,7 @@ import type { SandboxObservation } from "../../sandbox/options.ts";
 import type { SandboxProfileName } from "../../sandbox/profiles.ts";
 import { createSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Command, Invocation } from "../command.ts";
+import { toGiven, toOption } from "../endpoints.ts";
 import { exitCodes, UsageError } from "../exit-code.ts";
 import type { Output } from "../output.ts";
 import { printable } from "../output.ts";
@@ -61,18 +62,38 @@ function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
   );
 }
 
-/** Carries out what is typed, a line after the other, until `quit` or the signal. */
-async function takeCommands({ io, out }: Invocation, sandbox: Sandbox): Promise<void> {
+/**
+ * Runs the typed commands one after the other, until `quit` or the signal.
+ *
+ * @param first - takes the first line, where that is no command
+ */
+async function takeCommands(
+  { io, out }: Invocation,
+  sandbox: Sandbox,
+  first?: (line: string) => Promise<void>,
+): Promise<void> {
   const lines = createInterface({ input: io.stdin });
   const quit = new AbortController();
   let before: Promise<unknown> = Promise.resolve();
+  let failure: { readonly error: unknown } | undefined;
+  const takeFirst = (line: string) =>
+    first!(line).catch((error) => {
+      failure = { error };
+      quit.abort();
+    });
+  let isFirst = first !== undefined;
   lines.on("line", (line) => {
-    before = before.then(() => typed(line, sandbox, out)).then((goOn) => goOn || quit.abort());
+    const take = isFirst
+      ? () => takeFirst(line.trim())
+      : () => typed(line, sandbox, out).then((goOn) => goOn || quit.abort());
+    isFirst = false;
+    before = before.then(take);
   });
   const ended = AbortSignal.any([io.signal, quit.signal]);
   try {
-    // The end of the input is not the end of the sandbox: it may run in the background.
+    // The sandbox may run in the background, so the end of stdin does not end it.
     if (!ended.aborted) await once(ended, "abort");
+    if (failure) throw failure.error;
   } finally {
     lines.close();
   }
@@ -85,11 +106,11 @@ export const sandbox: Command = {
 Ctrl-C. It takes the access token in STAYHOOK_ACCESS_TOKEN, else "sandbox". Typed at it:
 
 ${typedHelp}`,
-  examples: ["stayhook sandbox --to 'http://127.0.0.1:3000/hooks?key=s3cret' --duplicates 1"],
+  examples: ["STAYHOOK_TO='http://127.0.0.1:3000/hooks?key=s3cret' stayhook sandbox --duplicates 1"],
   options: {
     port: { type: "string", value: "<port>", help: "default: 4010; 0 for one that is free" },
     host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },
-    to: { type: "string", value: "<url>", help: "configure this endpoint for all topics" },
+    ...toOption("configure this endpoint for all topics, with topic=<topic> added for each"),
     seed: { type: "string", value: "<integer>", help: "to have the same codes, ids and order again" },
     duplicates: { type: "string", value: "<n>", help: "how many more times each notification is delivered" },
     shuffle: { type: "boolean", help: "deliver in another order" },
@@ -99,6 +120,7 @@ ${typedHelp}`,
   run: async (invocation) => {
     const { io, out, text, flag } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
+    const to = toGiven(invocation);
     const made = createSandbox({
       seed: integerOf(invocation, "seed"),
       accessToken,
@@ -114,9 +136,8 @@ ${typedHelp}`,
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);
-      const to = text("to");
-      if (to !== undefined) await configure(made, to);
-      await takeCommands(invocation, made);
+      if (to !== undefined && to !== "-") await configure(made, to);
+      await takeCommands(invocation, made, to === "-" ? (url) => configure(made, url) : undefined);
     } finally {
       await made.close();
     }
@@ -136,8 +157,8 @@ async function listen(made: Sandbox, where: { port: number; host: string | undef
   }
 }
 
-/** As an app does when it starts, so that it is the API's own rules that hold. */
+/** Configures the endpoint through the API, as an app does when it starts. */
 async function configure(made: Sandbox, to: string): Promise<void> {
   const client = new StayhookClient({ baseUrl: made.url, accessToken: made.accessToken });
-  await client.webhookConfig.ensure({ endpoints: { bookings: to, listings: to, messages: to } });
+  await client.webhookConfig.ensure({ endpoints: to });
 }

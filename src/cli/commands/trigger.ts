@@ -2,6 +2,7 @@ import { parseUrl } from "../../client/urls.ts";
 import { bookingStatuses } from "../../models/booking.ts";
 import { listingStatuses } from "../../models/listing.ts";
 import type { Command, Invocation } from "../command.ts";
+import { toOf, toOption } from "../endpoints.ts";
 import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
 import { originOf, post } from "../post.ts";
 
@@ -45,7 +46,7 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
 }
 
 async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promise<string> {
-  const to = invocation.text("to");
+  const to = await toOf(invocation);
   if (to !== undefined) {
     if (!parseUrl(to)) throw new UsageError("--to must be an http or https URL");
     return to;
@@ -67,16 +68,12 @@ not name the kind of event, so that the subscriber finds out by reading the reco
 is what counts. Without a code or id one is made up, which the subscriber will not find. Ends with 0 where
 it was answered 200.`,
   examples: [
-    "stayhook trigger booking HX3K9 --to 'http://127.0.0.1:3000/hooks?key=s3cret'",
+    "STAYHOOK_TO='http://127.0.0.1:3000/hooks?key=s3cret' stayhook trigger booking HX3K9",
     "stayhook trigger listing.Published 5717008",
   ],
   asksPlatform: true,
   options: {
-    to: {
-      type: "string",
-      value: "<url>",
-      help: "the endpoint; default: the one that is configured for the topic",
-    },
+    ...toOption("the endpoint instead of the one that is configured for the topic"),
     booking: { type: "string", value: "<code>", help: "the booking that it is about" },
     listing: { type: "string", value: "<id>", help: "the listing that it is about" },
     "event-id": { type: "string", value: "<uuid>", help: "to send one again; default: a new one" },
