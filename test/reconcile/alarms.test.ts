@@ -1,0 +1,293 @@
+import type { WebhookHandlerOptions } from "stayhook";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import { createReconciler, type ReconcilerAlarm } from "stayhook/reconcile";
+import type { Sandbox } from "stayhook/testing";
+import { describe, expect, test } from "vitest";
+import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
+
+const memory = () => stores.memory!()();
+
+/** A machine that has handled one confirmed booking. */
+async function known(handler: Partial<WebhookHandlerOptions> = {}) {
+  const sandbox = await startSandbox();
+  const alarms: ReconcilerAlarm[] = [];
+  const machine = machineOf(sandbox, memory(), {
+    handler: {
+      autoStart: false,
+      observe: (event: { kind: string }) => {
+        if (event.kind === "missed" || event.kind === "drift") alarms.push(event as ReconcilerAlarm);
+      },
+      ...handler,
+    },
+  });
+  const { bookingCode } = await sandbox.bookings.create({
+    status: "Confirmed",
+    checkIn: "2030-07-01",
+    checkOut: "2030-07-04",
+    listingId: 7,
+  });
+  await machine.notify({ bookingCode });
+  await machine.webhooks.drain();
+  return { ...machine, sandbox, alarms, bookingCode, ref: `booking:${bookingCode}` };
+}
+
+describe("changes of tracked fields", () => {
+  test("other nights are a change, which runs the callback with both dates", async () => {
+    const { sandbox, reconciler, webhooks, events, observations, bookingCode, ref } = await known();
+    await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-02", checkOut: "2030-07-05" });
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
+    const changes = {
+      checkIn: { from: "2030-07-01", to: "2030-07-02" },
+      checkOut: { from: "2030-07-04", to: "2030-07-05" },
+    };
+    expect(observations("changed")).toMatchObject([
+      { ref, previousStatus: "Confirmed", status: "Confirmed", changes },
+    ]);
+    await webhooks.drain();
+    expect(events.at(-1)).toMatchObject({ source: "reconcile", changed: true, changes });
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+  });
+
+  test("a field that the handler does not track is none", async () => {
+    const { sandbox, reconciler, bookingCode } = await known({ track: { booking: () => ({}) } });
+    await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-02", checkOut: "2030-07-05" });
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+  });
+
+  test("a `track` that throws fails the record, and the pass goes on", async () => {
+    const listing = () => {
+      throw new Error("no such field");
+    };
+    const { sandbox, reconciler, observations } = await known({ track: { listing } });
+    const { listingId } = await sandbox.listings.create({ status: "Published" });
+    expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 1 });
+    expect(observations("failed")).toMatchObject([
+      { ref: `listing:${listingId}`, error: new Error("no such field") },
+    ]);
+  });
+
+  test("a list whose rows have fewer fields than the listing itself shows no change", async () => {
+    const sandbox = await startSandbox();
+    const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
+    const { webhooks, notify, client, told } = machineOf(sandbox, memory(), {
+      handler: { autoStart: false },
+    });
+    const list = client.listings.list.bind(client.listings);
+    client.listings.list = (async () =>
+      (await list()).map((row) => ({ listingId: row.listingId, status: row.status }))) as never;
+    const reconciler = createReconciler(webhooks);
+    // What the list leaves out is not learned: the first event of the listing would find it changed.
+    await reconciler.run();
+    await notify({ listingId });
+    await webhooks.drain();
+    expect(told).toMatchObject([{ source: "webhook", changed: false }]);
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+    await sandbox.listings.hide(listingId);
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
+  });
+});
+
+describe("missed", () => {
+  test("a change that no notification brought is an alarm, once, for the handler's observe too", async () => {
+    const { sandbox, reconciler, webhooks, observations, alarms, bookingCode, ref } = await known();
+    await sandbox.bookings.cancel(bookingCode);
+    await reconciler.run();
+    await reconciler.run();
+    const missed = {
+      kind: "missed",
+      ref,
+      changes: { status: { from: "Confirmed", to: "Cancelled" } },
+    };
+    expect(observations("missed")).toEqual([missed]);
+    expect(alarms.filter(({ kind }) => kind === "missed")).toEqual([missed]);
+    await webhooks.drain();
+    await reconciler.run();
+    expect(observations("missed")).toHaveLength(1);
+  });
+
+  test("a change whose notification waits to be handled is none", async () => {
+    const { sandbox, reconciler, notify, observations, bookingCode } = await known();
+    await sandbox.bookings.cancel(bookingCode);
+    await notify({ bookingCode });
+    expect(await reconciler.run()).toMatchObject({ changed: 1 });
+    expect(observations("missed")).toEqual([]);
+  });
+
+  test("a change that was handled while the pass read its record is none", async () => {
+    const { sandbox, reconciler, webhooks, client, notify, observations, bookingCode } = await known();
+    const get = client.bookings.get.bind(client.bookings);
+    client.bookings.get = (async (...args: Parameters<typeof get>) => {
+      const booking = await get(...args);
+      client.bookings.get = get;
+      await sandbox.bookings.cancel(bookingCode);
+      await notify({ bookingCode });
+      await webhooks.drain();
+      return booking;
+    }) as never;
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+    expect(observations("missed")).toEqual([]);
+  });
+
+  test("a new listing after the first pass is one", async () => {
+    const { sandbox, reconciler, observations } = await known();
+    await reconciler.run();
+    const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
+    await reconciler.run();
+    expect(observations("missed")).toEqual([
+      {
+        kind: "missed",
+        ref: `listing:${listingId}`,
+        changes: {
+          status: { from: undefined, to: "Published" },
+          listingName: { from: undefined, to: "Old Mill" },
+        },
+      },
+    ]);
+  });
+});
+
+describe("drift", () => {
+  const url = "https://example.com/hooks?key=s3cret";
+  const other = "https://example.com/other";
+
+  /** What a pass says of the configuration. */
+  async function driftAt(sandbox: Sandbox, expected?: Parameters<typeof createReconciler>[1]) {
+    const { reconciler, observations } = machineOf(sandbox, memory(), { reconciler: expected });
+    await reconciler.run();
+    return observations("drift").map(({ isActive, topics }) => ({ isActive, topics }));
+  }
+
+  test("a configuration that is missing or off is drift", async () => {
+    const { sandbox, client, alarms, reconciler } = await known();
+    expect(await driftAt(sandbox)).toEqual([{ isActive: false, topics: [] }]);
+    await client.webhookConfig.ensure({ endpoints: { bookings: url } });
+    expect(await driftAt(sandbox)).toEqual([]);
+    await client.webhookConfig.toggle(false);
+    expect(await driftAt(sandbox)).toEqual([{ isActive: false, topics: [] }]);
+    await reconciler.run();
+    expect(alarms).toEqual([{ kind: "drift", isActive: false, topics: [] }]);
+  });
+
+  test("so is an endpoint that is not the one that `expect` names", async () => {
+    const { sandbox, client } = await known();
+    await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: other } });
+    expect(await driftAt(sandbox, { expect: { bookings: url } })).toEqual([]);
+    expect(
+      await driftAt(sandbox, { expect: { bookings: "https://EXAMPLE.com:443/hooks?key=s3cret" } }),
+    ).toEqual([]);
+    expect(await driftAt(sandbox, { expect: { bookings: other, listings: other } })).toEqual([
+      { isActive: true, topics: ["bookings"] },
+    ]);
+    expect(await driftAt(sandbox, { expect: { listings: null, messages: null } })).toEqual([
+      { isActive: true, topics: ["listings"] },
+    ]);
+  });
+
+  test("one URL in `expect` is compared as `ensure` writes it", async () => {
+    const { sandbox, client } = await known();
+    await client.webhookConfig.ensure({ endpoints: url });
+    expect(await driftAt(sandbox, { expect: url })).toEqual([]);
+    await client.webhookConfig.ensure({ endpoints: { bookings: url } });
+    expect(await driftAt(sandbox, { expect: url })).toEqual([{ isActive: true, topics: ["bookings"] }]);
+  });
+
+  test("a configuration that cannot be read is none", async () => {
+    const { sandbox } = await known();
+    sandbox.faults.set([{ route: "GET /v2/webhooks/config", status: 403 }]);
+    const { reconciler, observations } = machineOf(sandbox, memory());
+    expect(await reconciler.run()).toMatchObject({ failed: 0 });
+    expect(observations("drift")).toEqual([]);
+  });
+});
+
+describe("a list that is not whole", () => {
+  /** A machine whose platform answers the list with this body. */
+  function listing(body: () => unknown, client: object = {}) {
+    const platform = { url: "https://platform.example", accessToken: "secret-token" };
+    const machine = machineOf(platform, memory());
+    const webhooks = createWebhookHandler({
+      client: new StayhookClient({
+        baseUrl: platform.url,
+        accessToken: platform.accessToken,
+        logger: () => {},
+        fetch: async (url) =>
+          Response.json(/\/listings$/.test(String(url)) ? body() : { listingId: 1, status: "Published" }),
+        ...client,
+      }),
+      store: machine.store,
+      on: {},
+      logger: () => {},
+    });
+    const observed: { kind: string; ref?: string }[] = [];
+    const reconciler = createReconciler(webhooks, { observe: (event) => void observed.push(event) });
+    return { ...machine, reconciler, observed };
+  }
+  const row = (listingId: number) => ({ listingId, status: "Published" });
+
+  test("one that hints at further pages is partial, and no listing is vanished", async () => {
+    let body: unknown = [row(1), row(2)];
+    const { reconciler, observed } = listing(() => body);
+    expect(await reconciler.run()).not.toHaveProperty("partial");
+    body = { data: [row(1)], hasMore: true };
+    expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0, partial: true });
+    expect(observed.filter(({ kind }) => kind === "vanished")).toEqual([]);
+    body = { data: [row(1)] };
+    expect(await reconciler.run()).not.toHaveProperty("partial");
+    expect(observed.filter(({ kind }) => kind === "vanished")).toMatchObject([{ ref: "listing:2" }]);
+  });
+
+  test("rows that do not validate are failed, and the others are compared", async () => {
+    let body: unknown = [row(1), { listingId: "x" }, row(2), {}];
+    const { reconciler, observed } = listing(() => body);
+    expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 2 });
+    expect(observed.filter(({ kind }) => kind === "learned")).toHaveLength(2);
+    expect(observed.filter(({ kind }) => kind === "failed")).toMatchObject([{ ref: "listings" }]);
+    // The first pass is over although a row stays invalid.
+    body = [row(1), { listingId: "x" }, row(3)];
+    expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 1, changed: 1 });
+    expect(observed.filter(({ kind }) => kind === "vanished")).toEqual([]);
+  });
+});
+
+test("passes that change nothing leave the events as they are", async () => {
+  const { sandbox, reconciler, store, webhooks } = await known();
+  await sandbox.listings.create({ status: "Published" });
+  await reconciler.run();
+  const counts = await store.counts();
+  for (let n = 0; n < 3; n += 1) await reconciler.run();
+  await webhooks.drain();
+  expect(await store.counts()).toEqual(counts);
+  expect(counts.done).toBe(1);
+});
+
+test("a pass reads the configuration, the list and each booking once", async () => {
+  const { sandbox, reconciler, bookingCode } = await known();
+  await sandbox.listings.create({ status: "Published" });
+  const reads = readsOf(sandbox);
+  reads();
+  await reconciler.run();
+  expect(reads()).toEqual(["/v2/listings", `/v2/bookings/${bookingCode}`]);
+});
+
+test("watch takes several codes; one that fails does not keep the others out", async () => {
+  const { sandbox, reconciler, observations, bookingCode } = await known();
+  const codes = ["W1", "W2", "W3"];
+  for (const code of codes) await sandbox.bookings.create({ bookingCode: code, status: "Confirmed" });
+  await expect(reconciler.watch(["W1", "NONE", " W2 ", bookingCode])).rejects.toMatchObject({ status: 404 });
+  await reconciler.watch([]);
+  await reconciler.watch(codes);
+  expect(observations("changed").map(({ ref }) => ref)).toEqual(["booking:W1", "booking:W2", "booking:W3"]);
+  expect(observations("missed")).toEqual([]);
+  await expect(reconciler.watch(["W1", ""])).rejects.toMatchObject({
+    issues: [{ path: ["bookingCode", 1] }],
+  });
+});
+
+test("watch goes by the code that the platform answers", async () => {
+  const { sandbox, reconciler, client, observations } = await known();
+  await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Confirmed" });
+  const get = client.bookings.get.bind(client.bookings);
+  client.bookings.get = ((code: string) => get(code.toUpperCase())) as never;
+  await reconciler.watch("hx3k9");
+  expect(observations("changed")).toMatchObject([{ ref: "booking:HX3K9" }]);
+});
