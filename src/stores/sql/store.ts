@@ -200,7 +200,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     this.#isWaking = true;
     queueMicrotask(() => {
       this.#isWaking = false;
-      this.subscribers.wake();
+      if (!this.closed) this.subscribers.wake();
       this.#driver.notifier?.notify();
     });
   }

@@ -1,6 +1,6 @@
 import { describe, test } from "vitest";
-import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { storeContract } from "../../../src/stores/contract.ts";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { createFiles } from "./support.ts";
 
 const files = createFiles();

@@ -12,5 +12,10 @@ export function eventOf(ref: string | null = "booking:A", eventId: string = rand
   };
 }
 
-export const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
+export const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 1 },
+  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+} as const;
 export const CLAIM = { limit: 100, leaseDuration: 60_000 } as const;

@@ -1,10 +1,20 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { migrate } from "../../../src/stores/sqlite/schema.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createFiles } from "./support.ts";
 
@@ -179,64 +189,121 @@ describe("a DatabaseSync of the user's own", () => {
   });
 });
 
-describe("the schema's version", () => {
-  test("a newer one is refused, and nothing is changed", async () => {
+describe("the schema", () => {
+  /** A file as stayhook 0.1 left it, as far as it matters. */
+  function oldFile(): string {
     const path = files.path();
-    await sqliteStore(path).close();
     const db = new DatabaseSync(path);
-    db.exec("PRAGMA user_version = 999");
+    db.exec(
+      "CREATE TABLE stayhook_events (id); CREATE TABLE stayhook_statuses (ref); PRAGMA user_version = 1",
+    );
+    db.close();
+    return path;
+  }
+
+  test("of 0.1 is refused, and nothing is changed or held open", () => {
+    const path = oldFile();
+    const before = readFileSync(path);
     const error = errorOf(() => sqliteStore(path));
     expect(error).toBeInstanceOf(StayhookError);
-    expect(error.message).toMatch(
-      /written by a newer version of stayhook .*user_version is 999.* update stayhook/,
-    );
-    expect(pragma(db, "user_version")).toBe(999);
+    expect(error.message).toMatch(/its tables are of stayhook 0\.1, which this version cannot read/);
+    expect(existsSync(`${path}-shm`)).toBe(false);
+    const db = new DatabaseSync(path);
+    expect(db.prepare("SELECT count(*) AS n FROM sqlite_schema").get()).toEqual({ n: 2 });
     db.close();
+    expect(readFileSync(path).length).toBe(before.length);
   });
 
-  test("what is refused is not held open", async () => {
+  test("of a newer version, with more columns, indexes and tables, works", async () => {
     const path = files.path();
     await sqliteStore(path).close();
     const db = new DatabaseSync(path);
-    db.exec("PRAGMA user_version = 999");
+    db.exec(`
+      ALTER TABLE stayhook_events ADD COLUMN later TEXT;
+      ALTER TABLE stayhook_events ADD COLUMN number INTEGER NOT NULL DEFAULT 7;
+      ALTER TABLE stayhook_queue ADD COLUMN later TEXT;
+      ALTER TABLE stayhook_records ADD COLUMN later TEXT;
+      CREATE INDEX stayhook_events_newer ON stayhook_events (later, received_at);
+      CREATE TABLE stayhook_newer (a);
+      UPDATE stayhook_meta SET value = '2' WHERE name = 'schema'`);
+    const store = sqliteStore(path);
+    const event = eventOf();
+    expect(await store.add(event)).toBe("added");
+    const [claim] = await store.claim(CLAIM);
+    expect(await store.settle(claim!, DONE)).toBe(true);
+    expect(await store.replay({ eventId: event.eventId })).toBe(1);
+    expect(await store.get(event.eventId)).not.toHaveProperty("later");
+    expect(await store.recordOf("booking:A")).toMatchObject({ sequence: 1 });
+    await store.close();
+    expect(db.prepare("SELECT value FROM stayhook_meta WHERE name = 'schema'").get()).toEqual({ value: "2" });
     db.close();
-    expect(() => sqliteStore(path)).toThrow(StayhookError);
-    expect(existsSync(`${path}-shm`)).toBe(false);
   });
 
-  test("one that is somebody else's is refused, and nothing is changed", () => {
+  test("is made once by connections that open a file at the same time", async () => {
+    const path = files.path();
+    const stores = [sqliteStore(path), sqliteStore(path)];
+    await stores[0]!.add(eventOf());
+    expect(await stores[1]!.counts()).toMatchObject({ pending: 1 });
+    for (const store of stores) await store.close();
+  });
+
+  test("leaves the user_version of the file to the user", async () => {
     const db = new DatabaseSync(files.path());
-    db.exec("CREATE TABLE nights (day TEXT); PRAGMA user_version = 1");
-    const error = errorOf(() => sqliteStore(db));
-    expect(error).toBeInstanceOf(StayhookError);
-    expect(error.message).toContain("its user_version is 1, but it has no tables of stayhook's");
-    expect(db.prepare("SELECT count(*) AS n FROM sqlite_schema").get()).toEqual({ n: 1 });
+    db.exec("CREATE TABLE nights (day TEXT); PRAGMA user_version = 7");
+    await sqliteStore(db).close();
+    expect(pragma(db, "user_version")).toBe(7);
     db.close();
   });
+});
 
-  test("an older one is brought up step by step, once", () => {
-    const db = new DatabaseSync(":memory:");
-    const first = "CREATE TABLE stayhook_events (a)";
-    const second = "ALTER TABLE stayhook_events ADD COLUMN b; INSERT INTO stayhook_events VALUES (1, 2)";
-    migrate(db, [first]);
-    expect(pragma(db, "user_version")).toBe(1);
-    migrate(db, [first, second]);
-    migrate(db, [first, second]);
-    expect(pragma(db, "user_version")).toBe(2);
-    expect(db.prepare("SELECT * FROM stayhook_events").all()).toEqual([{ a: 1, b: 2 }]);
-    db.close();
+describe("a file that is not there any more", () => {
+  const hour = 3_600_000;
+
+  /** Lets the next check of the file be due. */
+  function passTime() {
+    const now = performance.now.bind(performance);
+    vi.spyOn(performance, "now").mockImplementation(() => now() + hour);
+    onTestFinished(() => {
+      vi.restoreAllMocks();
+    });
+  }
+
+  test.each([
+    ["was deleted", (path: string) => rmSync(path), "the file was deleted or moved while it was open"],
+    [
+      "was replaced",
+      (path: string) => {
+        copyFileSync(path, `${path}.new`);
+        renameSync(`${path}.new`, path);
+      },
+      "the file was replaced by another one while it was open",
+    ],
+  ])("because it %s takes no writes from then on", async (_, act, message) => {
+    const path = files.path();
+    const store = sqliteStore(path);
+    await store.add(eventOf());
+    const kept = `${path}.kept`;
+    linkSync(path, kept);
+    act(path);
+    passTime();
+    const refused = { name: "StayhookError", message: expect.stringContaining(message) };
+    await expect(store.add(eventOf())).rejects.toMatchObject(refused);
+    await expect(store.claim(CLAIM)).rejects.toMatchObject(refused);
+    rmSync(path, { force: true });
+    renameSync(kept, path);
+    await expect(store.add(eventOf()), "the process has to be restarted").rejects.toMatchObject(refused);
+    await store.close();
   });
 
-  test("a step that fails leaves all as it was", () => {
-    const db = new DatabaseSync(":memory:");
-    const first = "CREATE TABLE stayhook_events (a)";
-    migrate(db, [first]);
-    const failing = "ALTER TABLE stayhook_events ADD COLUMN b; SELECT no_such_column FROM stayhook_events";
-    expect(() => migrate(db, [first, failing])).toThrow("no_such_column");
-    expect(pragma(db, "user_version")).toBe(1);
-    expect(pragma(db, "table_info(stayhook_events)")).toBe(0);
-    expect(db.prepare("PRAGMA table_info(stayhook_events)").all()).toHaveLength(1);
-    db.close();
+  test("does not concern a file that is touched, or a database in memory", async () => {
+    const path = files.path();
+    const [store, memory] = [sqliteStore(path), sqliteStore(":memory:")];
+    chmodSync(path, 0o640);
+    passTime();
+    expect(await store.add(eventOf())).toBe("added");
+    expect(await memory.add(eventOf())).toBe("added");
+    await store.close();
+    await memory.close();
   });
 });
 

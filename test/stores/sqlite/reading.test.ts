@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 
-const PARKED = { state: "parked", reason: "callback", error: "" } as const;
+const PARKED = { state: "parked", reason: "callback", entry: { duration: 1 } } as const;
 
 async function filled(events: number) {
   const store = sqliteStore(":memory:");
@@ -11,20 +11,22 @@ async function filled(events: number) {
   return { store, claims };
 }
 
-test("statuses go over all pages", async () => {
-  const { store, claims } = await filled(450);
+test("records go over all pages", async () => {
+  const { store, claims } = await filled(1050);
   await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
   const refs: string[] = [];
-  for await (const { ref } of store.statuses()) refs.push(ref);
+  for await (const { ref } of store.records()) refs.push(ref);
   expect(refs).toEqual(claims.map(({ ref }) => ref).sort());
   await store.close();
 });
 
-test("replayParked replays more than it does in one go", async () => {
-  const { store, claims } = await filled(450);
+test("replay and discard change more events than one batch has", async () => {
+  const { store, claims } = await filled(1050);
   await Promise.all(claims.map((claim) => store.settle(claim, PARKED)));
-  expect(await store.replayParked()).toBe(450);
-  expect(await store.counts()).toMatchObject({ pending: 450, parked: 0 });
+  expect(await store.replay({ state: "parked" })).toBe(1050);
+  expect(await store.counts()).toMatchObject({ pending: 1050, parked: 0 });
+  expect(await store.discard({ source: "webhook" })).toBe(1050);
+  expect(await store.counts()).toMatchObject({ pending: 0, done: 1050 });
   await store.close();
 });
 

@@ -1,7 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { StayhookClient } from "../../../src/client/client.ts";
-import { silentLogger } from "../../../src/logger.ts";
 import type { Booking } from "../../../src/models/booking.ts";
 import type { Listing } from "../../../src/models/listing.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
@@ -21,7 +20,7 @@ function received(on: WebhookCallbacks<Booking, Listing, DatabaseSync> = {}) {
     accessToken: "token",
     fetch: async () => Response.json({ bookingCode: "HM1", status: "Confirmed" }),
   });
-  const webhooks = createWebhookHandler({ client, store, on, logger: silentLogger, autoStart: false });
+  const webhooks = createWebhookHandler({ client, store, on, logger: () => {}, autoStart: false });
   const receive = async (text = "", eventId = eventOf().eventId) => {
     const body = JSON.stringify({ eventId, bookingCode: "HM1", timestamp: "2026-03-01T10:00:00Z", text });
     return (await webhooks.receive({ method: "POST", url: "/", headers: {}, body })).status;

@@ -6,8 +6,8 @@ import { appendFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookClient } from "../../../src/client/client.ts";
-import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
+import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
 
 /** Where it can be told to die, in the order of an event's life. */

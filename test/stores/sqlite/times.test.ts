@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, eventOf } from "./event.ts";
 
-const FAILED = { state: "retrying", reason: "callback", error: "" } as const;
+const FAILED = { state: "retrying", reason: "callback", entry: { duration: 0.5 } } as const;
 
 test("a lease of no time still gives an event to one claim, once", async () => {
   const store = sqliteStore(":memory:");

@@ -119,7 +119,7 @@ test("the file's time is touched by what makes something due, and by nothing els
   expect(await touches(() => store.settle(claim!, { state: "released" }))).toBe(true);
   await claimOne();
   expect(await touches(() => store.settle(claim!, DONE))).toBe(false);
-  expect(await touches(() => store.replay(event.eventId))).toBe(true);
+  expect(await touches(() => store.replay({ eventId: event.eventId }))).toBe(true);
   await claimOne();
   await store.add(eventOf());
   expect(await touches(() => store.settle(claim!, DONE))).toBe(true);
