@@ -25,6 +25,8 @@ afterEach(() => {
 });
 
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+const writesOf = (outcome: unknown) =>
+  (outcome as { writes?: readonly ((tx: never) => unknown)[] }).writes ?? [];
 
 describe("a failed callback", () => {
   test("is tried again on the documented schedule, twelve times in all, and is parked then", async () => {
@@ -423,6 +425,40 @@ describe("writes that go with the end of an event", () => {
       type: "booking.Confirmed",
     });
   });
+
+  test("that lose the store's connection are tried again under the lease, and nothing counts", async () => {
+    let settles = 0;
+    let wrote = 0;
+    // As a driver does: the statement of the user's own write rejects, and the store then tells that it lost its connection.
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        settles += 1;
+        if (settles < 3) connection.lost = true;
+        try {
+          for (const write of writesOf(outcome)) await write(undefined as never);
+        } catch (cause) {
+          connection.lost = false;
+          throw new Error("the connection to the database was lost", { cause });
+        }
+        return own(claim, outcome);
+      },
+    });
+    const connection = { lost: false };
+    const write = async () => {
+      if (connection.lost) throw new Error("Connection terminated unexpectedly");
+      wrote += 1;
+    };
+    const { queue, add, ran, kinds } = queueOf({
+      store,
+      work: () => ({ ...done, writes: [write] }) as never,
+    });
+    await add("a");
+    queue.start();
+    await advance(2 * SECOND);
+    expect(kinds()).toEqual(["done"]);
+    expect([ran, wrote, settles]).toEqual([["a"], 1, 3]);
+    expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
+  });
 });
 
 describe("work that has ended", () => {
@@ -454,3 +490,92 @@ describe("work that has ended", () => {
 function throws(): never {
   throw new Error("in backoff");
 }
+
+describe("the history", () => {
+  test("has each attempt with its reason, its error, its duration and its process", async () => {
+    const { queue, add, store } = queueOf({
+      backoff: () => SECOND,
+      work: async ({ attempts }) => {
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        return attempts === 1 ? callbackFailed : done;
+      },
+    });
+    await add("a");
+    queue.start();
+    await advance(2 * SECOND);
+    expect((await store.get("a"))?.history).toMatchObject([
+      {
+        outcome: "retrying",
+        reason: "callback",
+        error: "Error: callback failed",
+        duration: 30,
+        worker: "test:1",
+      },
+      { outcome: "done", duration: 30, worker: "test:1" },
+    ]);
+  });
+
+  test("has the error of an event that ended as done all the same", async () => {
+    const error = new Error("no record", { cause: new Error("503") });
+    const { queue, add, store } = queueOf({ work: () => ({ ...done, error, reason: "unavailable" }) });
+    await add("a");
+    await queue.drain({});
+    expect(await store.get("a")).toMatchObject({
+      state: "done",
+      history: [{ outcome: "done", reason: "unavailable", error: "Error: no record <- Error: 503" }],
+    });
+  });
+});
+
+describe("a wait", () => {
+  test.each([1e300, Number.MAX_SAFE_INTEGER])("of %d ms is cut to 366 days", async (wait) => {
+    for (const result of [callbackFailed, outOfReach()]) {
+      const told: number[] = [];
+      const { queue, add, observed, store } = queueOf({
+        work: () => result,
+        backoff: () => wait,
+        giveUpAfter: Number.MAX_VALUE,
+        store: alteredStore(memoryStore(), {
+          settle: (own) => (claim, outcome) => {
+            if (outcome.state === "retrying") told.push(outcome.in);
+            return own(claim, outcome);
+          },
+        }),
+      });
+      await add("a");
+      await queue.drain({});
+      expect(told).toEqual([366 * DAY]);
+      expect(observed).toMatchObject([{ kind: "failed", retryIn: 366 * DAY }]);
+      expect((await store.get("a"))?.dueAt?.getTime()).toBe(Date.now() + 366 * DAY);
+    }
+  });
+
+  test("of a record that failed as part of a pause is a minute at most", async () => {
+    let down = true;
+    const { queue, add, store } = queueOf({
+      work: () => (down ? outOfReach() : done),
+      backoff: () => HOUR,
+    });
+    await add(...Array.from({ length: 25 }, (_, n) => `e${n}`));
+    queue.start();
+    await advance(1.5 * HOUR);
+    expect(queue.state).toBe("paused");
+    down = false;
+    await advance(2 * MINUTE);
+    expect(await store.counts()).toMatchObject({ done: 25 });
+  });
+
+  test("that the platform asks for stays what it is in a pause", async () => {
+    const { queue, add, store } = queueOf({ work: () => outOfReach(10 * MINUTE), backoff: () => HOUR });
+    await add("a");
+    await queue.drain({});
+    expect((await store.get("a"))?.dueAt?.getTime()).toBe(Date.now() + 10 * MINUTE);
+  });
+
+  test("of one unreadable record among others is its own, as nothing pauses", async () => {
+    const { queue, add, store } = queueOf({ work: () => outOfReach(), backoff: () => HOUR });
+    await add("a");
+    await queue.drain({});
+    expect((await store.get("a"))?.dueAt?.getTime()).toBe(Date.now() + HOUR);
+  });
+});

@@ -364,7 +364,7 @@ describe("drain", () => {
     expect(removed.mock.calls).toEqual(added.mock.calls);
   });
 
-  test("sweeps, but not at every drain", async () => {
+  test("prunes, but not at every drain", async () => {
     let prunes = 0;
     const store = alteredStore(memoryStore(), {
       prune: (own) => (options) => {
@@ -383,13 +383,35 @@ describe("drain", () => {
     expect(prunes).toBe(2 * first);
   });
 
-  test("sweeps too, as where no loop lives on", async () => {
+  test("prunes too, as where no loop lives on", async () => {
     const { queue, add, store } = queueOf({ retention: DAY });
     await add("a");
     await queue.drain({});
     await advance(DAY + HOUR);
     await queue.drain({});
     expect(await store.get("a")).toBeUndefined();
+  });
+
+  test("prunes within its timeout, though the store is slow", async () => {
+    let batches = 0;
+    const store = alteredStore(memoryStore(), {
+      prune: () => async () => {
+        batches += 1;
+        await new Promise((resolve) => setTimeout(resolve, 700));
+        return 200;
+      },
+    });
+    const { queue } = queueOf({ store });
+    let ended = false;
+    queue.drain({ timeout: SECOND }).then(() => {
+      ended = true;
+    });
+    await advance(SECOND - 1);
+    expect(ended).toBe(false);
+    await advance(1);
+    expect(ended).toBe(true);
+    await advance(MINUTE);
+    expect(batches).toBe(2);
   });
 });
 
@@ -443,6 +465,39 @@ describe("close", () => {
     expect(closed).toBe(true);
     expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
     expect(await store.nextDue()).toBe(0);
+  });
+
+  test.each([2999, 1])(
+    "a callback that returns %i ms after it was aborted is recorded as done",
+    async (late) => {
+      const { queue, add, store, kinds } = queueOf({
+        work: (_, { signal }) =>
+          new Promise((resolve) => signal.addEventListener("abort", () => setTimeout(resolve, late, done))),
+      });
+      await add("a");
+      queue.start();
+      await advance(0);
+      const closing = queue.close(SECOND);
+      await advance(4 * SECOND);
+      await closing;
+      expect(kinds()).toEqual(["done"]);
+      expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
+    },
+  );
+
+  test("a callback that throws when it is aborted is given back uncounted", async () => {
+    const { queue, add, store, kinds } = queueOf({
+      work: (_, { signal }) =>
+        new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    });
+    await add("a");
+    queue.start();
+    await advance(0);
+    const closing = queue.close(0);
+    await advance(4 * SECOND);
+    await closing;
+    expect(kinds()).toEqual([]);
+    expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
   });
 
   test("leaves the store alone afterwards, as it may be closed", async () => {
