@@ -8,6 +8,7 @@ export const eventTypes: readonly string[] = [
   "booking.unknown",
   ...listingStatuses.map((status) => `listing.${status}`),
   "listing.unknown",
+  "message",
   "unknown",
 ];
 

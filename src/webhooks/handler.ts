@@ -1,69 +1,41 @@
-import { consoleLogger, safeLogger } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
-import { describeThrown } from "../queue/outcome.ts";
-import { Queue } from "../queue/queue.ts";
-import { isOwnRef } from "../stores/own.ts";
-import type { EventState, EventStore, IntakeStore, NewEvent } from "../stores/event-store.ts";
-import { withInside } from "./inside.ts";
-import { safeObserve } from "./observe.ts";
-import { checkCallOptions, checkOptions, unknownOptions, type WebhookHandlerOptions } from "./options.ts";
-import { createDispatcher } from "./processing/dispatch.ts";
-import { logTrouble } from "./processing/log.ts";
+import type { NewEvent } from "../stores/event-store.ts";
+import { type Health, healthOf } from "./health.ts";
+import { type FetchContext, fetchWith, type ReceiveContext, receiveWith } from "./intake.ts";
+import { type Internals, withInternals } from "./internals.ts";
+import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
+import { assemble } from "./parts.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
-import { createReceiver, type ReceiveRequest, type ReceiveResult } from "./receiving/receive.ts";
+import type { ReceiveRequest, ReceiveResult } from "./receiving/receive.ts";
 
-/** What a request brings along beside itself. */
-export interface ReceiveContext {
-  /** Keeps the process alive until the promise settles: Workers' `ctx.waitUntil`, Next.js' `after`. Starts no loop: what is due is drained. */
-  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
-}
+export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
+export type { FetchContext, ReceiveContext } from "./intake.ts";
 
-/** What a web `Request` brings along beside itself. */
-export interface FetchContext extends ReceiveContext {
-  /** The topic that this endpoint is configured for; comes back as `event.topic`. */
-  readonly topic?: string | undefined;
-}
-
-/** How the handler is doing. */
-export interface Health {
-  /**
-   * `idle`: processing has not been started (serverless, or `autoStart: false`). `paused`: the platform is out
-   * of reach; notifications are still recorded. `stopped`: closed.
-   */
-  readonly state: "idle" | "running" | "paused" | "stopped";
-  readonly counts: Record<EventState, number>;
-  /** Age in seconds of the oldest event that waits to be handled; `undefined` where none does. */
-  readonly oldestPendingAge: number | undefined;
-  /** When this process last took a valid notification. */
-  readonly lastReceivedAt: Date | undefined;
-}
-
-/** What {@link createWebhookHandler} makes. Its functions need no `this`. */
+/** The handler that {@link createWebhookHandler} makes. Its functions need no `this`. */
 export interface WebhookHandler {
   /** Takes a notification as a web `Request`: Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix. Never rejects. */
   fetch(request: Request, context?: FetchContext): Promise<Response>;
-  /** Takes a notification in whatever form a framework has it; the adapters call it. Never rejects. */
+  /** Takes a notification in the form that a framework has it in. The adapters call it. Never rejects. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
   /**
-   * Begins to process what is due, by itself, until {@link close}. Twice is safe. It holds no process open: a worker
-   * that has no server needs a timer of its own to live on.
+   * Processes due events by itself until {@link close}. A second call does nothing. Workers do not keep the process
+   * alive: add a timer if nothing else does.
    */
   start(): void;
   /**
-   * Processes what is due now, each event once: for cron jobs, serverless and tests. Ends when nothing is left,
-   * or the platform is out of reach; does not wait for other processes.
+   * Processes the events that are due now, each once: for cron jobs, serverless and tests. Ends when nothing is due,
+   * or when the platform is out of reach. Does not wait for other processes.
    *
    * @throws InvalidArgumentError naming the option that is wrong; what the store throws when it cannot be asked
    */
   drain(options?: DrainOptions): Promise<DrainResult>;
   /**
-   * Processes one notification now, touching no store: for the worker of a queue of your own. Takes the
-   * notification, or the event that `forwardTo` has sent; each parsed, or as JSON text. There, `previousStatus` is
-   * undefined, `changed` true, `dispatch` without effect, and `atomically` absent.
+   * Processes one notification now, without a store: for the worker of a queue of your own. Takes the notification,
+   * or the event that `forwardTo` sent, parsed or as JSON text. Such an event has `previous: undefined` and
+   * `changed: true`, `dispatch` has no effect, and `atomically` throws.
    *
    * @throws ProcessingError saying whether and when to try again
    * @example
@@ -75,22 +47,28 @@ export interface WebhookHandler {
     notification: WebhookNotification | NewEvent | string,
     options?: ProcessOptions,
   ): Promise<Processed>;
-  /** How it is doing. @throws what the store throws when it cannot be asked */
+  /**
+   * Asks the store something, which also makes its tables: for apps that should fail at start rather than answer 503.
+   *
+   * @throws what the store throws when it cannot be asked
+   */
+  ready(): Promise<void>;
+  /** Tells how the handler is doing. Never rejects: where the store cannot be asked, `state` is `unavailable`. */
   health(): Promise<Health>;
   /**
-   * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts
-   * their `signal`, waits up to 3 s more, and gives the events back. The store stays open: close it afterwards.
+   * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts their
+   * `signal`, waits up to 3 s more, and gives the events back. Close the store afterwards.
    *
-   * @throws InvalidArgumentError where `timeout` is no number of ms; nothing is closed then
+   * @throws InvalidArgumentError where `timeout` is not a number of ms; nothing is closed then
    */
   close(options?: { readonly timeout?: number | undefined }): Promise<void>;
-  /** Whether an adapter for a process that lives on should call {@link start}. */
+  /** Whether an adapter should call {@link start}. */
   readonly autoStart: boolean;
 }
 
 /**
- * Makes the handler of a subscriber's endpoint: it records each notification before it is answered, takes
- * every event once, fetches the booking or listing, and runs the callback for its status.
+ * Makes the handler of a subscriber's endpoint. It records each notification before it answers, handles each event
+ * once, reads the booking or listing, and runs the callback for its status.
  *
  * @throws InvalidArgumentError naming each option that is wrong
  * @example
@@ -110,136 +88,50 @@ export interface WebhookHandler {
 export function createWebhookHandler<B extends Booking, L extends Listing, Tx = never>(
   options: WebhookHandlerOptions<B, L, Tx>,
 ): WebhookHandler {
-  const numbers = checkOptions(options);
-  const { client, store, on, dispatch = "every", processing = "background" } = options;
-  const logger = safeLogger(options.logger ?? consoleLogger);
-  const observe = safeObserve(options.observe, logger);
-  for (const name of unknownOptions(options))
-    logger.warn(`stayhook: createWebhookHandler has no option ${name}`);
-  const background = processing === "background";
+  const parts = assemble(options);
+  const { queue, store, state, log, silence, work, numbers } = parts;
+  const background = options.processing !== "inline";
   const autoStart = (options.autoStart ?? true) && background;
-  let closed = false;
-  let lastReceivedAt: Date | undefined;
-
-  const workWith = (transactional: boolean) =>
-    createDispatcher<B, L, Tx>({ client, on, dispatch, transactional });
-  const events = isIntake(store) ? undefined : store;
-  // Where a queue of the user's own takes over, there is no other here.
-  const queue =
-    events &&
-    new Queue<Tx>({
-      store: events,
-      work: workWith(events.transactional === true),
-      policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
-      observe: (event) => {
-        // What the reconciler writes down for itself is nothing that happens.
-        if (event.kind === "done" && isOwnRef(event.ref)) return;
-        logTrouble(event, logger);
-        observe(event);
-      },
-      logger,
-    });
-  const receiver = createReceiver({
-    ...numbers,
-    verify: options.verify,
-    closing: () => closed,
-    add: (event) => store.add(event),
-    observe,
-    logger,
-  });
-
-  /** Sees to it that a recorded event is processed; resolves when the request may be answered. */
-  async function seeTo(eventId: string, replyBy: number, context: ReceiveContext | undefined) {
-    lastReceivedAt = new Date();
-    if (!queue) return;
-    if (!background) {
-      await queue
-        .runNow(eventId, replyBy)
-        .catch((error) => logger.error(`stayhook: could not process inline (${describeThrown(error)})`));
-    }
-    if (waits(context)) {
-      const failed = (error: unknown) =>
-        logger.error(`stayhook: could not process in waitUntil (${describeThrown(error)})`);
-      const pushed = queue.push().catch(failed);
-      try {
-        // With its `this`: the context may be the platform's own.
-        context.waitUntil(pushed);
-      } catch (error) {
-        // It is recorded, which is what the answer says.
-        failed(error);
-      }
-    } else if (background) {
-      queue.added(eventId);
-    }
-  }
-
-  const receive: WebhookHandler["receive"] = async (request, context) => {
-    if (autoStart && !waits(context)) queue?.start();
-    const { result, recorded, replyBy } = await receiver(request);
-    if (recorded) await seeTo(recorded.event.eventId, replyBy, context);
-    return result;
+  const start = (): void => {
+    queue?.start();
+    if (!state.closed) silence.start();
   };
-
+  const receive = receiveWith(parts, { background, autoStart, start });
   const handler: WebhookHandler = {
     autoStart,
     receive,
-    fetch: async (request, context) => {
-      const { method, url, headers } = request;
-      const body = request.bodyUsed ? readBefore() : request.body;
-      const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
-      return new Response(result.body, { status: result.status, headers: result.headers });
-    },
-    start: () => queue?.start(),
+    fetch: (request, context) => fetchWith(receive, request, context),
+    start,
     drain: async (drainOptions = {}) => {
-      checkCallOptions(drainOptions);
-      return (await queue?.drain(drainOptions)) ?? { done: 0, failed: 0 };
+      checkCallOptions(drainOptions, ["timeout", "signal"]);
+      const result = await queue?.drain(drainOptions);
+      await silence.check();
+      return result ?? { done: 0, failed: 0 };
     },
     process: async (notification, processOptions = {}) => {
-      checkCallOptions(processOptions);
-      return processNow(workWith(false), numbers, notification, processOptions);
+      checkCallOptions(processOptions, ["signal", "attempt"]);
+      return processNow({ ...numbers, work, log }, notification, processOptions);
     },
-    health: async () => {
-      const state = queue?.state ?? (closed ? "stopped" : "idle");
-      const [counts, waiting] = await Promise.all([events?.counts() ?? { ...NONE }, events?.oldestWaiting()]);
-      const oldestPendingAge = waiting === undefined ? undefined : waiting / 1000;
-      return { state, counts, oldestPendingAge, lastReceivedAt };
-    },
+    ready: async () => void (await store?.nextDue()),
+    health: () => healthOf({ store, queue, ...state }),
     close: async (closeOptions = {}) => {
-      checkCallOptions(closeOptions);
-      const { timeout = 10_000 } = closeOptions;
-      closed = true;
-      await queue?.close(timeout);
+      checkCallOptions(closeOptions, ["timeout"]);
+      state.closed = true;
+      silence.stop();
+      await queue?.close(closeOptions.timeout ?? 10_000);
+      log.close();
     },
   };
-  return withInside(handler, {
-    forwards: !events,
+  const internals: Internals = {
+    ...{ client: options.client, store, snapshotOf: parts.snapshotOf, observe: parts.observe, log },
     recordRetention: numbers.recordRetention,
-    begin: () => {
-      if (autoStart) queue?.start();
+    start: () => {
+      if (autoStart) start();
     },
-    added: (eventId) => queue?.added(eventId),
-    handleDue: async () => {
+    added: () => queue?.added(),
+    drainIfStarted: async () => {
       if (options.autoStart ?? true) await queue?.push();
     },
-  });
+  };
+  return withInternals(handler, internals);
 }
-
-/** A body that is gone: who read it and let go of it leaves a stream that looks empty. */
-function readBefore(): ReadableStream {
-  const stream = new ReadableStream();
-  stream.getReader();
-  return stream;
-}
-
-/** Whether a request brings along what keeps the process alive; `null` is what some frameworks have for no context. */
-function waits(
-  context: ReceiveContext | null | undefined,
-): context is { readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]> } {
-  return typeof context?.waitUntil === "function";
-}
-
-function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
-  return (store as Partial<IntakeStore>).intakeOnly === true;
-}
-
-const NONE: Record<EventState, number> = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };

@@ -8,18 +8,17 @@ export interface SilentObservation {
   readonly lastReceivedAt: Date | undefined;
 }
 
-/** `observe` gets it when the reconciler finds a change that no notification has told of. */
-export interface MissedObservation {
-  readonly kind: "missed";
-  /** `booking:<code>` or `listing:<id>`. */
-  readonly ref: string;
-  readonly changes: FieldChanges;
-}
+/** The reconciler's alarms. The handler's `observe` gets them, too. */
+export type ReconcilerAlarm =
+  /** The webhook configuration is off or missing, or the endpoints of these topics are not the expected ones. */
+  | { readonly kind: "drift"; readonly isActive: boolean; readonly topics: readonly string[] }
+  /** A record had changed, and no event of it waited: its notification never arrived. An event for it is in the store now. */
+  | { readonly kind: "missed"; readonly ref: string; readonly changes: FieldChanges };
 
 /** Makes a function of the user's `observe` that does not throw: it logs what `observe` throws. */
 export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log: Log): (event: E) => void {
   if (!observe) return () => {};
-  const failed = (error: unknown) => log.warn("The observe function failed", { error });
+  const failed = (error: unknown) => log.warn("the observe function failed", { error, fromUserCode: true });
   return (event) => {
     try {
       const observed = observe(event);

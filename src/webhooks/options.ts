@@ -1,70 +1,96 @@
 import type { StayhookClient } from "../client/client.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isLogger, type Logger } from "../logger.ts";
+import { isLogger, type Logger, loggerProblem } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
+import { checkNoUnknown, unknownOptions } from "../options.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
 import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";
+import type { ReconcilerAlarm, SilentObservation } from "./observe.ts";
+import type { Track } from "./processing/snapshot.ts";
 import type { ReceiveObservation } from "./receiving/receive.ts";
+import type { TopicFrom } from "./receiving/topic.ts";
 import type { Verify } from "./receiving/verify.ts";
 
 /** What {@link WebhookHandlerOptions.observe} is told; `kind` tells which. */
-export type Observation = ReceiveObservation | QueueObservation;
+export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
 
 /** Options of {@link createWebhookHandler}. All times in ms. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
-  /** Fetches the records, and is handed to the callbacks. */
+  /** The client that reads the records. Callbacks get it as `event.client`. */
   readonly client: StayhookClient<B, L>;
-  /** Where notifications are recorded before they are answered. No default: forgetting must be chosen (`memoryStore()`). `forwardTo(...)` hands them to a queue of your own. */
+  /**
+   * Where notifications are recorded before they are answered. `memoryStore()` forgets them when the process ends.
+   * `forwardTo(...)` hands them to a queue of your own. There is no default, so that you cannot lose events by omission.
+   */
   readonly store: EventStore<Tx> | IntakeStore;
-  /** The callbacks, by type of event. An event that has none here, nor a `fallback`, is done without one. */
+  /** The callbacks by type of event. An event whose type has no callback, where there is no `fallback` either, is done without one. */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
-   * Decides whether a request may come in: `sharedSecret(...)`, or your own. The platform signs nothing, so
-   * that without it anyone who knows the URL can make the handler fetch a record and run its callback again.
+   * Decides whether a request may come in: `sharedSecret(...)`, or your own. The platform signs nothing. Without
+   * `verify`, anyone who knows the URL can make the handler read a record and run its callback again.
    * Default: everything comes in.
    */
   readonly verify?: Verify | undefined;
-  /** `changed`: no callback where the record's status is the one that was handled last. Default `every`. */
-  readonly dispatch?: "every" | "changed" | undefined;
-  /** The largest body that is read. Default 65,536. */
-  readonly maxBodyBytes?: number | undefined;
-  /** How long a body may stall. Default 10,000. */
-  readonly bodyTimeout?: number | undefined;
-  /** How long the store may take to record. Default 10,000. */
-  readonly recordTimeout?: number | undefined;
   /**
-   * How long after its arrival a request is answered at the latest; caps `bodyTimeout`, `recordTimeout`,
-   * `verify`, and the waiting of inline processing. Default 25,000: the platform waits for 30,000.
+   * Which fields of a record are compared to tell whether it changed. The store keeps them, and no others. Default: the
+   * `checkIn`, `checkOut` and `listingId` of a booking, and the `listingName` of a listing. The status always counts.
+   *
+   * @example
+   * ```ts
+   * track: { booking: ({ checkIn, checkOut, guests }) => ({ checkIn, checkOut, guests }) },
+   * ```
+   */
+  readonly track?: Track<NoInfer<B>, NoInfer<L>> | undefined;
+  /** `changed`: no callback for an event whose record has the status and tracked fields that were handled last. Default `every`. */
+  readonly dispatch?: "every" | "changed" | undefined;
+  /**
+   * How long after a webhook event that found its record unchanged the record is read once more, because the platform
+   * may notify before its own answers show the change. `false`: never. Default 60,000.
+   */
+  readonly recheckAfter?: number | false | undefined;
+  /** The query parameter of the endpoint's URL that names the topic. An adapter's `topic` goes before it. Default `{ query: "topic" }`. */
+  readonly topicFrom?: TopicFrom | undefined;
+  /** Whether GET and HEAD requests that pass `verify` are answered 200, for a monitor. Default `false`: they are answered 405. */
+  readonly answerChecks?: boolean | undefined;
+  /** The largest body that is read, in bytes. Default 65,536. */
+  readonly maxBodyBytes?: number | undefined;
+  /** The most events that may wait. While more do, notifications are answered 503. Default 1,000,000. */
+  readonly maxWaiting?: number | undefined;
+  /** `observe` is told `silent` when no notification has arrived for this long. Default: never. */
+  readonly silentAfter?: number | undefined;
+  /**
+   * How long after its arrival a request is answered at the latest, also where the body, `verify`, the store or inline
+   * processing take longer. Default 25,000: the platform waits for 30,000.
    */
   readonly replyWithin?: number | undefined;
-  /** `inline`: processed before the answer, for where nothing lives on. Default `background`. */
+  /** `inline`: the event is processed before the answer, for serverless runtimes. Default `background`. */
   readonly processing?: "background" | "inline" | undefined;
-  /** Whether processing begins by itself, where a process lives on. Default `true`. */
+  /** Whether processing starts by itself with the first request. Default `true`. */
   readonly autoStart?: boolean | undefined;
-  /** Events that this process handles at once. Default 10. */
+  /** How many events this process handles at once. Default 10. */
   readonly concurrency?: number | undefined;
-  /** Attempts in all, the first included. Default 12. */
+  /** How many attempts an event gets. Default 12. */
   readonly maxAttempts?: number | undefined;
-  /** The wait before another attempt, after so many. Default 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, 6 h, 6 h, each up to a quarter shorter. */
+  /** The wait after so many attempts. Default 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, 6 h, 6 h, each up to a quarter shorter. */
   readonly backoff?: Backoff | undefined;
   /** How long an attempt may take, fetching included, before its `signal` aborts. Default 300,000. */
   readonly attemptTimeout?: number | undefined;
-  /** How long an event stays locked after its process has died. Renewed at a third of it. Default 30,000. */
+  /** How long an event stays locked after its process has died. Default 30,000. */
   readonly leaseDuration?: number | undefined;
   /** How long the platform may be out of reach for an event before it is parked. Default 3 days. */
   readonly giveUpAfter?: number | undefined;
-  /** How long ids of done events, and parked ones that were not found, are kept. Default 7 days. */
+  /** How long the store keeps done events, and parked ones that were not found. Default 7 days. */
   readonly retention?: number | undefined;
-  /** How long parked events are kept. Default 30 days. */
+  /** How long the store keeps parked events. Default 30 days. */
   readonly parkedRetention?: number | undefined;
-  /** How long a record's last status is kept. Default 400 days: a booking may change for a year. */
+  /** How long the store keeps the snapshot of a record. Default 400 days: a booking may change for a year. */
   readonly recordRetention?: number | undefined;
-  /** Told of all that happens. What it throws is logged, and changes nothing. */
+  /** A function that is told of all that happens. The handler logs what it throws. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Default: warnings and errors to the console. */
   readonly logger?: Logger | undefined;
@@ -74,8 +100,8 @@ const DAY = 24 * 60 * 60_000;
 
 const NUMBERS = {
   maxBodyBytes: { default: 65_536, least: 1, most: Number.MAX_SAFE_INTEGER, whole: true },
-  bodyTimeout: { default: 10_000, least: 1, most: MAX_TIMER },
-  recordTimeout: { default: 10_000, least: 1, most: MAX_TIMER },
+  maxWaiting: { default: 1_000_000, least: 0, most: Number.POSITIVE_INFINITY },
+  silentAfter: { default: Number.POSITIVE_INFINITY, least: 1, most: Number.POSITIVE_INFINITY },
   replyWithin: { default: 25_000, least: 1, most: MAX_TIMER },
   concurrency: { default: 10, least: 1, most: 10_000, whole: true },
   maxAttempts: { default: 12, least: 1, most: Number.MAX_SAFE_INTEGER, whole: true },
@@ -89,48 +115,42 @@ const NUMBERS = {
 
 type Numbers = { -readonly [K in keyof typeof NUMBERS]: number };
 
-/** What `on` may have a callback for. */
+/** The keys that `on` may have. */
 const ON: readonly string[] = [...eventTypes, "fallback"];
 
 const NAMES: readonly string[] = [
+  ...["client", "store", "on", "verify", "track", "dispatch", "recheckAfter", "topicFrom", "answerChecks"],
+  ...["processing", "autoStart", "backoff", "observe", "logger"],
   ...Object.keys(NUMBERS),
-  ...[
-    "client",
-    "store",
-    "on",
-    "verify",
-    "dispatch",
-    "processing",
-    "autoStart",
-    "backoff",
-    "observe",
-    "logger",
-  ],
 ];
 
-/** Names that are none of the options: misspelt, in JavaScript. */
-export function unknownOptions(options: object): string[] {
-  return Object.keys(options).filter((name) => !NAMES.includes(name));
-}
-
-/** Checks all options at once, and fills in the numbers' defaults. */
+/**
+ * Checks all options, and fills in the numbers' defaults.
+ *
+ * @throws InvalidArgumentError naming each option that is wrong
+ */
 export function checkOptions(options: unknown): Numbers {
-  const issues: Issue[] = [];
+  if (!isObject(options))
+    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
+  const issues: Issue[] = [...unknownOptions(options, NAMES)];
   const refuse = (field: string, message: string, ...path: string[]) =>
     issues.push({ path: [field, ...path], message });
-  if (!isObject(options)) throw new InvalidArgumentError({ path: [], message: "options must be an object" });
   checkParts(options, refuse);
   checkChoices(options, refuse);
+  issues.push(...checkNested(options));
   const numbers = checkNumbers(options, refuse);
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   return numbers;
 }
 
-/** Checks what `drain`, `process` and `close` take. @throws InvalidArgumentError naming each field that is wrong */
-export function checkCallOptions(options: unknown): void {
-  if (!isObject(options))
-    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
-  const { timeout, signal } = options;
+/**
+ * Checks the options of `drain`, `process` and `close`.
+ *
+ * @throws InvalidArgumentError naming each field that is wrong
+ */
+export function checkCallOptions(options: unknown, names: readonly string[]): void {
+  checkNoUnknown(options, names);
+  const { timeout, signal } = (options ?? {}) as Record<string, unknown>;
   const issues: Issue[] = [];
   if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0))
     issues.push({ path: ["timeout"], message: "must be a number of ms, from 0" });
@@ -156,7 +176,7 @@ function checkParts(options: Record<string, unknown>, refuse: Refuse): void {
   }
   for (const [type, callback] of Object.entries(on)) {
     if (!ON.includes(type)) {
-      refuse("on", `is no type of event; there are ${ON.join(", ")}`, type);
+      refuse("on", `is not a type of event. The types are ${ON.join(", ")}`, type);
     } else if (callback !== undefined && typeof callback !== "function") {
       refuse("on", "must be a function", type);
     }
@@ -168,6 +188,7 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
     dispatch: ["every", "changed"],
     processing: ["background", "inline"],
     autoStart: [true, false],
+    answerChecks: [true, false],
   };
   for (const [field, allowed] of Object.entries(choices)) {
     const value = options[field];
@@ -179,9 +200,24 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
     if (options[field] !== undefined && typeof options[field] !== "function")
       refuse(field, "must be a function");
   }
-  const { logger } = options;
-  if (logger !== undefined && !(isObject(logger) && isLogger(logger)))
-    refuse("logger", "must have the functions debug, info, warn and error");
+  const { logger, recheckAfter } = options;
+  if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
+  const isTime = Number.isSafeInteger(recheckAfter) && (recheckAfter as number) >= 1;
+  if (recheckAfter !== undefined && recheckAfter !== false && !isTime)
+    refuse("recheckAfter", "must be a whole number of ms from 1, or false");
+}
+
+function checkNested({ track, topicFrom }: Record<string, unknown>): Issue[] {
+  const issues = [
+    ...unknownOptions(track, ["booking", "listing"], ["track"]),
+    ...unknownOptions(topicFrom, ["query"], ["topicFrom"]),
+  ];
+  for (const [name, value] of Object.entries(isObject(track) ? track : {}))
+    if (value !== undefined && typeof value !== "function")
+      issues.push({ path: ["track", name], message: "must be a function" });
+  if (isObject(topicFrom) && (typeof topicFrom.query !== "string" || topicFrom.query === ""))
+    issues.push({ path: ["topicFrom", "query"], message: "must be the name of a query parameter" });
+  return issues;
 }
 
 function checkNumbers(options: Record<string, unknown>, refuse: Refuse): Numbers {

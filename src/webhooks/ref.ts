@@ -3,19 +3,13 @@ export type Subject =
   | { readonly kind: "booking"; readonly bookingCode: string }
   | { readonly kind: "listing"; readonly listingId: number };
 
+/** Leaves out the white space around the code. A code of white space alone stays as it is. */
 export function bookingRef(bookingCode: string): string {
-  return `booking:${bookingCode}`;
+  return `booking:${bookingCode.trim() || bookingCode}`;
 }
 
 export function listingRef(listingId: number): string {
   return `listing:${listingId}`;
-}
-
-/** A notification with no reference, or with two, is about no record. */
-export function refOf(bookingCode: string | null, listingId: number | null): string | null {
-  if (bookingCode !== null && listingId === null) return bookingRef(bookingCode);
-  if (listingId !== null && bookingCode === null) return listingRef(listingId);
-  return null;
 }
 
 export function parseRef(ref: string | null): Subject | undefined {

@@ -1,48 +1,53 @@
-import type { Logger } from "../../logger.ts";
-import { describeThrown } from "../../queue/outcome.ts";
+import type { Log } from "../../logger.ts";
 import type { QueueObservation } from "../../queue/policy.ts";
+import type { SilentObservation } from "../observe.ts";
 
 type Of<K extends QueueObservation["kind"]> = Extract<QueueObservation, { kind: K }>;
 
-/** Says in the log what nobody should have to ask for: what failed, what was given up, and that the platform is away. */
-export function logTrouble(event: QueueObservation, logger: Logger): void {
+/** Logs failures, parked events, pauses and silence. */
+export function logTrouble(event: QueueObservation | SilentObservation, log: Log): void {
   switch (event.kind) {
-    case "failed":
-      logger.warn(
-        `stayhook: ${nameOf(event)} failed (${event.reason}, attempt ${event.attempt}), the next attempt is in ${duration(event.retryIn)}`,
-        shown(event),
+    case "failed": {
+      const next = `The next attempt is in ${duration(event.retryIn)}`;
+      log.warn(
+        `attempt ${event.attempt} at ${nameOf(event)} failed (${event.reason}). ${next}`,
+        detailsOf(event),
       );
       break;
+    }
     case "parked":
-      logger.error(
-        `stayhook: ${nameOf(event)} is given up (${event.reason}) and parked, until it is replayed`,
-        shown(event),
+      log.error(
+        `gave up ${nameOf(event)} (${event.reason}). The event is parked until it is replayed`,
+        detailsOf(event),
       );
       break;
-    case "paused":
-      logger.warn(
-        event.cause === "refused"
-          ? `stayhook: record after record is refused or not found; is the base URL right? The next try is in ${duration(event.wait)}. ${describeThrown(event.error)}`
-          : `stayhook: the platform is out of reach; the next try is in ${duration(event.wait)}, notifications are still recorded. ${describeThrown(event.error)}`,
-      );
+    case "paused": {
+      const { error } = event;
+      const next = `The next try is in ${duration(event.wait)}. Notifications are still recorded`;
+      log.warn(`processing is paused, because the platform is out of reach. ${next}`, { error });
       break;
+    }
     case "resumed":
-      logger.warn("stayhook: the platform answers again");
+      log.warn("the platform answers again. Processing goes on");
+      break;
+    case "silent": {
+      const { lastReceivedAt } = event;
+      const since = lastReceivedAt ? ` since ${lastReceivedAt.toISOString()}` : "";
+      log.warn(`no notification has arrived${since}. Is the webhook configuration still active?`);
+    }
   }
 }
 
 function nameOf({ eventId, ref, type }: Of<"failed" | "parked">): string {
-  return [ref ?? "an event without a record", type && `(${type})`, `of event ${eventId}`]
-    .filter(Boolean)
-    .join(" ");
+  return `event ${eventId} (${[type, ref ?? "no record"].filter(Boolean).join(", ")})`;
 }
 
-/** The user's own errors with their stack; what the client says fits into a line. */
-function shown({ reason, error }: Of<"failed" | "parked">): unknown {
-  return reason === "callback" && error instanceof Error ? error : describeThrown(error);
+function detailsOf({ eventId, ref, type, attempt, reason, error }: Of<"failed" | "parked">) {
+  return { error, eventId, ref, type, attempt, reason };
 }
 
-function duration(ms: number): string {
+/** A duration for people to read. */
+export function duration(ms: number): string {
   const units = [
     [3_600_000, "h"],
     [60_000, "min"],

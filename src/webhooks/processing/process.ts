@@ -1,19 +1,21 @@
+import { errorText } from "../../error-text.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
+import type { Log } from "../../logger.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";
-import { describeThrown } from "../../queue/outcome.ts";
 import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
 import { parseBody } from "../receiving/parse.ts";
+import { logDoubts } from "../receiving/report.ts";
 
-/** What the queue that calls `process` knows of the attempt. */
+/** Options of {@link WebhookHandler.process}: what your queue knows of the attempt. */
 export interface ProcessOptions {
-  /** Cuts the attempt off, as `attemptTimeout` does. */
+  /** Cuts the attempt off when it aborts, as `attemptTimeout` does. */
   readonly signal?: AbortSignal | undefined;
-  /** Which attempt of the queue's this is; becomes `event.attempt`. Default 1. */
+  /** The number of the attempt, from 1; becomes `event.attempt`. Default 1. */
   readonly attempt?: number | undefined;
 }
 
-/** What became of a notification that was processed. */
+/** The result of {@link WebhookHandler.process}. */
 export interface Processed {
   readonly eventId: string;
   /** The event's type, such as `booking.Confirmed`. */
@@ -22,9 +24,9 @@ export interface Processed {
   readonly status: string | undefined;
 }
 
-/** A notification that could not be processed, in the terms of the queue that is to try it again. */
+/** A notification could not be processed. Tells your queue whether and when to try again. */
 export class ProcessingError extends StayhookError {
-  /** As the failure table has it, or `invalid`: it is no notification. */
+  /** Why the attempt failed. `invalid`: it is not a notification. */
   readonly reason: FailureReason | "invalid";
   /** Whether another attempt can help. */
   readonly retryable: boolean;
@@ -48,33 +50,43 @@ export class ProcessingError extends StayhookError {
   }
 }
 
-/** Processes one notification now, with no store: fetches its record and runs its callback. */
+export interface ProcessingOptions<Tx> {
+  readonly work: Work<Tx>;
+  /** ms */
+  readonly attemptTimeout: number;
+  readonly maxAttempts: number;
+  readonly log: Log;
+}
+
+/** Processes one notification now, with no store: reads its record and runs its callback. */
 export async function processNow<Tx>(
-  work: Work<Tx>,
-  limits: { readonly attemptTimeout: number; readonly maxAttempts: number },
+  { work, attemptTimeout, maxAttempts, log }: ProcessingOptions<Tx>,
   notification: unknown,
   { signal, attempt = 1 }: ProcessOptions,
 ): Promise<Processed> {
   if (!Number.isSafeInteger(attempt) || attempt < 1) {
     throw new InvalidArgumentError({ path: ["attempt"], message: "must be a whole number from 1" });
   }
-  const event = toEvent(notification);
-  const result = await runCutOff(work, claimOf(event, attempt), limits.attemptTimeout, signal);
-  if (result.state === "done") return { eventId: event.eventId, type: result.type, status: result.status };
-  throw errorOf(result, event, attempt, limits.maxAttempts);
+  const event = toEvent(notification, log);
+  const result = await runCutOff(work, claimOf(event, attempt), attemptTimeout, signal);
+  if (result.state === "failed") throw errorOf(result, event, attempt, maxAttempts);
+  return { eventId: event.eventId, type: result.type, status: result.record?.snapshot.status };
 }
 
 /** A notification or the `NewEvent` that `forwardTo` has sent; each parsed, or as JSON text. */
-function toEvent(given: unknown): NewEvent {
+function toEvent(given: unknown, log: Log): NewEvent {
   const sent = typeof given === "string" ? parse(given) : given;
   const { text, topic } = isSent(sent)
     ? { text: sent.notification, topic: sent.topic ?? undefined }
     : { text: typeof given === "string" ? given : stringify(given), topic: undefined };
   const parsed = text === undefined ? undefined : parseBody(text, topic);
-  if (parsed?.ok) return parsed.event;
+  if (parsed?.ok) {
+    logDoubts(parsed.event, parsed.doubts, log);
+    return parsed.event;
+  }
   const issues: readonly Issue[] = parsed?.issues ?? [{ path: [], message: "is not JSON" }];
   const cause = new InvalidArgumentError(issues);
-  throw new ProcessingError(`This is no notification: ${cause.message}`, {
+  throw new ProcessingError(`This is not a notification: ${cause.message}`, {
     reason: "invalid",
     retryable: false,
     cause,
@@ -103,17 +115,19 @@ function stringify(value: unknown): string | undefined {
   }
 }
 
-/** As a store would hand it out; dedupe and exclusion are the queue's. */
+/** The event as a store would hand it out. De-duplication and exclusion are up to the user's queue. */
 function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
+  const now = Date.now();
   return {
     ...event,
-    receivedAt: Date.now(),
+    receivedAt: now,
+    claimedAt: now,
     attempts: attempt,
     outages: 0,
     outageFor: 0,
-    // Nothing is known of the status handled last, so that nothing can be left out for it.
+    // No snapshot is known, so `dispatch: "changed"` must leave nothing out.
     replayed: true,
-    previousStatus: undefined,
+    previous: undefined,
     sequence: 0,
     lease: "",
   };
@@ -148,7 +162,7 @@ function errorOf(
   const retryable = reason === "unavailable" || attempt < limit;
   const retryAfter = outage?.retryAfter === undefined ? undefined : outage.retryAfter / 1000;
   const about = event.ref ?? "no record";
-  return new ProcessingError(`Event ${event.eventId} (${about}) failed: ${describeThrown(cause)}`, {
+  return new ProcessingError(`Event ${event.eventId} (${about}) failed: ${errorText(cause)}`, {
     reason,
     retryable,
     retryAfter,

@@ -8,7 +8,7 @@ export interface ReceiveResult {
   readonly body: string;
 }
 
-/** Why a request was refused before its notification was looked at, or could not be recorded. */
+/** Why a request was refused before its body was parsed, or why its notification could not be recorded. */
 export type Refusal =
   | "closing"
   | "method"
@@ -20,6 +20,7 @@ export type Refusal =
   | "already-read"
   | "store"
   | "store-timeout"
+  | "backlog"
   | "internal";
 
 interface Row {
@@ -52,10 +53,16 @@ const rows: Readonly<Record<Refusal, Row>> = {
   },
   store: { ...notNow, detail: "The notification could not be recorded." },
   "store-timeout": { ...notNow, detail: "The notification could not be recorded in time." },
+  backlog: { ...notNow, detail: "Too many notifications wait to be handled." },
   internal: { status: 500, title: "Internal Server Error", detail: "Something went wrong." },
 };
 
-/** It is recorded, now or before. */
+/** The platform, or a monitor, checks that the endpoint can be reached. */
+export function reachable(): ReceiveResult {
+  return { status: 200, headers: {}, body: "" };
+}
+
+/** The event is recorded, now or before. */
 export function accepted(): ReceiveResult {
   return { status: 200, headers: { "content-type": "application/json" }, body: '{"received":true}' };
 }
@@ -65,7 +72,7 @@ export function refused(reason: Refusal): ReceiveResult {
   return problem(status, { title, status, detail }, headers);
 }
 
-/** Names each field, and repeats nothing of what was sent. */
+/** Names each field. Repeats nothing of the request. */
 export function invalid(issues: readonly Issue[]): ReceiveResult {
   const errors = issues.map(({ path, message }) => ({ path, message }));
   const detail = "The body is not a valid notification.";

@@ -1,33 +1,44 @@
 import type { Issue } from "../../errors.ts";
-import { parseNotification } from "../../models/notification.ts";
+import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
-import { refOf } from "../ref.ts";
+import { bookingRef, listingRef } from "../ref.ts";
 
-export type ParsedBody =
-  | { readonly ok: true; readonly event: NewEvent }
-  | { readonly ok: false; readonly issues: readonly Issue[] };
+/** A part of a notification that could not be taken as it came. */
+export type Doubt = "timestamp" | "references";
 
-// Invalid UTF-8 is refused: replacing what cannot be read might make another booking's code of it.
+export interface ParsedEvent {
+  readonly ok: true;
+  readonly event: NewEvent;
+  readonly doubts: readonly Doubt[];
+}
+
+export type ParsedBody = ParsedEvent | { readonly ok: false; readonly issues: readonly Issue[] };
+
+// Invalid UTF-8 is refused: a replacement character could make the code of another booking.
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Makes of a body the event to record, or says what is wrong with it. Does not throw. */
+/** Makes the event to record of a body, or says what is wrong with it. Does not throw. */
 export function parseBody(content: Uint8Array | string, topic: string | undefined): ParsedBody {
   const text = typeof content === "string" ? withoutMark(content) : decode(content);
   if (text === undefined) return refuse("is not UTF-8");
   const json = parseJson(text);
   if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
-  const parsed = parseNotification(json.value);
+  const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
+  const { eventId, timestamp, bookingCode, listingId } = parsed;
+  const isDoubtful =
+    bookingCode !== null && listingId !== null && topic !== "bookings" && topic !== "listings";
   return {
     ok: true,
     event: {
-      eventId: parsed.eventId,
-      ref: refOf(parsed.bookingCode, parsed.listingId),
+      eventId,
+      ref: refOf(parsed, topic),
       source: "webhook",
       topic: topic ?? null,
-      timestamp: parsed.timestamp.toISOString(),
+      timestamp: (timestamp ?? new Date()).toISOString(),
       notification: wellFormed(text),
     },
+    doubts: [...(timestamp ? [] : ["timestamp" as const]), ...(isDoubtful ? ["references" as const] : [])],
   };
 }
 
@@ -36,7 +47,13 @@ export function refuse(message: string): { readonly ok: false; readonly issues: 
   return { ok: false, issues: [{ path: [], message }] };
 }
 
-/** Without a byte order mark, as the decoder drops it. */
+/** Where a notification has both references, the endpoint's topic decides, and else the booking counts. */
+function refOf({ bookingCode, listingId }: ParsedNotification, topic: string | undefined): string | null {
+  if (listingId !== null && (bookingCode === null || topic === "listings")) return listingRef(listingId);
+  return bookingCode === null ? null : bookingRef(bookingCode);
+}
+
+/** Drops a byte order mark. */
 function decode(bytes: Uint8Array): string | undefined {
   try {
     return decoder.decode(bytes);
@@ -50,8 +67,8 @@ function withoutMark(text: string): string {
 }
 
 /**
- * JSON that any store can keep: a lone surrogate has no UTF-8, so that it is escaped, as JSON allows. Not before it
- * was found to be JSON: behind a stray backslash the escape would mend it.
+ * Escapes lone surrogates, which have no UTF-8, as JSON allows. Call it with valid JSON only: after a stray backslash
+ * the escape would repair the text.
  */
 function wellFormed(json: string): string {
   if (json.isWellFormed()) return json;

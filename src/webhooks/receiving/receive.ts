@@ -1,11 +1,13 @@
-import type { Logger } from "../../logger.ts";
+import type { Log } from "../../logger.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
-import { accepted, invalid, type ReceiveResult, type Refusal, refused } from "./answer.ts";
+import { accepted, invalid, type ReceiveResult, type Refusal, reachable, refused } from "./answer.ts";
+import type { Backlog } from "./backlog.ts";
 import { type Deadlines, deadlineSource, LATE, now } from "./deadlines.ts";
 import { type RequestHeaders, toHeaders } from "./headers.ts";
-import { parseBody, refuse as refuseBody } from "./parse.ts";
+import { type ParsedEvent, parseBody, refuse as refuseBody } from "./parse.ts";
 import { RequestBody } from "./read-body.ts";
 import { type Observe, Reporter } from "./report.ts";
+import { type TopicFrom, topicIn } from "./topic.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
 export type { ReceiveResult, Refusal } from "./answer.ts";
@@ -15,10 +17,10 @@ export type { ReceiveObservation } from "./report.ts";
 /** A request, from any server. */
 export interface ReceiveRequest {
   readonly method: string;
-  /** Path and query, or the whole URL. Only `verify` looks at it. */
+  /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
   readonly url: string;
   readonly headers: RequestHeaders;
-  /** As it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
+  /** The body as it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
   readonly body?:
     | string
     | Uint8Array
@@ -28,14 +30,19 @@ export interface ReceiveRequest {
     | object
     | null
     | undefined;
-  /** Which topic's endpoint this is; becomes `event.topic`. */
+  /** The topic of this endpoint; becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
   readonly topic?: string | undefined;
 }
+
+/** The longest silence within a body, ms. */
+const BODY_TIMEOUT = 10_000;
+/** How long the store may take to record an event, ms. */
+const RECORD_TIMEOUT = 10_000;
 
 /** What came of a request. */
 export interface Received {
   readonly result: ReceiveResult;
-  /** Where it was answered 200: the event, and whether it was new. */
+  /** The event, and whether it was new. Absent where the answer is not that it is recorded. */
   readonly recorded?: { readonly event: NewEvent; readonly added: "added" | "duplicate" | "conflict" };
   /** When it must be answered at the latest, by the clock of `performance.now()`. */
   readonly replyBy: number;
@@ -43,21 +50,24 @@ export interface Received {
 
 export interface ReceiverOptions {
   readonly verify?: Verify | undefined;
+  readonly topicFrom?: TopicFrom | undefined;
+  readonly answerChecks?: boolean | undefined;
   readonly maxBodyBytes: number;
   /** ms */
-  readonly bodyTimeout: number;
-  /** ms */
-  readonly recordTimeout: number;
-  /** ms */
   readonly replyWithin: number;
+  /** ms */
+  readonly bodyTimeout?: number | undefined;
+  /** ms */
+  readonly recordTimeout?: number | undefined;
   readonly closing: () => boolean;
+  readonly backlog?: Pick<Backlog, "isFull"> | undefined;
   readonly add: (event: NewEvent) => Promise<"added" | "duplicate" | "conflict">;
   /** Must not throw. */
   readonly observe: Observe;
-  readonly logger: Logger;
+  readonly log: Log;
 }
 
-/** @param arrivedAt - by `performance.now()`; default: now */
+/** Never rejects. @param arrivedAt - by `performance.now()`; default: now */
 export type Receiver = (request: ReceiveRequest, arrivedAt?: number) => Promise<Received>;
 
 type Outcome = Omit<Received, "replyBy">;
@@ -65,31 +75,37 @@ type Outcome = Omit<Received, "replyBy">;
 /** One request on its way through the steps. */
 interface Arrival {
   readonly request: ReceiveRequest;
+  readonly topic: string | undefined;
   readonly replyBy: number;
   readonly deadlines: Deadlines;
 }
 
-/** Takes requests in: checks them in the order that docs/how-it-works.md begins with, and records what they bring. */
+/** Takes requests in: checks them in the order that docs/how-it-works.md begins with, and records their events. */
 export function createReceiver(options: ReceiverOptions): Receiver {
-  const reporter = new Reporter(options.observe, options.logger);
+  const { topicFrom = { query: "topic" }, answerChecks = false } = options;
+  const { bodyTimeout = BODY_TIMEOUT, recordTimeout = RECORD_TIMEOUT } = options;
+  const reporter = new Reporter(options.observe, options.log);
   const deadlines = deadlineSource();
 
   return async function receive(request, arrivedAt = now()) {
-    const arrival: Arrival = { request, replyBy: arrivedAt + options.replyWithin, deadlines: deadlines() };
+    const topic = topicOf(request, topicFrom);
+    const replyBy = arrivedAt + options.replyWithin;
+    const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
     const outcome = await takeIn(arrival).catch((error) => refuse(arrival, "internal", error));
-    return { ...outcome, replyBy: arrival.replyBy };
+    return { ...outcome, replyBy };
   };
 
   async function takeIn(arrival: Arrival): Promise<Outcome> {
-    const { request } = arrival;
+    const { request, replyBy, deadlines } = arrival;
     if (options.closing()) return refuse(arrival, "closing");
-    if (request.method.toUpperCase() !== "POST") return refuse(arrival, "method");
-    const { maxBodyBytes, bodyTimeout } = options;
-    const { replyBy, deadlines } = arrival;
-    const limits = { maxBodyBytes, bodyTimeout, replyBy, deadlines };
-    const body = new RequestBody(request.body, request.headers ?? {}, limits);
+    const method = request.method.toUpperCase();
+    const isCheck = answerChecks && (method === "GET" || method === "HEAD");
+    if (method !== "POST" && !isCheck) return refuse(arrival, "method");
+    const limits = { maxBodyBytes: options.maxBodyBytes, bodyTimeout, replyBy, deadlines };
+    const body = new RequestBody(isCheck ? undefined : request.body, request.headers ?? {}, limits);
     const refusal = options.verify && (await askVerify(options.verify, arrival, body));
-    return refusal ?? takeBody(arrival, body);
+    if (refusal) return refusal;
+    return isCheck ? { result: reachable() } : takeBody(arrival, body);
   }
 
   /** @returns nothing where the request may go on */
@@ -101,11 +117,11 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     let verdict: boolean | typeof LATE = false;
     let thrown: unknown;
     try {
-      verdict = await arrival.deadlines.within(verify(verifyRequest(arrival.request, body)), arrival.replyBy);
+      verdict = await arrival.deadlines.within(verify(verifyRequest(arrival, body)), arrival.replyBy);
     } catch (error) {
       thrown = error ?? new Error(`verify threw ${error}`);
     }
-    // First, as verify may have swallowed it, or thrown for it.
+    // This goes first: verify may have caught that the body failed, or thrown because of it.
     if (body.hasFailed) return takeBody(arrival, body);
     if (verdict === true) return undefined;
     body.stop();
@@ -113,49 +129,57 @@ export function createReceiver(options: ReceiverOptions): Receiver {
   }
 
   async function takeBody(arrival: Arrival, body: RequestBody): Promise<Outcome> {
-    const { topic } = arrival.request;
     const read = await body.read();
-    if (read.failure === "not-json") return refuseInvalid(refuseBody("is not JSON").issues, topic);
+    if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
     if (read.failure !== undefined) return refuse(arrival, read.failure, read.error);
-    const parsed = parseBody(read.content, topic);
-    return parsed.ok ? record(arrival, parsed.event) : refuseInvalid(parsed.issues, topic);
+    const parsed = parseBody(read.content, arrival.topic);
+    if (!parsed.ok) return refuseInvalid(arrival, parsed.issues, read.content);
+    return record(arrival, parsed);
   }
 
-  async function record(arrival: Arrival, event: NewEvent): Promise<Outcome> {
-    const by = Math.min(now() + options.recordTimeout, arrival.replyBy);
+  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Outcome> {
+    const by = Math.min(now() + recordTimeout, arrival.replyBy);
     let added: "added" | "duplicate" | "conflict" | typeof LATE;
     try {
-      added = await arrival.deadlines.within(options.add(event), by);
+      const full = options.backlog?.isFull() ?? false;
+      const isFull = typeof full === "boolean" ? full : await arrival.deadlines.within(full, by);
+      if (isFull === true) return refuse(arrival, "backlog");
+      added = isFull === LATE ? LATE : await arrival.deadlines.within(options.add(event), by);
     } catch (error) {
       return refuse(arrival, "store", error);
     }
     if (added === LATE) return refuse(arrival, "store-timeout");
-    reporter.recorded(event, added);
+    reporter.recorded(event, added, doubts);
     return { result: accepted(), recorded: { event, added } };
   }
 
-  function refuse({ request }: Arrival, reason: Refusal, error?: unknown): Outcome {
-    reporter.refused(reason, topicOf(request), error);
+  function refuse({ topic }: Arrival, reason: Refusal, error?: unknown): Outcome {
+    reporter.refused(reason, topic, error);
     return { result: refused(reason) };
   }
 
-  function refuseInvalid(issues: Parameters<typeof invalid>[0], topic: string | undefined): Outcome {
-    reporter.invalid(topic, issues);
+  function refuseInvalid(
+    { topic }: Arrival,
+    issues: Parameters<typeof invalid>[0],
+    body?: string | Uint8Array,
+  ): Outcome {
+    reporter.invalid(topic, issues, body);
     return { result: invalid(issues) };
   }
 }
 
-/** Also of a request that is broken, and throws whatever it is asked for. */
-function topicOf(request: ReceiveRequest): string | undefined {
+/** Also of a broken request that throws whatever it is asked for. */
+function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefined {
   try {
-    return request.topic;
+    return request.topic ?? topicIn(request.url, topicFrom);
   } catch {
     return undefined;
   }
 }
 
-/** `Headers` are made when they are asked for: a secret in the URL needs none. */
-function verifyRequest({ method, url, headers, topic }: ReceiveRequest, body: RequestBody): VerifyRequest {
+/** Makes `Headers` when they are asked for: a secret in the URL needs none. */
+function verifyRequest({ request, topic }: Arrival, body: RequestBody): VerifyRequest {
+  const { method, url, headers } = request;
   let made: Headers | undefined;
   return {
     method,

@@ -1,28 +1,31 @@
 import { describeIssue, type Issue } from "../../errors.ts";
-import type { Logger } from "../../logger.ts";
+import type { Log, LogLevel } from "../../logger.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import { type Refusal, refused } from "./answer.ts";
+import type { Doubt } from "./parse.ts";
 import { EATEN } from "./read-body.ts";
 
-/** What `observe` is told of a request. Never holds its URL, headers or body. */
+/** What `observe` is told of a request. It never holds the URL or the headers. */
 export type ReceiveObservation =
   | {
-      /** Recorded; or it was known already. */
+      /** `received`: the notification was recorded. `duplicate`: its id was known already. */
       readonly kind: "received" | "duplicate";
       readonly eventId: string;
       readonly ref: string | null;
       readonly topic: string | null;
     }
   | {
-      /** The body is no notification. */
+      /** The body is not a notification. */
       readonly kind: "invalid";
       readonly topic: string | null;
       readonly issues: readonly Issue[];
+      /** The first 2 KiB of the body, so that the notification can be recovered. */
+      readonly body: string;
     }
   | {
       readonly kind: "refused";
       readonly topic: string | null;
-      /** What it was answered. */
+      /** The status of the answer. */
       readonly status: number;
       readonly reason: Refusal;
       /** What `verify` or the store threw. */
@@ -31,77 +34,88 @@ export type ReceiveObservation =
 
 export type Observe = (event: ReceiveObservation) => void;
 
-const lines: Readonly<Record<Refusal, readonly [level: keyof Logger, line: string]>> = {
+/** How much of an invalid body `observe` gets, in bytes of UTF-8. */
+const SHOWN_BODY = 2048;
+
+const lines: Readonly<Record<Refusal, readonly [level: LogLevel, line: string]>> = {
   closing: ["debug", "the handler is closing"],
   method: ["debug", "it is not a POST"],
-  verify: ["warn", "verify said no"],
+  verify: ["warn", "verify did not accept it"],
   "verify-timeout": ["warn", "verify did not decide within replyWithin"],
   "too-large": ["warn", "its body is larger than maxBodyBytes"],
-  "body-timeout": ["warn", "its body stalled for longer than bodyTimeout, or took longer than replyWithin"],
+  "body-timeout": ["warn", "its body stalled for 10 s, or took longer than replyWithin"],
   aborted: ["debug", "it ended before its body did"],
   "already-read": ["error", EATEN],
-  store: ["error", "the store could not record it"],
-  "store-timeout": ["error", "the store did not record it within recordTimeout"],
+  store: ["error", "the store could not record its notification"],
+  "store-timeout": ["error", "the store did not record its notification in time"],
+  backlog: ["error", "more than maxWaiting events wait. Discard those that you do not need"],
   internal: ["error", "unexpected error"],
 };
 
-/** How often it is said that requests were not let in, ms: whoever sends them must not fill the log. */
-const SAY_AGAIN = 60_000;
+const doubtLines: Readonly<Record<Doubt, string>> = {
+  timestamp: "has no readable timestamp, so its event.timestamp is the time of its receipt",
+  references: "refers to a booking and a listing, so it counts for the booking. Tell the endpoint its topic",
+};
 
-/** Says what became of requests, to `observe` and to the log. */
+export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
+  for (const doubt of doubts)
+    log.limited(doubt, "warn", `the notification ${eventId} ${doubtLines[doubt]}`, { eventId, ref });
+}
+
+/** Tells `observe` and the log what became of requests. */
 export class Reporter {
   readonly #observe: Observe;
-  readonly #logger: Logger;
-  #unsaid = 0;
-  #sayAgainAt = Number.NEGATIVE_INFINITY;
+  readonly #log: Log;
 
-  constructor(observe: Observe, logger: Logger) {
+  constructor(observe: Observe, log: Log) {
     this.#observe = observe;
-    this.#logger = logger;
+    this.#log = log;
   }
 
-  recorded(event: NewEvent, added: "added" | "duplicate" | "conflict"): void {
+  recorded(event: NewEvent, added: "added" | "duplicate" | "conflict", doubts: readonly Doubt[]): void {
     const { eventId, ref, topic } = event;
     if (added === "conflict") {
-      this.#logger.warn(
-        `stayhook: event ${eventId} came again, and refers to something else than the first time; the first one counts`,
-      );
+      const problem = "was delivered before with a different reference. The first delivery counts";
+      this.#log.limited("conflict", "warn", `event ${eventId} ${problem}`, { eventId, ref });
     }
+    logDoubts(event, doubts, this.#log);
     this.#observe({ kind: added === "added" ? "received" : "duplicate", eventId, ref, topic });
   }
 
-  invalid(topic: string | undefined, issues: readonly Issue[]): void {
+  invalid(topic: string | undefined, issues: readonly Issue[], body: string | Uint8Array = ""): void {
     const list = issues.map((issue) =>
       issue.path.length === 0 ? `the body ${issue.message}` : describeIssue(issue),
     );
-    this.#logger.warn(`stayhook: refused what is not a notification (400): ${list.join("; ")}`);
-    this.#observe({ kind: "invalid", topic: topic ?? null, issues });
+    this.#log.limited(
+      "invalid",
+      "warn",
+      `refused a notification that is not valid (400): ${list.join("; ")}`,
+    );
+    this.#observe({ kind: "invalid", topic: topic ?? null, issues, body: beginningOf(body) });
   }
 
   refused(reason: Refusal, topic: string | undefined, error?: unknown): void {
     const { status } = refused(reason);
     const [level, line] = lines[reason];
-    const message = `stayhook: refused a request (${status}): ${line}`;
-    // What verify threw may quote the URL, and with it the secret: only its kind is logged.
-    if (reason === "verify" && error !== undefined) {
-      this.#logger.warn(
-        `stayhook: refused a request (${status}): verify threw ${kindOf(error)}; observe gets it`,
+    const message = `refused a request (${status}): ${line}`;
+    // An error of verify may quote the URL, and with it the secret: only its kind is logged.
+    if (reason === "verify" && error !== undefined)
+      this.#log.limited(
+        "verify-threw",
+        level,
+        `refused a request (${status}): verify threw ${kindOf(error)}`,
       );
-    } else if (reason === "verify") this.#notLetIn(message);
-    else if (error === undefined) this.#logger[level](message);
-    else this.#logger[level](message, error);
+    else this.#log.limited(reason, level, message, error === undefined ? {} : { error });
     const base = { kind: "refused", topic: topic ?? null, status, reason } as const;
     this.#observe(error === undefined ? base : { ...base, error });
   }
+}
 
-  #notLetIn(message: string): void {
-    this.#unsaid += 1;
-    if (performance.now() < this.#sayAgainAt) return;
-    const more = this.#unsaid > 1 ? ` (${this.#unsaid} of them since it was last said)` : "";
-    this.#logger.warn(`${message}${more}`);
-    this.#unsaid = 0;
-    this.#sayAgainAt = performance.now() + SAY_AGAIN;
-  }
+function beginningOf(body: string | Uint8Array): string {
+  // A character has at least one byte, so the rest of a long text need not be encoded.
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body.slice(0, SHOWN_BODY)) : body;
+  if (bytes.length <= SHOWN_BODY) return new TextDecoder().decode(bytes);
+  return new TextDecoder().decode(bytes.subarray(0, SHOWN_BODY), { stream: true });
 }
 
 function kindOf(error: unknown): string {

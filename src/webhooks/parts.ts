@@ -1,0 +1,126 @@
+import { Log } from "../logger.ts";
+import type { Booking } from "../models/booking.ts";
+import type { Listing } from "../models/listing.ts";
+import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
+import type { QueueObservation } from "../queue/policy.ts";
+import { Queue } from "../queue/queue.ts";
+import type { Work } from "../queue/work.ts";
+import type { EventStore, IntakeStore } from "../stores/event-store.ts";
+import { safeObserve } from "./observe.ts";
+import { checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
+import { FurtherEvents } from "./processing/further-events.ts";
+import { logTrouble } from "./processing/log.ts";
+import { RecentAnswers } from "./processing/recent-answers.ts";
+import { type SnapshotOf, snapshots } from "./processing/snapshot.ts";
+import { createWork } from "./processing/work.ts";
+import { Backlog } from "./receiving/backlog.ts";
+import { createReceiver, type Receiver } from "./receiving/receive.ts";
+import { Silence } from "./silence.ts";
+import { workerName } from "./worker-name.ts";
+
+/** The parts that a handler is made of. */
+export interface Parts<Tx> {
+  readonly numbers: ReturnType<typeof checkOptions>;
+  readonly log: Log;
+  readonly observe: (event: Observation) => void;
+  readonly snapshotOf: SnapshotOf;
+  /** `undefined` with `forwardTo`. */
+  readonly store: EventStore<Tx> | undefined;
+  /** `undefined` with `forwardTo`. */
+  readonly queue: Queue<Tx> | undefined;
+  readonly receiver: Receiver;
+  readonly silence: Silence;
+  /** The work of one event without a store. */
+  readonly work: Work<Tx>;
+  /** The events that inline processing waits for, each with the event that follows it. */
+  readonly followUps: Map<string, string | undefined>;
+  readonly state: { closed: boolean; lastReceivedAt: Date | undefined };
+}
+
+/** @throws InvalidArgumentError naming each option that is wrong */
+export function assemble<B extends Booking, L extends Listing, Tx>(
+  options: WebhookHandlerOptions<B, L, Tx>,
+): Parts<Tx> {
+  const numbers = checkOptions(options);
+  const { client, on, dispatch = "every", track, silentAfter = numbers.silentAfter } = options;
+  const log = new Log(options.logger);
+  const observe = safeObserve(options.observe, log);
+  const snapshotOf = snapshots(track);
+  const store = isIntake(options.store) ? undefined : options.store;
+  const common = { client, on, dispatch, snapshotOf };
+  const base = { numbers, log, observe, snapshotOf, store, followUps: new Map(), state: stateOf() };
+  const { state } = base;
+  return {
+    ...base,
+    work: createWork({ ...common, transactional: false }),
+    queue: store && queueOf(options, store, base),
+    receiver: createReceiver({
+      ...numbers,
+      verify: options.verify,
+      topicFrom: options.topicFrom,
+      answerChecks: options.answerChecks,
+      closing: () => state.closed,
+      backlog: store && new Backlog(() => store.counts(), numbers.maxWaiting),
+      add: (event) => options.store.add(event),
+      observe,
+      log,
+    }),
+    silence: new Silence({
+      silentAfter,
+      lastReceivedAt: async () => (store ? store.newestReceived() : state.lastReceivedAt),
+      tell: (event) => {
+        logTrouble(event, log);
+        observe(event);
+      },
+    }),
+  };
+}
+
+function stateOf(): Parts<never>["state"] {
+  return { closed: false, lastReceivedAt: undefined };
+}
+
+function queueOf<B extends Booking, L extends Listing, Tx>(
+  options: WebhookHandlerOptions<B, L, Tx>,
+  store: EventStore<Tx>,
+  {
+    numbers,
+    log,
+    observe,
+    snapshotOf,
+    followUps,
+  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "snapshotOf" | "followUps">,
+): Queue<Tx> {
+  const { client, on, dispatch = "every", recheckAfter = 60_000 } = options;
+  const recent = new RecentAnswers();
+  const further = new FurtherEvents({
+    recheckAfter,
+    add: async (event, addOptions) => {
+      const added = await store.add(event, addOptions);
+      queue.added();
+      return added;
+    },
+    replay: (eventId) => store.replay({ eventId }),
+    onFollowUp: (eventId, followUpId) => {
+      if (followUps.has(eventId)) followUps.set(eventId, followUpId);
+    },
+  });
+  const transactional = store.transactional === true;
+  const queue = new Queue<Tx>({
+    store,
+    work: createWork({ client, on, dispatch, snapshotOf, transactional, queued: { recent, further } }),
+    policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
+    observe: (event: QueueObservation) => {
+      if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);
+      logTrouble(event, log);
+      observe(event);
+    },
+    logger: log,
+    worker: workerName(),
+  });
+  return queue;
+}
+
+function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
+  return (store as Partial<IntakeStore>).intakeOnly === true;
+}

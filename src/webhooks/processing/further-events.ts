@@ -1,0 +1,101 @@
+import { v5 } from "uuid";
+import { atMost } from "../../queue/timer.ts";
+import type { AddOptions, ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
+
+/** The handler makes no other UUIDs in this namespace. */
+const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
+/** The wait before another try to add an event, ms. */
+const ADD_AGAIN = 1000;
+/** How many ids of rechecks are remembered, so that a burst of notifications adds its recheck once. */
+const KNOWN_RECHECKS = 1000;
+
+export interface FurtherEventsOptions {
+  /** Adds an event to the store, and tells the queue. */
+  readonly add: (event: NewEvent, options?: AddOptions) => Promise<"added" | "duplicate" | "conflict">;
+  /** Handles an event again. */
+  readonly replay: (eventId: string) => Promise<unknown>;
+  /** An event that follows another one is in the store now. */
+  readonly onFollowUp: (eventId: string, followUpId: string) => void;
+  /** ms; `false`: no rechecks. */
+  readonly recheckAfter: number | false;
+}
+
+/** Adds the events that the handling of an event leads to. */
+export class FurtherEvents {
+  readonly #options: FurtherEventsOptions;
+  readonly #rechecks = new Set<string>();
+
+  constructor(options: FurtherEventsOptions) {
+    this.#options = options;
+  }
+
+  /** Has the record read once more later: the platform may notify before its own answers show the change. */
+  async recheck(claim: ClaimedEvent, timestamp: Date, decideBy: Date | undefined, signal: AbortSignal) {
+    const { recheckAfter } = this.#options;
+    if (recheckAfter === false || claim.ref === null) return;
+    const eventId = idOf("recheck", claim.ref, Math.floor(claim.receivedAt / recheckAfter));
+    if (this.#rechecks.has(eventId)) return;
+    const event: NewEvent = {
+      eventId,
+      ref: claim.ref,
+      source: "recheck",
+      topic: null,
+      timestamp: timestamp.toISOString(),
+      notification: JSON.stringify({ recheckOf: claim.eventId, decideBy }),
+    };
+    if ((await this.#add(event, signal, { dueIn: recheckAfter })) === undefined) return;
+    for (const oldest of this.#rechecks) {
+      if (this.#rechecks.size < KNOWN_RECHECKS) break;
+      this.#rechecks.delete(oldest);
+    }
+    this.#rechecks.add(eventId);
+  }
+
+  /** Has an event handled under the ref that its booking's own code makes. */
+  async followUp(claim: ClaimedEvent, ref: string, timestamp: Date, signal: AbortSignal): Promise<void> {
+    const eventId = followUpId(claim.eventId, ref);
+    const { source, topic, notification, traceparent = null } = claim;
+    const event = {
+      eventId,
+      ref,
+      source,
+      topic,
+      timestamp: timestamp.toISOString(),
+      notification,
+      traceparent,
+    };
+    const added = await this.#add(event, signal);
+    if (added !== "added" && claim.replayed) await this.#options.replay(eventId);
+    this.#options.onFollowUp(claim.eventId, eventId);
+  }
+
+  /** Tries again while the store fails: that is no failure of the event. `undefined` once the signal has aborted. */
+  async #add(event: NewEvent, signal: AbortSignal, options?: AddOptions) {
+    let aborted: (() => void) | undefined;
+    const abort = new Promise<void>((resolve) => {
+      aborted = resolve;
+      signal.addEventListener("abort", resolve as () => void);
+    });
+    try {
+      while (!signal.aborted) {
+        try {
+          return await this.#options.add(event, options);
+        } catch {
+          await atMost(ADD_AGAIN, [abort]);
+        }
+      }
+      return undefined;
+    } finally {
+      signal.removeEventListener("abort", aborted as () => void);
+    }
+  }
+}
+
+/** The id of the event that handles another one under `ref`. */
+export function followUpId(eventId: string, ref: string): string {
+  return idOf("follow-up", eventId, ref);
+}
+
+function idOf(...parts: readonly (string | number)[]): string {
+  return v5(JSON.stringify(parts), NAMESPACE);
+}
