@@ -1,34 +1,40 @@
-// Not the globals: with a user's fake timers nothing would ever be recorded.
+// Not the globals: with a user's fake timers nothing would be recorded.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import type { NewEvent } from "../event-store.ts";
 import { isLocked, lostConnection } from "./errors.ts";
-import { toRecord } from "./text.ts";
+import { toRecord } from "./rows.ts";
 
-/** What one statement takes at most. */
+/** The most that one statement takes. */
 const MOST_EVENTS = 256;
 const MOST_TEXT = 1_000_000;
-/** Statements under way at once; one that waits for a lock is soon not counted. */
+/** Statements under way at once. One that takes longer than SLOW, as it waits for a lock, does not count. */
 const AT_ONCE = 2;
 /** ms */
 const SLOW = 50;
 
-/** How long a record that another transaction holds is waited for: by many a moment, by its own events for as long as makes sense. */
+/** How long a statement waits for a record that another transaction holds: a moment with events of several records, longer with events of that record alone. */
 export const PATIENCE = { together: "250ms", alone: "5s" } as const;
 
 export type Answer = "added" | "duplicate" | "conflict";
-type Send = (events: readonly NewEvent[], patience: string) => Promise<Answer[]>;
+type Send = (jobs: readonly Addition[], patience: string) => Promise<Answer[]>;
 
-interface Job {
+/** An event to add. */
+export interface Addition {
   readonly event: NewEvent;
+  /** ms */
+  readonly dueIn: number | undefined;
+}
+
+interface Job extends Addition {
   readonly record: string;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * Sends events that wait to be recorded together: one statement, and one wait for the disk, for all that came in
- * while the last one was under way. Where one fails, the events of each record are sent again by themselves. A record is
- * in one statement at a time: one that somebody holds must not have all connections wait for it.
+ * Groups adds: one statement, and one wait for the disk, for all events that came in while the last one was under
+ * way. If it fails, the events of each record are sent again by themselves. A record is in one statement at a time, so
+ * that a record that somebody holds does not keep all connections waiting.
  */
 export class Adds {
   readonly #send: Send;
@@ -42,14 +48,14 @@ export class Adds {
     this.#send = send;
   }
 
-  add(event: NewEvent): Promise<Answer> {
+  add(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.#queue.push({ event, record: toRecord(event), resolve, reject });
+      this.#queue.push({ event, dueIn, record: toRecord(event), resolve, reject });
       this.#schedule();
     });
   }
 
-  /** Resolves when all that was asked for has ended. */
+  /** Resolves when no add is under way. */
   async idle(): Promise<void> {
     while (this.#queue.length > 0 || this.#running.size > 0) {
       await Promise.all(this.#running);
@@ -60,11 +66,11 @@ export class Adds {
   #schedule(): void {
     if (this.#scheduled || this.#counted >= AT_ONCE || this.#queue.length === 0) return;
     this.#scheduled = true;
-    // After all that has arrived on sockets by now, so that it goes into the same statement.
+    // After the input that has arrived on sockets by now, so that it goes into the same statement.
     setImmediate(() => {
       this.#scheduled = false;
       const jobs = this.#take();
-      // The others are taken when what their records are in has ended.
+      // All records are in statements under way. The end of one schedules again.
       if (jobs.length === 0) return;
       const running = this.#run(jobs).finally(() => this.#running.delete(running));
       this.#running.add(running);
@@ -121,13 +127,10 @@ export class Adds {
     else for (const job of jobs) await this.#ofOne([job]);
   }
 
-  /** What it failed with. */
+  /** @returns the error, if it failed */
   async #try(jobs: readonly Job[], patience: string): Promise<unknown> {
     try {
-      const answers = await this.#send(
-        jobs.map(({ event }) => event),
-        patience,
-      );
+      const answers = await this.#send(jobs, patience);
       for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as Answer);
       return undefined;
     } catch (error) {

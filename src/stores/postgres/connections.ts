@@ -1,17 +1,19 @@
-// Not the globals: what a server does goes by no fake clock.
+// Not the globals: a server goes by no fake clock.
 import { clearTimeout, setTimeout } from "node:timers";
 import type { Client, Pool, PoolClient } from "pg";
 import { StayhookError } from "../../errors.ts";
-import { lostConnection } from "./errors.ts";
+import { isReadOnly, lostConnection } from "./errors.ts";
 
-/** A row as all our statements give it: text, so that it does not depend on how a pool was told to read types. */
+/** A row of text: a pool may read other types in its own way. */
 export type Row = Readonly<Record<string, string | null>>;
 
 /** One connection, for the time of one job. */
 export interface Session {
   readonly client: PoolClient;
-  /** Rejects when it takes longer than a call may, or than `timeout` ms. */
+  /** Rejects when it takes longer than a command may, or than `timeout` ms. */
   query(text: string, values?: readonly unknown[], timeout?: number): Promise<Row[]>;
+  /** The connection has ended. */
+  isLost(): boolean;
 }
 
 export interface ConnectionOptions {
@@ -19,32 +21,40 @@ export interface ConnectionOptions {
   readonly pool: Pool | undefined;
   readonly maxConnections: number;
   /** ms */
-  readonly callTimeout: number;
+  readonly commandTimeout: number;
 }
 
-/** What a job failed with, and has cleaned up after: its connection can be lent again. */
+/** A job failed and has cleaned up: its connection can be lent again. `cause` is the failure. */
 export class Undone extends Error {}
 
 /** Where sessions come from: a pool of our own, made when it is first needed, or the user's. */
 export class Connections {
   readonly #options: ConnectionOptions;
   readonly #jobs = new Set<Promise<unknown>>();
+  /** The value of `#failovers` when the client was first lent. */
+  readonly #since = new WeakMap<PoolClient, number>();
+  #failovers = 0;
   #pool: Promise<Pool> | undefined;
   #closed = false;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
-    // An idle connection that was cut must not end the process, where its owner has forgotten to say so.
+    // Without a listener, an idle connection that is cut would end the process.
     if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
   }
 
-  get callTimeout(): number {
-    return this.#options.callTimeout;
+  get commandTimeout(): number {
+    return this.#options.commandTimeout;
+  }
+
+  /** How often the server was found to be read-only. Connections from before the last time are not used any more. */
+  get failovers(): number {
+    return this.#failovers;
   }
 
   /**
-   * Lends a session to `job`. Rejects when none is to be had within the time of a call. A connection that was lost, or
-   * that somebody waits for in vain, is closed and not lent again.
+   * Lends a session to `job`. Rejects when none can be had within `commandTimeout`. A lost connection is closed and not
+   * lent again.
    */
   use<T>(job: (session: Session) => Promise<T>): Promise<T> {
     const running = this.#run(job).finally(() => this.#jobs.delete(running));
@@ -53,20 +63,37 @@ export class Connections {
   }
 
   async #run<T>(job: (session: Session) => Promise<T>): Promise<T> {
-    const client = await this.#connect();
+    const client = await this.#current();
+    let lost = false;
+    const onLost = (): void => {
+      lost = true;
+    };
     // Without a listener, a connection that ends while it is lent would end the process.
-    client.on("error", ignore);
+    client.on("error", onLost).on("end", onLost);
     let broken: boolean | Error = true;
     try {
-      const result = await job(this.#session(client));
+      const result = await job(this.#session(client, () => lost));
       broken = false;
       return result;
     } catch (error) {
       broken = !(error instanceof Undone) && lostConnection(error);
-      throw error instanceof Undone ? error.cause : error;
+      const failure = error instanceof Undone ? error.cause : error;
+      if (isReadOnly(failure)) this.#failovers += 1;
+      throw failure;
     } finally {
       client.release(broken);
-      client.off("error", ignore);
+      client.off("error", onLost).off("end", onLost);
+    }
+  }
+
+  /** A client that was not connected before the last failover: a new one resolves the server's name again. */
+  async #current(): Promise<PoolClient> {
+    for (;;) {
+      const client = await this.#connect();
+      const since = this.#since.get(client) ?? this.#failovers;
+      this.#since.set(client, since);
+      if (since === this.#failovers) return client;
+      client.release(true);
     }
   }
 
@@ -86,13 +113,14 @@ export class Connections {
     if (!this.#options.pool) await (await this.#pool?.catch(() => undefined))?.end();
   }
 
-  #session(client: PoolClient): Session {
+  #session(client: PoolClient, isLost: () => boolean): Session {
     return {
       client,
-      query: async (text, values, timeout = this.callTimeout) => {
+      isLost,
+      query: async (text, values, timeout = this.commandTimeout) => {
         const config = { text, query_timeout: timeout, ...(values && { values: [...values] }) };
         const result = await client.query(config);
-        // Of several statements there are several results; what they give is of no interest.
+        // Several statements have several results, which nobody needs.
         return Array.isArray(result) ? [] : (result.rows as Row[]);
       },
     };
@@ -106,8 +134,8 @@ export class Connections {
     const timeout = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
         late = true;
-        reject(new Error(`no connection within ${this.callTimeout} ms`));
-      }, this.callTimeout);
+        reject(new Error(`no connection within ${this.commandTimeout} ms`));
+      }, this.commandTimeout);
     });
     connecting.then(
       (client) => late && client.release(),
@@ -127,19 +155,19 @@ export class Connections {
   }
 
   async #createPool(): Promise<Pool> {
-    const { connectionString, maxConnections, callTimeout } = this.#options;
+    const { connectionString, maxConnections, commandTimeout } = this.#options;
     const pg = await loadPg();
     const pool = new pg.Pool({
       connectionString,
       max: maxConnections,
-      connectionTimeoutMillis: callTimeout,
-      query_timeout: callTimeout,
+      connectionTimeoutMillis: commandTimeout,
+      query_timeout: commandTimeout,
       application_name: "stayhook",
       keepAlive: true,
-      // Idle connections hold no process open.
+      // Idle connections do not keep the process alive.
       allowExitOnIdle: true,
     });
-    // An idle connection that was cut: there will be another.
+    // An idle connection was cut. The pool makes another.
     pool.on("error", ignore);
     return pool;
   }
@@ -148,7 +176,7 @@ export class Connections {
 async function loadPg(): Promise<typeof import("pg")> {
   try {
     const loaded = await import("pg");
-    // CommonJS: what Node does not find in it by reading is on the default export.
+    // pg is CommonJS: exports that Node cannot detect are on the default export.
     return "Pool" in loaded ? loaded : (loaded as { readonly default: typeof import("pg") }).default;
   } catch (cause) {
     const missing = String((cause as { readonly code?: unknown }).code).includes("MODULE_NOT_FOUND");

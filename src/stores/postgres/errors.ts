@@ -1,11 +1,13 @@
 import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 
-/** The transaction met another one: nothing was done, and it may work at once. */
+/** The transaction met another one. PostgreSQL has undone it, and it may be tried again at once. */
 const TRY_AGAIN = ["40001", "40P01"];
 /** Another transaction holds what is needed. */
 const LOCKED = "55P03";
-/** The server ends or starts, or has ended the session. */
-const SERVER_GONE = /^(08|57P0|25P0[34])/;
+/** After a failover, the session is on a server that only reads. */
+const READ_ONLY = "25006";
+/** The server ends or starts, has ended the session, or only reads. */
+const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 
 /** PostgreSQL's code, where it was PostgreSQL that refused. */
 export function sqlState(error: unknown): string | undefined {
@@ -21,26 +23,34 @@ export function isLocked(error: unknown): boolean {
   return sqlState(error) === LOCKED;
 }
 
-/** Whether the connection may be in any state now, and what was asked for may have been done or not. */
-export function lostConnection(error: unknown): boolean {
-  const state = sqlState(error);
-  return state === undefined || SERVER_GONE.test(state);
+export function isReadOnly(error: unknown): boolean {
+  return sqlState(error) === READ_ONLY;
 }
 
-/** `connect ECONNREFUSED`, said of the store and what it was doing. Never with the connection string, which may hold a password. */
-export function storeError(what: string, cause: unknown): unknown {
+/** PostgreSQL itself said that this session is of no use any more. */
+export function serverGone(error: unknown): boolean {
+  return SERVER_GONE.test(sqlState(error) ?? "");
+}
+
+/** The connection may be in any state, and the command may have been done or not. */
+export function lostConnection(error: unknown): boolean {
+  return sqlState(error) === undefined || serverGone(error);
+}
+
+/** Says what the store was doing. Never with the connection string, which may hold a password. */
+export function storeError(doing: string, cause: unknown): unknown {
   if (cause instanceof StayhookError) return cause;
   const error = cause as { readonly code?: unknown; readonly message?: unknown } | null | undefined;
-  // Node's error holds the whole string.
+  // Node's error holds the whole connection string.
   if (error?.code === "ERR_INVALID_URL") {
-    return new InvalidArgumentError({ path: ["connectionString"], message: "is not a URL of a database" });
+    return new InvalidArgumentError({ path: ["connectionString"], message: "is not the URL of a database" });
   }
-  return new StayhookError(`postgresStore: ${what}: ${reasonOf(cause)}`, { cause });
+  return new StayhookError(`postgresStore: ${doing}: ${reasonOf(cause)}`, { cause });
 }
 
 function reasonOf(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
-  // What a host with several addresses is refused with has no message.
+  // The error for a host with several addresses has no message.
   if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
   return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
 }

@@ -1,79 +1,135 @@
-import { literal, quote } from "./tables.ts";
+import { HISTORY_LENGTH } from "../limits.ts";
+import { literal, quote } from "./sql.ts";
+
+/** How many ended waits a claim looks after. */
+const MOST_ENDED = 200;
 
 /**
- * Whatever the tables' statistics say at the moment, and whenever the plan was made (a session keeps one from when the
- * tables were empty): by the index that has the order. Where an id is looked for, no condition may lead to the index of
- * what is open: it was small when the plan was made. A lock that
- * somebody's transaction keeps is waited for a while, not for ever.
+ * PostgreSQL keeps a plan from when the tables were empty, whatever is in them later. These settings make it take the
+ * index that has the order. No condition beside an id or a `seq` may match a partial index: it was small when the plan
+ * was made, so `lane + 0` hides it. A lock that somebody's transaction keeps is waited for 5 s.
  */
 const SETTINGS = `
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET lock_timeout = '5s'`;
 
-/**
- * What the store does, each in one call: one round trip, one transaction, and no state of the session, so that it
- * goes through PgBouncer too. As READ COMMITTED gives each statement a view of its own, a record's row is
- * locked first, and its events are looked at in a statement after it: a view from before the lock would miss
- * what was added meanwhile.
- *
- * Conditions compare with now(), which an index takes; what is written is clock_timestamp().
- */
-export function functions(schema: string, channel: string): string {
-  const s = quote(schema);
-  const define = (signature: string, returns: string, body: string) => `
-CREATE FUNCTION ${s}.${signature} RETURNS ${returns} LANGUAGE plpgsql${SETTINGS} AS $stayhook$
+/** @param settings - `false` for a function that only functions call, which then have made the settings */
+export function definer(schema: string) {
+  return (signature: string, returns: string, body: string, settings = true): string => `
+CREATE FUNCTION ${quote(schema)}.${signature} RETURNS ${returns} LANGUAGE plpgsql${settings ? SETTINGS : ""} AS $stayhook$
 #variable_conflict use_column
 ${body.trim()}
 $stayhook$;
 `;
+}
 
-  /** The heads of a record's row anew, from its events. */
-  const heads = `
-    (pending_due, pending_seq) = (
-      SELECT e.ready_at, e.seq FROM ${s}.events e
-      WHERE e.record = r.record AND e.state = 'pending' ORDER BY e.ready_at, e.seq LIMIT 1),
-    (retry_due, retry_seq) = (
-      SELECT e.ready_at, e.seq FROM ${s}.events e
-      WHERE e.record = r.record AND e.state IN ('processing', 'retrying') ORDER BY e.ready_at, e.seq LIMIT 1)`;
+/** Epoch ms as text: a pool may read numbers and times in its own way. */
+export function epoch(time: string): string {
+  return `floor(extract(epoch FROM ${time}) * 1000)::bigint::text`;
+}
+
+/** The current row of a record, locked. */
+export function newest(schema: string, record: string, lock = "FOR UPDATE"): string {
+  return `FROM ${quote(schema)}.records rec WHERE rec.record = ${record} ORDER BY rec.version DESC LIMIT 1 ${lock}`;
+}
+
+/** SQL for parts of an UPDATE of the `records` row `r`. */
+export function parts(schema: string) {
+  const s = quote(schema);
+  return {
+    version: `version = nextval('${s}.record_version')`,
+    /** The head of lane 1 anew. */
+    retries: (only = "true") => `(retry_at, retry_seq) = (
+      SELECT h.ready_at, h.seq FROM ${s}.events h WHERE h.record = r.record AND h.lane = 1 AND ${only}
+      ORDER BY h.ready_at, h.seq LIMIT 1)`,
+    /** The head of lane 0 after its event \`gone\` has left the lane: no event of the lane is older. */
+    pending: (
+      gone: string,
+    ) => `pending_seq = CASE WHEN r.pending_seq IS DISTINCT FROM ${gone} THEN r.pending_seq ELSE (
+      SELECT h.seq FROM ${s}.events h WHERE h.record = r.record AND h.seq > ${gone} AND h.lane + 0 = 0 ORDER BY h.seq LIMIT 1) END`,
+    history: (entry: string) =>
+      `(history || ${entry})[greatest(1, cardinality(history) + 2 - ${HISTORY_LENGTH}):]`,
+  };
+}
+
+/**
+ * The functions that every event passes through. Each is one round trip and one transaction, and keeps no state of
+ * the session, so that PgBouncer may be between. In READ COMMITTED each statement has a view of its own: a function
+ * locks the record's row first, and reads its events in a later statement.
+ *
+ * Conditions compare with now(), which an index takes; written times are clock_timestamp().
+ */
+export function functions(schema: string, channel: string): string {
+  const s = quote(schema);
+  const define = definer(schema);
+  const { version, retries, pending, history } = parts(schema);
 
   return [
-    // Events in the order of their ids, then records in the order of theirs: who adds the same at the same time
-    // waits, and neither waits for the other.
+    // Events in the order of their ids, then records in theirs, so that two calls with the same ones meet no deadlock.
+    // `refs` is locked, too: settle_event deletes no record that an add is about to use.
     define(
-      "add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[], patience text, notify boolean)",
+      `add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[],
+  traces text[], waits double precision[], patience text, notify boolean)`,
       "TABLE (answer text, made_due boolean)",
       `
 DECLARE
   given_seqs bigint[];
   new_seqs bigint[];
-  made boolean;
+  names text[];
+  firsts bigint[];
+  ends boolean[];
+  placed integer := 0;
+  made boolean := false;
 BEGIN
   PERFORM set_config('lock_timeout', patience, true);
   WITH given AS MATERIALIZED (
     SELECT nextval('${s}.event_seq') AS seq, clock_timestamp() AS at, g.*
-    FROM unnest(ids, records, sources, topics, timestamps, notifications)
-      WITH ORDINALITY AS g (id, record, source, topic, sent, notification, place)
+    FROM unnest(ids, records, sources, topics, timestamps, notifications, traces, waits)
+      WITH ORDINALITY AS g (id, record, source, topic, sent, notification, trace, wait, place)
   ), new AS (
     INSERT INTO ${s}.events
-      (seq, id, record, state, ready_at, due_at, received_at, source, topic, "timestamp", notification)
-    SELECT g.seq, g.id, g.record, 'pending', g.at, g.at, g.at, g.source, g.topic, g.sent, g.notification
+      (seq, id, record, state, lane, ready_at, due_at, due_from, received_at, source, topic, "timestamp", notification, traceparent)
+    SELECT g.seq, g.id, g.record, 'pending', CASE WHEN g.wait > 0 THEN 2 ELSE 0 END,
+      g.at + coalesce(g.wait, 0) * interval '1 millisecond', g.at + coalesce(g.wait, 0) * interval '1 millisecond',
+      CASE WHEN g.wait > 0 THEN g.at END, g.at, g.source, g.topic, g.sent, g.notification, g.trace
     FROM given g ORDER BY g.id COLLATE "C", g.place
     ON CONFLICT (id) DO NOTHING
-    RETURNING seq, record, received_at
-  ), firsts AS (
-    SELECT DISTINCT ON (n.record) n.record, n.received_at, n.seq FROM new n ORDER BY n.record, n.received_at, n.seq
-  ), placed AS (
-    INSERT INTO ${s}.records AS r (record, pending_due, pending_seq)
-    SELECT f.record, f.received_at, f.seq FROM firsts f ORDER BY f.record
-    ON CONFLICT (record) DO UPDATE SET
-      wait_until = NULL,
-      pending_due = CASE WHEN (r.pending_due, r.pending_seq) < (excluded.pending_due, excluded.pending_seq)
-        THEN r.pending_due ELSE excluded.pending_due END,
-      pending_seq = CASE WHEN (r.pending_due, r.pending_seq) < (excluded.pending_due, excluded.pending_seq)
-        THEN r.pending_seq ELSE excluded.pending_seq END
-    RETURNING r.lease_until IS NULL OR r.lease_until <= clock_timestamp() AS free
+    RETURNING seq, record, lane
+  ), of_records AS (
+    SELECT n.record, min(n.seq) FILTER (WHERE n.lane = 0) AS first, bool_or(g.wait IS NULL) AS ends
+    FROM new n JOIN given g USING (seq) GROUP BY n.record
   )
-  SELECT array_agg(g.seq ORDER BY g.place), ARRAY(SELECT n.seq FROM new n), coalesce((SELECT bool_or(p.free) FROM placed p), false)
-  INTO given_seqs, new_seqs, made FROM given g;
+  SELECT (SELECT array_agg(g.seq ORDER BY g.place) FROM given g), ARRAY(SELECT n.seq FROM new n),
+    array_agg(o.record ORDER BY o.record), array_agg(o.first ORDER BY o.record), array_agg(o.ends ORDER BY o.record)
+  INTO given_seqs, new_seqs, names, firsts, ends FROM of_records o;
+  IF names IS NOT NULL THEN
+    WITH fresh AS (
+      INSERT INTO ${s}.refs AS t (record) SELECT f.record FROM unnest(names) f (record)
+      ON CONFLICT (record) DO UPDATE SET record = excluded.record WHERE false
+      RETURNING t.record
+    )
+    INSERT INTO ${s}.records (record, version, pending_seq)
+    SELECT f.record, nextval('${s}.record_version'), f.first
+    FROM unnest(names, firsts) f (record, first) JOIN fresh USING (record);
+    GET DIAGNOSTICS placed = ROW_COUNT;
+    made := placed > 0;
+    IF placed < cardinality(names) THEN
+      -- Locked even where nothing changes: a claim under way would not see the new event.
+      SELECT made OR coalesce(bool_or(l.free), false) INTO made FROM unnest(names) f (record), LATERAL (
+        SELECT rec.blocked_until IS NULL OR rec.wait_from IS NOT NULL OR rec.blocked_until <= clock_timestamp() AS free
+        ${newest(schema, "f.record")}) l;
+      UPDATE ${s}.records r SET ${version},
+        pending_seq = least(r.pending_seq, t.first),
+        blocked_until = CASE WHEN t.ends AND r.wait_from IS NOT NULL THEN NULL ELSE r.blocked_until END,
+        wait_from = CASE WHEN t.ends THEN NULL ELSE r.wait_from END,
+        wait_until = CASE WHEN t.ends THEN NULL ELSE r.wait_until END
+      FROM (
+        SELECT f.record, f.first, f.ends, l.version FROM unnest(names, firsts, ends) f (record, first, ends), LATERAL (
+          SELECT rec.version ${newest(schema, "f.record", "")}) l
+      ) t
+      WHERE r.record = t.record AND r.version = t.version
+        AND (r.pending_seq > t.first OR r.pending_seq IS NULL AND t.first IS NOT NULL OR t.ends AND r.wait_until IS NOT NULL);
+    END IF;
+  END IF;
   IF notify AND made THEN PERFORM pg_notify(${literal(channel)}, ''); END IF;
   RETURN QUERY SELECT
     CASE
@@ -86,67 +142,135 @@ BEGIN
 END`,
     ),
 
-    // Only at least 1 ms: a claim must not find its own again.
+    // Puts events whose wait or lease is over where a claim finds them. A locked record is left to the next claim.
     define(
-      "claim_events(most integer, lease_ms double precision, retries_first boolean, only_id text)",
-      `TABLE (id text, record text, source text, topic text, "timestamp" text, notification text, received_at text,
-  attempts text, outages text, outage_for text, replayed text, status text, sequence text, lease text)`,
+      "end_waits()",
+      "void",
       `
 DECLARE
-  chosen text[] := '{}';
-  seqs bigint[] := '{}';
-  retries boolean;
-  some_records text[];
-  some_seqs bigint[];
+  r ${s}.records;
+  w record;
+  to_lane smallint;
+BEGIN
+  FOR r IN SELECT b.* FROM ${s}.records b WHERE b.blocked_until <= now() ORDER BY b.blocked_until LIMIT ${MOST_ENDED} FOR UPDATE SKIP LOCKED
+  LOOP
+    IF r.wait_from IS NULL THEN
+      UPDATE ${s}.events e SET lane = 1 WHERE e.seq = r.lease_seq AND e.lane + 0 = 3;
+      UPDATE ${s}.records t SET ${version}, blocked_until = NULL, lease_end = r.blocked_until, ${retries()}
+      WHERE t.record = r.record AND t.version = r.version;
+    ELSE
+      UPDATE ${s}.records t SET ${version}, blocked_until = NULL, wait_from = NULL
+      WHERE t.record = r.record AND t.version = r.version;
+    END IF;
+  END LOOP;
+  FOR r IN SELECT b.* FROM ${s}.records b WHERE b.wait_from > now() LIMIT ${MOST_ENDED} FOR UPDATE SKIP LOCKED LOOP
+    UPDATE ${s}.records t SET ${version}, blocked_until = NULL, wait_from = NULL
+    WHERE t.record = r.record AND t.version = r.version;
+  END LOOP;
+  FOR w IN
+    (SELECT e.seq, e.record FROM ${s}.events e WHERE e.lane = 2 AND e.ready_at <= now() ORDER BY e.ready_at LIMIT ${MOST_ENDED})
+    UNION ALL
+    (SELECT e.seq, e.record FROM ${s}.events e WHERE e.lane = 2 AND e.due_from > now() ORDER BY e.due_from LIMIT ${MOST_ENDED})
+  LOOP
+    SELECT rec.* INTO r ${newest(schema, "w.record", "FOR UPDATE SKIP LOCKED")};
+    CONTINUE WHEN NOT FOUND;
+    UPDATE ${s}.events e SET lane = CASE WHEN e.state = 'pending' THEN 0 ELSE 1 END, due_from = NULL
+    WHERE e.seq = w.seq AND e.lane + 0 = 2 RETURNING e.lane INTO to_lane;
+    CONTINUE WHEN NOT FOUND;
+    UPDATE ${s}.records t SET ${version}, ${retries()},
+      pending_seq = CASE WHEN to_lane = 0 THEN least(r.pending_seq, w.seq) ELSE r.pending_seq END
+    WHERE t.record = r.record AND t.version = r.version;
+  END LOOP;
+END`,
+      false,
+    ),
+
+    // A lease takes at least 1 ms: a claim must not find its own again. \`since\` leaves out dead entries of the index:
+    // the caller knows that no pending head is older.
+    define(
+      `claim_events(token text, most integer, lease_ms double precision, first text, only_id text, by_worker text, since bigint)`,
+      `TABLE (id text, record text, source text, topic text, "timestamp" text, notification text, traceparent text, received_at text,
+  claimed_at text, attempts text, outages text, outage_for text, replayed text, snapshot text, sequence text, lease text, seq text)`,
+      `
+DECLARE
+  picked ${s}.records[] := '{}';
+  names text[] := '{}';
+  more ${s}.records[];
+  pass text;
+  only_seq bigint;
+  chosen bigint;
+  held text;
+  place integer := 0;
+  moment timestamptz;
   until timestamptz;
   e ${s}.events;
   r ${s}.records;
 BEGIN
+  PERFORM ${s}.end_waits();
   IF only_id IS NOT NULL THEN
-    SELECT ARRAY[ev.record] INTO chosen FROM ${s}.events ev WHERE ev.id = only_id;
-    PERFORM FROM ${s}.records rec WHERE rec.record = chosen[1]
-      AND coalesce(rec.lease_until <= now(), true) AND coalesce(rec.wait_until <= now(), true) FOR UPDATE;
-    IF NOT FOUND OR most < 1 THEN RETURN; END IF;
-    SELECT array_agg(ev.seq) INTO seqs FROM ${s}.events ev
-    WHERE ev.id = only_id AND ev.ready_at <= now();
+    SELECT ev.seq, ev.record INTO only_seq, held FROM ${s}.events ev WHERE ev.id = only_id;
+    SELECT rec.* INTO r ${newest(schema, "held")};
+    IF NOT FOUND OR r.blocked_until IS NOT NULL THEN RETURN; END IF;
+    picked := ARRAY[r];
   ELSE
-    FOREACH retries IN ARRAY ARRAY[retries_first, NOT retries_first] LOOP
-      IF retries THEN
-        SELECT array_agg(t.record), array_agg(t.seq) INTO some_records, some_seqs FROM (
-          SELECT rec.record, rec.retry_seq AS seq FROM ${s}.records rec
-          WHERE rec.retry_at <= now() AND rec.record <> ALL (chosen)
-          ORDER BY rec.retry_at, rec.retry_seq LIMIT most - cardinality(chosen) FOR UPDATE SKIP LOCKED) t;
+    FOREACH pass IN ARRAY CASE first WHEN 'retries' THEN ARRAY['retries', 'oldest'] ELSE ARRAY[first, 'retries'] END LOOP
+      IF pass = 'oldest' THEN
+        SELECT array_agg(t.rec) INTO more FROM (
+          SELECT rec FROM ${s}.records rec
+          WHERE rec.blocked_until IS NULL AND rec.pending_seq IS NOT NULL AND rec.pending_seq >= since AND rec.record <> ALL (names)
+          ORDER BY rec.pending_seq LIMIT most - cardinality(picked) FOR UPDATE SKIP LOCKED) t;
+      ELSIF pass = 'newest' THEN
+        SELECT array_agg(t.rec) INTO more FROM (
+          SELECT rec FROM ${s}.records rec
+          WHERE rec.blocked_until IS NULL AND rec.pending_seq IS NOT NULL AND rec.record <> ALL (names)
+          ORDER BY rec.pending_seq DESC LIMIT most - cardinality(picked) FOR UPDATE SKIP LOCKED) t;
       ELSE
-        SELECT array_agg(t.record), array_agg(t.seq) INTO some_records, some_seqs FROM (
-          SELECT rec.record, rec.pending_seq AS seq FROM ${s}.records rec
-          WHERE rec.pending_at <= now() AND rec.record <> ALL (chosen)
-          ORDER BY rec.pending_at, rec.pending_seq LIMIT most - cardinality(chosen) FOR UPDATE SKIP LOCKED) t;
+        SELECT array_agg(t.rec) INTO more FROM (
+          SELECT rec FROM ${s}.records rec
+          WHERE rec.blocked_until IS NULL AND rec.retry_seq IS NOT NULL AND rec.record <> ALL (names)
+          ORDER BY greatest(rec.retry_at, rec.lease_end, rec.wait_until), rec.retry_seq
+          LIMIT most - cardinality(picked) FOR UPDATE SKIP LOCKED) t;
       END IF;
-      chosen := chosen || some_records;
-      seqs := seqs || some_seqs;
+      picked := picked || more;
+      EXIT WHEN cardinality(picked) >= most;
+      names := ARRAY(SELECT p.record FROM unnest(picked) p);
     END LOOP;
   END IF;
 
-  FOR i IN 1 .. coalesce(cardinality(seqs), 0) LOOP
-    until := clock_timestamp() + greatest(lease_ms, 1) * interval '1 millisecond';
-    UPDATE ${s}.events ev SET state = 'processing', attempts = ev.attempts + 1, ready_at = until
-    WHERE ev.seq = seqs[i] AND ev.ready_at IS NOT NULL RETURNING ev.* INTO e;
+  FOREACH r IN ARRAY picked LOOP
+    place := place + 1;
+    chosen := coalesce(only_seq, r.pending_seq);
+    IF only_seq IS NULL AND r.retry_seq IS NOT NULL THEN
+      SELECT least(chosen, ev.seq) INTO chosen FROM ${s}.events ev WHERE ev.record = r.record AND ev.lane = 1 ORDER BY ev.lane, ev.seq LIMIT 1;
+    END IF;
+    moment := clock_timestamp();
+    until := moment + greatest(lease_ms, 1) * interval '1 millisecond';
+    UPDATE ${s}.events ev SET state = 'processing', lane = 3, attempts = ev.attempts + 1, ready_at = until, due_from = NULL,
+      claimed_at = moment, worker = by_worker,
+      history = CASE WHEN ev.state <> 'processing' THEN ev.history ELSE ${history(`(
+        '{"at":' || ${epoch("ev.claimed_at")} || ',"duration":' || round(extract(epoch FROM ev.ready_at - ev.claimed_at) * 1000)
+        || ',"outcome":"lost"' || coalesce(',"worker":' || ev.worker, '') || '}')`)} END
+    WHERE ev.seq = chosen AND ev.lane IN (0, 1) RETURNING ev.* INTO e;
     IF NOT FOUND THEN
-      -- Somebody has deleted it by hand.
-      UPDATE ${s}.records r SET ${heads} WHERE r.record = chosen[i];
+      -- Not due, or somebody has deleted it by hand.
+      IF only_seq IS NULL THEN
+        UPDATE ${s}.records t SET ${version}, ${retries()}, ${pending("chosen")} WHERE t.record = r.record AND t.version = r.version;
+      END IF;
       CONTINUE;
     END IF;
-    UPDATE ${s}.records r SET lease = gen_random_uuid(), lease_seq = e.seq, lease_until = until, ${heads}
-    WHERE r.record = chosen[i] RETURNING r.* INTO r;
-    RETURN QUERY SELECT e.id, e.record, e.source, e.topic, e."timestamp", e.notification, ${epoch("e.received_at")},
-      e.attempts::text, e.outages::text,
-      coalesce(greatest(0, floor(extract(epoch FROM clock_timestamp() - e.first_outage_at) * 1000)), 0)::bigint::text,
-      e.replayed::text, r.status, r.sequence::text, r.lease::text;
+    held := token || ':' || place;
+    UPDATE ${s}.records t SET ${version}, lease = held, lease_seq = e.seq, lease_end = NULL, blocked_until = until, wait_from = NULL,
+      ${retries("r.retry_seq IS NOT NULL")}, ${pending("e.seq")}
+    WHERE t.record = r.record AND t.version = r.version;
+    RETURN QUERY SELECT e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.traceparent, ${epoch("e.received_at")},
+      ${epoch("e.claimed_at")}, e.attempts::text, e.outages::text,
+      coalesce(greatest(0, floor(extract(epoch FROM moment - e.first_outage_at) * 1000)), 0)::bigint::text,
+      e.replayed::text, r.snapshot, r.sequence::text, held, e.seq::text;
   END LOOP;
 END`,
     ),
 
-    // Without patience: those whose record another transaction holds are named, so that the others do not wait for it.
+    // Without patience, a record that another transaction holds is named: it must not cost the others their leases.
     define(
       "renew_leases(ids text[], records text[], leases text[], lease_ms double precision, patience text)",
       "TABLE (place text, locked boolean)",
@@ -154,190 +278,116 @@ END`,
 DECLARE
   until timestamptz;
   g record;
-  held_seq bigint;
+  r ${s}.records;
 BEGIN
   PERFORM set_config('lock_timeout', coalesce(patience, '0'), true);
   FOR g IN SELECT * FROM unnest(ids, records, leases) WITH ORDINALITY AS t (id, record, lease, place)
     ORDER BY t.record COLLATE "C", t.place
   LOOP
     IF patience IS NULL THEN
-      SELECT r.lease_seq INTO held_seq FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease FOR UPDATE SKIP LOCKED;
+      SELECT rec.* INTO r ${newest(schema, "g.record", "FOR UPDATE SKIP LOCKED")};
       IF NOT FOUND THEN
-        RETURN QUERY SELECT g.place::text, true FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease;
+        SELECT rec.* INTO r ${newest(schema, "g.record", "")};
+        IF r.lease = g.lease THEN RETURN QUERY SELECT g.place::text, true; END IF;
         CONTINUE;
       END IF;
     ELSE
-      SELECT r.lease_seq INTO held_seq FROM ${s}.records r WHERE r.record = g.record AND r.lease::text = g.lease FOR UPDATE;
-      CONTINUE WHEN NOT FOUND;
+      SELECT rec.* INTO r ${newest(schema, "g.record")};
     END IF;
-    until := clock_timestamp() + lease_ms * interval '1 millisecond';
-    UPDATE ${s}.events e SET ready_at = until WHERE e.seq = held_seq AND e.id = g.id;
+    CONTINUE WHEN r.lease IS DISTINCT FROM g.lease;
+    until := clock_timestamp() + greatest(lease_ms, 1) * interval '1 millisecond';
+    UPDATE ${s}.events e SET ready_at = until, lane = 3 WHERE e.seq = r.lease_seq AND e.id = g.id;
     CONTINUE WHEN NOT FOUND;
-    UPDATE ${s}.records r SET lease_until = until, ${heads} WHERE r.record = g.record;
+    UPDATE ${s}.records t SET ${version}, blocked_until = until, wait_from = NULL, lease_end = NULL, ${retries("r.retry_seq IS NOT NULL")}
+    WHERE t.record = r.record AND t.version = r.version;
     RETURN QUERY SELECT g.place::text, false;
   END LOOP;
 END`,
     ),
 
-    // `unsure`: the caller may have done it before, and lost the answer.
+    // \`unsure\`: the caller may have done it before, and lost the answer.
     define(
-      `settle_event(event_id text, event_record text, held_lease text, outcome text, event_type text, event_status text,
-  wait_ms double precision, counted boolean, why text, error text, unsure boolean)`,
+      `settle_event(event_id text, event_record text, held_lease text, outcome text, event_type text, new_snapshot text, changed boolean,
+  wait_ms double precision, counted boolean, why text, entry text, unsure boolean)`,
       "TABLE (settled boolean, made_due boolean)",
       `
 DECLARE
-  held ${s}.records;
+  r ${s}.records;
+  e ${s}.events;
   moment timestamptz;
   later timestamptz;
+  waits boolean;
 BEGIN
-  SELECT r.* INTO held FROM ${s}.records r WHERE r.record = event_record AND r.lease::text = held_lease FOR UPDATE;
-  IF NOT FOUND THEN
+  SELECT rec.* INTO r ${newest(schema, "event_record")};
+  IF r.lease IS DISTINCT FROM held_lease THEN
     RETURN QUERY SELECT unsure AND EXISTS (
-      SELECT FROM ${s}.events e WHERE e.id = event_id AND e.settled_by::text = held_lease), false;
+      SELECT FROM ${s}.events ev WHERE ev.id = event_id AND ev.settled_by = held_lease), false;
     RETURN;
   END IF;
   moment := clock_timestamp();
   later := moment + wait_ms * interval '1 millisecond';
-  IF outcome = 'retrying' THEN
-    UPDATE ${s}.events e SET state = 'retrying',
-      ready_at = CASE WHEN counted THEN later ELSE moment END,
-      due_at = CASE WHEN counted THEN later ELSE moment END,
-      attempts = CASE WHEN counted THEN e.attempts ELSE e.attempts - 1 END,
-      outages = CASE WHEN counted THEN 0 ELSE e.outages + 1 END,
-      first_outage_at = CASE WHEN NOT counted THEN coalesce(e.first_outage_at, moment) END,
-      type = coalesce(event_type, e.type), reason = why, last_error = error, settled_by = held.lease
-    WHERE e.seq = held.lease_seq AND e.id = event_id;
-  ELSIF outcome = 'released' THEN
-    UPDATE ${s}.events e SET
-      state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END,
-      ready_at = e.due_at, attempts = e.attempts - 1, settled_by = held.lease
-    WHERE e.seq = held.lease_seq AND e.id = event_id;
+  waits := outcome = 'retrying' AND NOT counted;
+  IF outcome = 'released' THEN
+    UPDATE ${s}.events ev SET
+      state = CASE WHEN ev.attempts = 1 AND ev.outages = 0 THEN 'pending' ELSE 'retrying' END,
+      lane = CASE WHEN ev.attempts = 1 AND ev.outages = 0 THEN 0 ELSE 1 END,
+      ready_at = ev.due_at, attempts = ev.attempts - 1, settled_by = held_lease
+    WHERE ev.seq = r.lease_seq AND ev.id = event_id RETURNING ev.* INTO e;
   ELSE
-    UPDATE ${s}.events e SET state = outcome, ready_at = NULL, ended_at = moment, type = coalesce(event_type, e.type),
-      reason = why, last_error = coalesce(error, e.last_error), settled_by = held.lease
-    WHERE e.seq = held.lease_seq AND e.id = event_id;
+    entry := left(entry, -1) || ',"at":';
+    UPDATE ${s}.events ev SET state = outcome,
+      lane = CASE WHEN outcome <> 'retrying' THEN NULL WHEN counted AND wait_ms > 0 THEN 2 ELSE 1 END,
+      ready_at = CASE WHEN outcome <> 'retrying' THEN NULL WHEN counted THEN later ELSE moment END,
+      due_at = CASE WHEN outcome <> 'retrying' THEN ev.due_at WHEN counted THEN later ELSE moment END,
+      due_from = CASE WHEN outcome = 'retrying' AND counted AND wait_ms > 0 THEN moment END,
+      attempts = CASE WHEN waits THEN ev.attempts - 1 ELSE ev.attempts END,
+      outages = CASE WHEN outcome <> 'retrying' THEN ev.outages WHEN counted THEN 0 ELSE ev.outages + 1 END,
+      first_outage_at = CASE WHEN waits THEN coalesce(ev.first_outage_at, moment) WHEN outcome <> 'retrying' THEN ev.first_outage_at END,
+      ended_at = CASE WHEN outcome <> 'retrying' THEN moment ELSE ev.ended_at END,
+      type = coalesce(event_type, ev.type), reason = why, settled_by = held_lease,
+      history = ${history(`(entry || ${epoch("ev.claimed_at")} || coalesce(',"worker":' || ev.worker, '') || '}')`)}
+    WHERE ev.seq = r.lease_seq AND ev.id = event_id RETURNING ev.* INTO e;
   END IF;
   IF NOT FOUND THEN RETURN QUERY SELECT false, false; RETURN; END IF;
 
-  UPDATE ${s}.records r SET lease = NULL, lease_seq = NULL, lease_until = NULL,
-    wait_until = CASE WHEN counted THEN r.wait_until ELSE greatest(r.wait_until, later) END,
-    status = coalesce(event_status, r.status),
-    sequence = r.sequence + (event_status IS NOT NULL AND event_status IS DISTINCT FROM r.status)::integer,
-    seen_at = CASE WHEN event_status IS NULL THEN r.seen_at ELSE moment END,
-    ${heads}
-  WHERE r.record = event_record
-  RETURNING least(r.pending_at, r.retry_at), r.status INTO later, event_status;
-  IF later IS NULL AND event_status IS NULL THEN DELETE FROM ${s}.records r WHERE r.record = event_record; END IF;
-  -- Who sleeps, sleeps until the end of this lease.
-  RETURN QUERY SELECT true, coalesce(later < held.lease_until, false);
-END`,
-    ),
-
-    define(
-      "replay_event(event_id text)",
-      "TABLE (replayed boolean, made_due boolean)",
-      `
-DECLARE
-  of_record text;
-  e ${s}.events;
-  moment timestamptz;
-  made boolean;
-BEGIN
-  SELECT ev.record INTO of_record FROM ${s}.events ev WHERE ev.id = event_id AND ev.state <> 'processing';
-  IF NOT FOUND THEN RETURN QUERY SELECT false, false; RETURN; END IF;
-  INSERT INTO ${s}.records AS r (record) VALUES (of_record) ON CONFLICT (record) DO UPDATE SET record = r.record;
-  SELECT ev.* INTO e FROM ${s}.events ev WHERE ev.id = event_id FOR UPDATE;
-  IF NOT FOUND OR e.state = 'processing' THEN
-    DELETE FROM ${s}.records r
-    WHERE r.record = of_record AND r.pending_due IS NULL AND r.retry_due IS NULL AND r.status IS NULL;
-    RETURN QUERY SELECT false, false;
-    RETURN;
+  UPDATE ${s}.records t SET ${version}, lease = NULL, lease_seq = NULL, lease_end = NULL,
+    blocked_until = CASE WHEN waits THEN later END,
+    wait_from = CASE WHEN waits THEN moment END,
+    wait_until = CASE WHEN waits THEN later ELSE r.wait_until END,
+    pending_seq = CASE WHEN e.lane = 0 THEN least(r.pending_seq, e.seq) ELSE r.pending_seq END,
+    ${retries("(e.lane = 1 OR r.retry_seq IS NOT NULL)")},
+    snapshot = coalesce(new_snapshot, r.snapshot),
+    sequence = r.sequence + (new_snapshot IS NOT NULL AND changed)::integer,
+    seen_at = CASE WHEN new_snapshot IS NULL THEN r.seen_at ELSE moment END
+  WHERE t.record = r.record AND t.version = r.version;
+  IF r.snapshot IS NULL AND new_snapshot IS NULL AND e.lane IS NULL AND r.pending_seq IS NULL THEN
+    PERFORM ${s}.forget_record(event_record);
   END IF;
-  moment := clock_timestamp();
-  IF e.state = 'retrying' THEN
-    UPDATE ${s}.events ev SET ready_at = least(ev.ready_at, moment), due_at = least(ev.due_at, moment) WHERE ev.seq = e.seq;
-  ELSIF e.state <> 'pending' THEN
-    UPDATE ${s}.events ev SET state = 'pending', ready_at = moment, due_at = moment, attempts = 0, outages = 0,
-      first_outage_at = NULL, reason = NULL, replayed = true
-    WHERE ev.seq = e.seq;
+  -- Other processes sleep until the end of this lease.
+  later := CASE WHEN e.lane = 2 AND r.pending_seq IS NULL AND r.retry_seq IS NULL OR waits THEN later
+    WHEN e.lane IS NOT NULL OR r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment END;
+  RETURN QUERY SELECT true, coalesce(later < r.blocked_until, false);
+END`,
+    ),
+
+    // Only with a lock on \`refs\` that is free: an add that holds it is about to use the record.
+    define(
+      "forget_record(name text)",
+      "void",
+      `
+DECLARE
+  r ${s}.records;
+BEGIN
+  SELECT rec.* INTO r ${newest(schema, "name")};
+  IF NOT FOUND OR r.snapshot IS NOT NULL OR r.pending_seq IS NOT NULL OR r.lease_seq IS NOT NULL
+    OR EXISTS (SELECT FROM ${s}.events h WHERE h.record = name AND h.lane IN (1, 2) ORDER BY h.lane) THEN RETURN; END IF;
+  PERFORM FROM ${s}.refs k WHERE k.record = name FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    DELETE FROM ${s}.records t WHERE t.record = r.record AND t.version = r.version;
+    DELETE FROM ${s}.refs k WHERE k.record = name;
   END IF;
-  UPDATE ${s}.records r SET wait_until = NULL, ${heads} WHERE r.record = e.record
-  RETURNING r.lease_until IS NULL OR r.lease_until <= moment INTO made;
-  RETURN QUERY SELECT true, made;
 END`,
-    ),
-
-    define(
-      "replay_parked(after_seq bigint, most integer, for_reason text, before_ms double precision)",
-      "TABLE (found integer, replayed integer, last_seq text, made_due boolean)",
-      `
-DECLARE
-  ids text[];
-  last bigint;
-  total integer := 0;
-  made boolean := false;
-  each_id text;
-  one record;
-BEGIN
-  SELECT array_agg(t.id ORDER BY t.record), max(t.seq) INTO ids, last FROM (
-    SELECT e.id, e.record, e.seq FROM ${s}.events e
-    WHERE e.state = 'parked' AND e.state <> 'done' AND -e.seq < -after_seq
-      AND (for_reason IS NULL OR e.reason = for_reason)
-      AND (before_ms IS NULL OR e.received_at < to_timestamp(before_ms / 1000))
-    ORDER BY -e.seq DESC LIMIT most) t;
-  FOREACH each_id IN ARRAY coalesce(ids, '{}') LOOP
-    SELECT * INTO one FROM ${s}.replay_event(each_id);
-    IF one.replayed THEN total := total + 1; END IF;
-    made := made OR one.made_due;
-  END LOOP;
-  RETURN QUERY SELECT coalesce(cardinality(ids), 0), total, last::text, made;
-END`,
-    ),
-
-    define(
-      "prune_events(ended text, for_reason text, age_ms double precision, most integer)",
-      "TABLE (gone bigint)",
-      `
-DECLARE
-  until timestamptz := clock_timestamp() - age_ms * interval '1 millisecond';
-BEGIN
-  IF ended = 'done' THEN
-    DELETE FROM ${s}.events WHERE seq = ANY (ARRAY(
-      SELECT e.seq FROM ${s}.events e WHERE e.state = 'done' AND e.ended_at <= until AND for_reason IS NULL
-      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED));
-  ELSIF for_reason IS NULL THEN
-    DELETE FROM ${s}.events WHERE seq = ANY (ARRAY(
-      SELECT e.seq FROM ${s}.events e WHERE e.state = 'parked' AND e.ended_at <= until
-      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED));
-  ELSE
-    DELETE FROM ${s}.events WHERE seq = ANY (ARRAY(
-      SELECT e.seq FROM ${s}.events e WHERE e.state = 'parked' AND e.reason = for_reason AND e.ended_at <= until
-      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED));
-  END IF;
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  RETURN NEXT;
-END`,
-    ),
-
-    define(
-      "prune_records(age_ms double precision, most integer)",
-      "TABLE (gone bigint)",
-      `
-DECLARE
-  until timestamptz := clock_timestamp() - age_ms * interval '1 millisecond';
-BEGIN
-  DELETE FROM ${s}.records WHERE record = ANY (ARRAY(
-    SELECT r.record FROM ${s}.records r
-    WHERE r.status IS NOT NULL AND r.seen_at <= until AND r.pending_due IS NULL AND r.retry_due IS NULL
-    ORDER BY r.seen_at LIMIT most FOR UPDATE SKIP LOCKED));
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  RETURN NEXT;
-END`,
+      false,
     ),
   ].join("");
-}
-
-/** Epoch ms as text: how a connection is set up to read numbers and times is its owner's business. */
-export function epoch(time: string): string {
-  return `floor(extract(epoch FROM ${time}) * 1000)::bigint::text`;
 }

@@ -1,56 +1,64 @@
 import type { ClientBase, Pool } from "pg";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventStore, NewEvent } from "../event-store.ts";
+import { checkNoUnknown, unknownOptions } from "../../options.ts";
+import type { AddOptions, EventStore, NewEvent } from "../event-store.ts";
 import { Connections } from "./connections.ts";
-import { migrationSql as sqlOf } from "./schema.ts";
+import { NAME_BYTES, migrationSql as sqlOf } from "./schema.ts";
 import { PgStore } from "./store.ts";
 
 const SCHEMA = "stayhook";
-/** A name that PostgreSQL does not cut off, and that needs no escaping anywhere. */
+const NAMES = [
+  "connectionString",
+  "pool",
+  "schema",
+  "wake",
+  "pollInterval",
+  "maxConnections",
+  "commandTimeout",
+];
+/** A name that needs no escaping anywhere. */
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
-const LONGEST_NAME = 63;
-/** What pg takes: a URL, or the path of a socket. */
+/** A connection string that pg takes: a URL, or the path of a socket. */
 const DATABASE = /^\s*(postgres(ql)?:\/\/|socket:|\/)/i;
 const LONGEST_TIMER = 2 ** 31 - 1;
 
-/** Options of {@link postgresStore}: `connectionString` or `pool`, and what else is to be different. */
+/** Options of {@link postgresStore}. It needs `connectionString` or `pool`. */
 export interface PostgresStoreOptions {
-  /** Of a database: `postgresql://user:password@host:5432/database`. The store has a pool of its own then. */
+  /** The URL of a database: `postgresql://user:password@host:5432/database`. The store then makes a pool of its own. */
   readonly connectionString?: string | undefined;
   /** A `Pool` of `pg` that you have already. `close()` leaves it open. */
   readonly pool?: Pool | undefined;
-  /** The PostgreSQL schema that the tables are in; made when it is not there. Default `stayhook`. */
+  /** The PostgreSQL schema of the tables. The store makes it if there is none. Default `stayhook`. */
   readonly schema?: string | undefined;
   /**
-   * How other processes' events are noticed. `notify` (default): by LISTEN on a connection beside the pool; as long as no
-   * call comes through there (behind PgBouncer in transaction mode none does) it polls. `poll`: without that
-   * connection, by looking every `pollInterval`.
+   * How the store notices other processes' events. `notify` (default): by LISTEN on a connection beside the pool. As
+   * long as no call comes through there, as behind PgBouncer in transaction mode, it polls. `poll`: it only polls.
    */
   readonly wake?: "notify" | "poll" | undefined;
-  /** How often to look where nothing notifies, ms. Default 1000. */
+  /** How often the store polls, ms. Default 1000. */
   readonly pollInterval?: number | undefined;
-  /** Connections of the store's own pool; there is one more for LISTEN. Default 5. */
+  /** Connections of the store's own pool. LISTEN takes one more. Default 5. */
   readonly maxConnections?: number | undefined;
-  /** How long a statement, or waiting for a connection, may take before the call rejects, ms. Default 10,000. */
-  readonly callTimeout?: number | undefined;
+  /** How long one command, or the wait for a connection, may take before the call rejects, ms. Default 10,000. */
+  readonly commandTimeout?: number | undefined;
 }
 
-/** Takes events in as a part of the caller's own transaction. */
+/** Adds events in the caller's own transaction. */
 export interface TransactionStore {
-  /** As {@link EventStore.add}; recorded when the caller commits, and not before. */
-  add(event: NewEvent): Promise<"added" | "duplicate" | "conflict">;
+  /** As {@link EventStore.add}. The event is recorded when the caller commits. */
+  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
 }
 
-/** What {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
+/** The store that {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
 export interface PostgresStore extends EventStore<ClientBase> {
   readonly transactional: true;
   /**
-   * A store whose `add` takes part in the transaction that is open on `client`. Until that ends, nothing else can be
-   * recorded or handled of the same booking or listing. Keep it short: an attempt for it cannot renew its lease meanwhile,
-   * and loses it after waiting for a third of `leaseDuration`, 5 s at most.
+   * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other
+   * event of the same booking or listing can be recorded or handled. Keep it short: an attempt for that record cannot
+   * renew its lease meanwhile. It loses the lease after a wait of a third of `leaseDuration`, 5 s at most.
    */
   with(client: ClientBase): TransactionStore;
-  /** Makes the schema, or brings it up to this version. The first call of any method does it, too. */
+  /** Makes the schema, or brings it up to this version. The first call of any method does so, too. */
   migrate(): Promise<void>;
 }
 
@@ -73,8 +81,8 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const issues = [...optionIssues(options)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   const { connectionString, pool, schema = SCHEMA, wake = "notify", pollInterval = 1000 } = options;
-  const { maxConnections = 5, callTimeout = 10_000 } = options;
-  const connections = new Connections({ connectionString, pool, maxConnections, callTimeout });
+  const { maxConnections = 5, commandTimeout = 10_000 } = options;
+  const connections = new Connections({ connectionString, pool, maxConnections, commandTimeout });
   const most = pool?.options.max ?? maxConnections;
   return new PgStore(connections, {
     schema,
@@ -84,11 +92,19 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   });
 }
 
+/** Options of {@link migrationSql}. */
+export interface MigrationOptions {
+  /** Default `stayhook`. */
+  readonly schema?: string | undefined;
+  /** The version of the schema that is there: the result of its function `schema_version()`. Default: there is none. */
+  readonly from?: number | undefined;
+}
+
 /**
- * The SQL that makes the schema, for those who keep their migrations themselves: run it in one transaction, once. The
- * store then needs no right to create anything.
+ * The SQL that makes the schema, or brings an older version of it up to this one, for your own migrations. Run it in
+ * one transaction, once. The store then needs no right to create anything. The SQL is empty where nothing is to be done.
  *
- * @throws {@link InvalidArgumentError} where `schema` cannot be one
+ * @throws {@link InvalidArgumentError} for a bad option
  *
  * @example
  * ```ts
@@ -97,10 +113,15 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
  * console.log(migrationSql());
  * ```
  */
-export function migrationSql({ schema = SCHEMA }: { readonly schema?: string | undefined } = {}): string {
-  const issues = [...schemaIssues(schema)];
+export function migrationSql(options: MigrationOptions = {}): string {
+  checkNoUnknown(options, ["schema", "from"]);
+  const { schema = SCHEMA, from = 0 } = options;
+  const issues: Issue[] = [...schemaIssues(schema)];
+  if (!Number.isSafeInteger(from) || from < 0) {
+    issues.push({ path: ["from"], message: "must be the version of a schema: a whole number, 0 or more" });
+  }
   if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return sqlOf(schema);
+  return sqlOf(schema, from);
 }
 
 function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
@@ -108,10 +129,8 @@ function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
     yield { path: [], message: "postgresStore takes an object with a connectionString or a pool" };
     return;
   }
-  const { connectionString, pool, schema, wake, pollInterval, maxConnections, callTimeout, ...rest } =
-    options;
-  // A misspelt schema would quietly be the default one, which may be another app's.
-  for (const name of Object.keys(rest)) yield { path: [name], message: "is no option of postgresStore" };
+  const { connectionString, pool, schema, wake, pollInterval, maxConnections, commandTimeout } = options;
+  yield* unknownOptions(options, NAMES);
   if (connectionString !== undefined && pool !== undefined) {
     yield { path: [], message: "give a connectionString or a pool, not both" };
   } else if (pool !== undefined) {
@@ -124,7 +143,7 @@ function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
   if (schema !== undefined) yield* schemaIssues(schema);
   if (wake !== undefined && wake !== "notify" && wake !== "poll")
     yield { path: ["wake"], message: 'must be "notify" or "poll"' };
-  for (const [name, value] of Object.entries({ pollInterval, maxConnections, callTimeout })) {
+  for (const [name, value] of Object.entries({ pollInterval, maxConnections, commandTimeout })) {
     if (value === undefined) continue;
     if (!Number.isInteger(value) || value < 1 || value > LONGEST_TIMER)
       yield { path: [name], message: "must be a whole number, 1 or more" };
@@ -137,7 +156,7 @@ function* schemaIssues(schema: unknown): Generator<Issue> {
     yield { path, message: "must be a name of letters, digits, _ and -, not beginning with a digit or -" };
   } else if (schema.startsWith("pg_")) {
     yield { path, message: "must not begin with pg_, which is PostgreSQL's own" };
-  } else if (new TextEncoder().encode(schema).length > LONGEST_NAME) {
-    yield { path, message: `must not be longer than ${LONGEST_NAME} bytes` };
+  } else if (new TextEncoder().encode(schema).length > NAME_BYTES) {
+    yield { path, message: `must not be longer than ${NAME_BYTES} bytes` };
   }
 }

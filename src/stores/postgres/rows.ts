@@ -1,30 +1,64 @@
 import type {
+  AttemptEntry,
   ClaimedEvent,
   EventState,
-  FailureReason,
   NewEvent,
-  RecordStatus,
+  RecordSnapshot,
+  Snapshot,
   StoredEvent,
 } from "../event-store.ts";
 import type { Row } from "./connections.ts";
-import { fromText, toRef } from "./text.ts";
+
+/** Texts that PostgreSQL cannot hold, and texts that begin like an escaped one. */
+const ESCAPED = /^\\|\0|\p{Cs}/u;
+const LONE = "\\event ";
+
+/** As PostgreSQL can keep it: its UTF-8 has no place for NUL and lone surrogates. Other texts stay as they are. */
+export function toText(text: string): string {
+  return ESCAPED.test(text) ? `\\${JSON.stringify(text)}` : text;
+}
+
+export function fromText(text: string): string {
+  return text.startsWith("\\") ? (JSON.parse(text.slice(1)) as string) : text;
+}
+
+export function optional(text: string | null | undefined): string | null {
+  return text === null || text === undefined ? null : toText(text);
+}
+
+/** The key of the row that locks an event: its record's `ref`, or one of its own. No text of {@link toText} begins like that one. */
+export function toRecord({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
+  return ref === null ? `${LONE}${toText(eventId)}` : toText(ref);
+}
+
+/** JSON whose text is the same for equal snapshots. JSON escapes NUL and lone surrogates itself. */
+export function toSnapshotText({ status, fields }: Snapshot): string {
+  const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
+}
 
 export function toClaim(row: Row): ClaimedEvent {
   return {
     ...toNewEvent(row),
     receivedAt: Number(row.received_at),
+    claimedAt: Number(row.claimed_at),
     attempts: Number(row.attempts),
     outages: Number(row.outages),
     outageFor: Number(row.outage_for),
     replayed: row.replayed === "true",
-    previousStatus: maybe(row.status) ?? undefined,
+    previous: typeof row.snapshot === "string" ? (JSON.parse(row.snapshot) as Snapshot) : undefined,
     sequence: Number(row.sequence),
     lease: row.lease as string,
   };
 }
 
+type EntryJson = Omit<AttemptEntry, "at"> & { readonly at: number };
+
 export function toStoredEvent(row: Row): StoredEvent {
   const state = row.state as EventState;
+  const history = (JSON.parse(row.history as string) as EntryJson[]).map(
+    ({ at, duration, outcome, ...rest }): AttemptEntry => ({ at: new Date(at), duration, outcome, ...rest }),
+  );
   return {
     ...toNewEvent(row),
     state,
@@ -33,35 +67,38 @@ export function toStoredEvent(row: Row): StoredEvent {
     dueAt: toDate(row.due_at),
     doneAt: state === "done" ? toDate(row.ended_at) : null,
     type: maybe(row.type),
-    lastError: maybe(row.last_error),
-    reason: (row.reason ?? null) as FailureReason | null,
+    lastError: history.at(-1)?.error ?? null,
+    reason: (row.reason ?? null) as StoredEvent["reason"],
+    history,
   };
 }
 
-export function toRecordStatus(row: Row): RecordStatus {
+export function toRecordSnapshot(row: Row): RecordSnapshot {
   return {
     ref: fromText(row.record as string),
-    status: fromText(row.status as string),
+    snapshot: JSON.parse(row.snapshot as string) as Snapshot,
     sequence: Number(row.sequence),
     seenAt: new Date(Number(row.seen_at)),
   };
 }
 
-function toNewEvent(row: Row): NewEvent {
+export function toDate(time: string | null | undefined): Date | null {
+  return time === null || time === undefined ? null : new Date(Number(time));
+}
+
+function toNewEvent(row: Row): NewEvent & { readonly traceparent: string | null } {
+  const record = row.record as string;
   return {
     eventId: fromText(row.id as string),
-    ref: toRef(row.record as string),
+    ref: record.startsWith(LONE) ? null : fromText(record),
     source: row.source as NewEvent["source"],
     topic: maybe(row.topic),
     timestamp: fromText(row.timestamp as string),
     notification: maybe(row.notification),
+    traceparent: maybe(row.traceparent),
   };
 }
 
 function maybe(text: string | null | undefined): string | null {
   return text === null || text === undefined ? null : fromText(text);
-}
-
-function toDate(time: string | null | undefined): Date | null {
-  return time === null || time === undefined ? null : new Date(Number(time));
 }

@@ -1,28 +1,31 @@
 import type { EventState } from "../event-store.ts";
-import { epoch } from "./functions.ts";
-import { literal, quote } from "./tables.ts";
+import { epoch, newest } from "./functions.ts";
+import { literal, quote } from "./sql.ts";
 
-/** Of what is done, so many are counted; beyond, PostgreSQL's own estimate has to do. */
+/** So many done events are counted; beyond, PostgreSQL's own estimate has to do. */
 const COUNTED = 100_000;
 
-/** How long the server waits for the COMMIT once a record's row is locked, ms: who is frozen there holds up the others. */
+/** How long the server waits for the COMMIT once a record's row is locked, ms. A frozen process must not hold up the others. */
 const COMMIT_WITHIN = 2000;
 
-/** What is called with how many parameters, and what it gives. */
+/** Columns, function and number of parameters of each call. */
 const CALLS = {
-  add: ["answer, made_due::text", "add_events", 8],
-  claim: ["*", "claim_events", 4],
+  add: ["answer, made_due::text", "add_events", 10],
+  claim: ["*", "claim_events", 7],
   renew: ["place, locked::text", "renew_leases", 5],
-  settle: ["settled::text, made_due::text", "settle_event", 11],
-  replay: ["replayed::text, made_due::text", "replay_event", 1],
-  replayParked: ["found::text, replayed::text, last_seq, made_due::text", "replay_parked", 4],
-  prune: ["gone::text", "prune_events", 4],
-  pruneRecords: ["gone::text", "prune_records", 2],
+  settle: ["settled::text, made_due::text", "settle_event", 12],
   settleAtLast: [
     `settled::text, made_due::text, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`,
     "settle_event",
-    11,
+    12,
   ],
+  giveBack: ["token", "give_back", 1],
+  change: ["changed::text, resume::text, made_due::text", "change_events", 11],
+  erase: ["gone::text", "erase_record", 1],
+  learn: ["learned::text", "learn_snapshot", 2],
+  setMeta: ["done::text", "set_meta", 3],
+  prune: ["gone::text", "prune_events", 4],
+  pruneRecords: ["gone::text", "prune_records", 2],
 } as const;
 
 /** Each statement by what it does. Every column is text. */
@@ -32,29 +35,28 @@ export function statements(schema: string) {
     const parameters = Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
     return [name, `SELECT ${columns} FROM ${s}.${called}(${parameters})`];
   });
-  const event = `
-    SELECT e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.state, e.attempts::text, e.type, e.last_error,
-      e.reason, ${epoch("e.received_at")} AS received_at, ${epoch("e.ended_at")} AS ended_at,
-      ${epoch("CASE WHEN e.state = 'processing' THEN e.ready_at WHEN e.ready_at IS NOT NULL THEN greatest(e.ready_at, r.wait_until) END")} AS due_at
-    FROM ${s}.events e LEFT JOIN ${s}.records r ON r.record = e.record`;
-  const record = `
-    SELECT record, status, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE status IS NOT NULL`;
+  const columns = `e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.traceparent, e.state, e.attempts::text, e.type,
+      e.reason, '[' || array_to_string(e.history, ',') || ']' AS history,
+      ${epoch("e.received_at")} AS received_at, ${epoch("e.ended_at")} AS ended_at,
+      ${epoch("CASE WHEN e.state = 'processing' THEN e.ready_at WHEN e.lane IS NOT NULL THEN greatest(e.due_at, r.wait_until) END")} AS due_at`;
+  const record = `LEFT JOIN LATERAL (SELECT rec.wait_until ${newest(schema, "e.record", "")}) r ON e.lane IS NOT NULL`;
+  const snapshot = `
+    SELECT record, snapshot, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE snapshot IS NOT NULL`;
   const oldest = (state: EventState, more = "") =>
     `(SELECT received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
+  const pendingFrom = (from: string) => `SELECT 'epoch'::timestamptz FROM (SELECT FROM ${s}.records
+        WHERE blocked_until IS NULL AND pending_seq IS NOT NULL${from} ORDER BY pending_seq LIMIT 1) AS one`;
   return {
     ...(Object.fromEntries(calls) as Record<keyof typeof CALLS, string>),
     stateOfLease: `
-      SELECT CASE WHEN r.lease::text = $2 AND r.lease_seq = e.seq THEN 'held' WHEN e.settled_by::text = $2 THEN 'settled' ELSE 'lost' END AS lease
-      FROM ${s}.events e LEFT JOIN ${s}.records r ON r.record = e.record WHERE e.id = $1`,
-    get: `${event} WHERE e.id = $1`,
-    list(state: EventState | undefined) {
-      const before = `CASE WHEN $1::text IS NULL THEN 9223372036854775807 ELSE (SELECT seq FROM ${s}.events WHERE id = $1) END`;
-      if (state === undefined || state === "done") {
-        const which = state === undefined ? "" : "AND e.state = 'done'";
-        return `${event} WHERE e.seq < ${before} ${which} ORDER BY e.seq DESC LIMIT $2`;
-      }
-      return `${event} WHERE e.state = ${literal(state)} AND e.state <> 'done' AND -e.seq > -(${before}) ORDER BY -e.seq LIMIT $2`;
-    },
+      SELECT CASE WHEN r.lease = $2 AND r.lease_seq = e.seq THEN 'held' WHEN e.settled_by = $2 THEN 'settled' ELSE 'lost' END AS lease
+      FROM ${s}.events e LEFT JOIN LATERAL (SELECT rec.lease, rec.lease_seq ${newest(schema, "e.record", "")}) r ON true WHERE e.id = $1`,
+    get: `SELECT ${columns} FROM ${s}.events e ${record} WHERE e.id = $1`,
+    list: `
+      SELECT f.resume::text, ${columns} FROM ${s}.scan_events($1, $2, $3, $4, $5, $6, $7, $8, NULL, $9, $10) f
+      LEFT JOIN LATERAL unnest(f.matches) u (seq) ON true LEFT JOIN ${s}.events e ON e.seq = u.seq ${record}
+      ORDER BY e.seq DESC`,
+    arrivalOf: `SELECT seq::text FROM ${s}.events WHERE id = $1`,
     counts: `
       SELECT state, count(*)::text AS events FROM ${s}.events WHERE state <> 'done' GROUP BY state
       UNION ALL
@@ -62,17 +64,37 @@ export function statements(schema: string) {
         SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = to_regclass(${literal(`${s}.events_done`)})
       )) ELSE counted END::text
       FROM (SELECT count(*) AS counted FROM (SELECT FROM ${s}.events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS few) AS done`,
+    /** An event that waits counts by itself unless its record is blocked for longer: then the end of the block counts. */
     nextDue: `
-      SELECT (extract(epoch FROM least(
-        (SELECT pending_at FROM ${s}.records WHERE pending_at IS NOT NULL ORDER BY pending_at LIMIT 1),
-        (SELECT retry_at FROM ${s}.records WHERE retry_at IS NOT NULL ORDER BY retry_at LIMIT 1)
-      ) - clock_timestamp()) * 1000)::text AS wait`,
+      SELECT (greatest(0, extract(epoch FROM at - clock_timestamp())) * 1000)::text AS wait FROM (SELECT coalesce(
+        (${pendingFrom(" AND pending_seq >= $1")}),
+        (${pendingFrom("")}),
+        (SELECT 'epoch'::timestamptz FROM (SELECT FROM ${s}.records WHERE blocked_until IS NULL AND retry_seq IS NOT NULL
+          ORDER BY greatest(retry_at, lease_end, wait_until) LIMIT 1) AS one),
+        least(
+          (SELECT blocked_until FROM ${s}.records WHERE blocked_until IS NOT NULL
+            AND (wait_from IS NULL OR pending_seq IS NOT NULL OR retry_seq IS NOT NULL) ORDER BY blocked_until LIMIT 1),
+          (SELECT 'epoch'::timestamptz FROM ${s}.records WHERE wait_from > clock_timestamp()
+            AND (pending_seq IS NOT NULL OR retry_seq IS NOT NULL) LIMIT 1),
+          (SELECT greatest(ready_at, r.free_at) FROM ${s}.events e LEFT JOIN LATERAL (
+              SELECT rec.blocked_until AS free_at, rec.wait_from IS NOT NULL AND rec.pending_seq IS NULL AND rec.retry_seq IS NULL AS alone
+              ${newest(schema, "e.record", "")}) r ON true
+            WHERE lane = 2 AND (r.free_at IS NULL OR r.free_at <= ready_at OR r.alone) ORDER BY ready_at LIMIT 1),
+          (SELECT 'epoch'::timestamptz FROM ${s}.events e WHERE lane = 2 AND due_from > clock_timestamp() LIMIT 1)
+        )) AS at) AS next WHERE at IS NOT NULL`,
     oldestWaiting: `
       SELECT floor(extract(epoch FROM clock_timestamp() - least(
-        ${oldest("pending")}, ${oldest("retrying")}, ${oldest("processing", " AND ready_at <= clock_timestamp()")}
+        ${oldest("pending", " AND (lane = 0 OR ready_at <= clock_timestamp() OR due_from > clock_timestamp())")},
+        ${oldest("retrying")}, ${oldest("processing", " AND ready_at <= clock_timestamp()")}
       )) * 1000)::text AS age`,
-    statusOf: `${record} AND record = $1`,
-    statusesAfter: `${record} AND record > $1 ORDER BY record LIMIT $2`,
+    newestReceived: `
+      SELECT ${epoch(`greatest(
+        (SELECT received_at FROM ${s}.events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1),
+        (SELECT set_at FROM ${s}.meta WHERE key = $1))`)} AS at`,
+    recordOf: `${snapshot} AND record = $1 ORDER BY version DESC LIMIT 1`,
+    records: `${snapshot} AND record > $1 ORDER BY record LIMIT $2`,
+    getMeta: `
+      SELECT value, greatest(0, floor(extract(epoch FROM clock_timestamp() - set_at) * 1000))::text AS age FROM ${s}.meta WHERE key = $1`,
   };
 }
 

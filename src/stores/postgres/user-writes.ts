@@ -4,14 +4,14 @@ import type { ClientBase } from "pg";
 import type { Outcome } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
 import type { Session } from "./connections.ts";
-import { sqlState } from "./errors.ts";
+import { serverGone, sqlState } from "./errors.ts";
 
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
 /** How long the writes of one event may take together, ms: they hold a connection. */
 export const MOST_TIME = 60_000;
 
-/** A write failed by itself; its `cause` is the user's own error. */
+/** A write of the user's failed. Its `cause` is the user's own error. */
 export class WriteFailed extends Error {}
 
 /**
@@ -25,6 +25,9 @@ export async function runWrites(session: Session, writes: Writes): Promise<void>
     try {
       for (const write of writes) await write(session.client);
     } catch (cause) {
+      // The store's failure: the attempt is made again, and the callback is not to blame.
+      if (session.isLost() || serverGone(cause))
+        throw new Error("the connection was lost during event.atomically", { cause });
       throw new WriteFailed("a write failed", { cause });
     }
   });

@@ -1,22 +1,97 @@
-// Not the globals: what a server does goes by no fake clock.
-import { clearTimeout, setTimeout } from "node:timers";
+// Not the globals: other processes go by no fake clock.
+import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import type { Client } from "pg";
+import type { Subscribers } from "../subscribers.ts";
 import type { Connections } from "./connections.ts";
 
-/** How often a connection that listens is asked whether it lives, and all is looked at, whatever was heard, ms. */
+/** How often a listening connection is checked, and subscribers are woken whatever was heard, ms. */
 const SAFETY = 10_000;
 /** Waits before connecting again, ms; jittered. */
 const AGAIN = [100, 500, 2000, 5000] as const;
 
-export interface Heard {
+export interface NotifierOptions {
+  readonly channel: string;
+  /** `false`: only poll. */
+  readonly listen: boolean;
+  /** ms */
+  readonly pollInterval: number;
+}
+
+/**
+ * Tells subscribers of this process, and the other processes on the schema, that something may be due: by NOTIFY, to
+ * a listening connection of each process. Until that connection has heard a call of its own, it polls: behind
+ * PgBouncer in transaction mode no call comes through. It does not keep the process alive.
+ */
+export class Notifier {
+  readonly #connections: Connections;
+  readonly #options: NotifierOptions;
+  readonly #subscribers: Subscribers;
+  #listener: Listener | undefined;
+  #poll: NodeJS.Timeout | undefined;
+  #notifying = false;
+  #again = false;
+
+  constructor(connections: Connections, subscribers: Subscribers, options: NotifierOptions) {
+    this.#connections = connections;
+    this.#subscribers = subscribers;
+    this.#options = options;
+  }
+
+  /** For the first subscriber. */
+  start(): void {
+    this.#setPolling(true);
+    if (!this.#options.listen) return;
+    this.#listener = new Listener(this.#connections, this.#options.channel, {
+      heard: () => this.#subscribers.wake(),
+      works: (works) => this.#setPolling(!works),
+    });
+  }
+
+  /** When the last subscriber has gone. */
+  stop(): void {
+    this.#listener?.stop();
+    this.#listener = undefined;
+    this.#setPolling(false);
+  }
+
+  /** After a commit of this process that made something due. */
+  madeDue(): void {
+    this.#subscribers.wake();
+    // A NOTIFY in the transaction itself would make all commits of the database wait for its disk.
+    if (this.#notifying) this.#again = true;
+    else void this.#notify();
+  }
+
+  async #notify(): Promise<void> {
+    this.#notifying = true;
+    do {
+      this.#again = false;
+      try {
+        await this.#connections.query("SELECT pg_notify($1, '')::text", [this.#options.channel]);
+      } catch {
+        // The others find the event when they poll, or at the next check.
+      }
+    } while (this.#again);
+    this.#notifying = false;
+  }
+
+  #setPolling(polling: boolean): void {
+    clearInterval(this.#poll);
+    this.#poll = polling
+      ? setInterval(() => this.#subscribers.wake(), this.#options.pollInterval).unref()
+      : undefined;
+  }
+}
+
+interface Heard {
   /** Something may be due. */
   heard(): void;
   /** Whether calls come through. */
   works(works: boolean): void;
 }
 
-/** A connection that listens, and is made anew when it is lost, until it is stopped. */
-export class Listener {
+/** A listening connection. A lost one is replaced until it is stopped. */
+class Listener {
   readonly #connections: Connections;
   readonly #channel: string;
   readonly #tell: Heard;
@@ -34,7 +109,7 @@ export class Listener {
 
   stop(): void {
     this.#stopped = true;
-    // It may still be connecting, when a farewell would wait for the connection.
+    // Not client.end(), which would wait for a connection that is still being made.
     if (this.#client) destroy(this.#client);
     this.#rest?.();
   }
@@ -46,7 +121,7 @@ export class Listener {
           failures = 0;
         });
       } catch {
-        // It may be a moment before the server is there again.
+        // The server is away. Try again after the pause.
       }
       if (this.#stopped) return;
       this.#tell.works(false);
@@ -58,6 +133,7 @@ export class Listener {
 
   /** Ends when the connection does. */
   async #listen(connected: () => void): Promise<void> {
+    const { failovers } = this.#connections;
     const client = await this.#connections.createClient();
     if (this.#stopped) return;
     this.#ended = false;
@@ -74,7 +150,7 @@ export class Listener {
       if (payload === test && !works) {
         works = true;
         this.#tell.works(true);
-        // For what came while nobody listened.
+        // Events may have come while nobody listened.
         this.#tell.heard();
       } else if (payload === "" || payload === undefined) this.#tell.heard();
     });
@@ -90,7 +166,8 @@ export class Listener {
       await callItself();
       while (!this.#stopped) {
         await this.#pause(SAFETY);
-        if (this.#stopped || this.#ended) return;
+        // After a failover the old server still answers, but nobody notifies there.
+        if (this.#stopped || this.#ended || failovers !== this.#connections.failovers) return;
         await this.#inTime(client, client.query("SELECT 1"));
         if (!works) await callItself();
         this.#tell.heard();
@@ -102,7 +179,7 @@ export class Listener {
   }
 
   async #inTime(client: Client, doing: Promise<unknown>): Promise<void> {
-    const timer = setTimeout(() => destroy(client), this.#connections.callTimeout).unref();
+    const timer = setTimeout(() => destroy(client), this.#connections.commandTimeout).unref();
     try {
       await doing;
     } finally {
@@ -127,7 +204,7 @@ interface Wired {
   readonly connection?: { readonly stream?: { destroy?(error: Error): void } };
 }
 
-/** At once, and so that who waits for it is told, whatever it is doing. */
+/** Ends the connection at once. Pending queries reject. */
 function destroy(client: Client): void {
   (client as Wired).connection?.stream?.destroy?.(new Error("the connection is given up"));
 }

@@ -1,0 +1,267 @@
+import { definer, newest, parts } from "./functions.ts";
+import { quote } from "./sql.ts";
+
+/** How many events one step of a list, a replay or a discard looks at. */
+const MOST_SCANNED = 5000;
+/** The key in `meta` of when the newest webhook event that is gone by now was received. No other key begins with a backslash. */
+export const NEWEST_RECEIVED = "\\newestReceived";
+
+/** The functions beside the queue: filters, changes by hand, snapshots, and what is deleted. */
+export function maintenance(schema: string): string {
+  const s = quote(schema);
+  const define = definer(schema);
+  const { version, retries, pending } = parts(schema);
+
+  /** A DELETE of events that keeps when the newest one was received. */
+  const remove = (which: string) => `
+    WITH deleted AS (DELETE FROM ${s}.events WHERE ${which} RETURNING source, received_at)
+    SELECT count(*), max(received_at) FILTER (WHERE source = 'webhook') INTO gone, last FROM deleted;
+    IF last IS NOT NULL THEN
+      INSERT INTO ${s}.meta AS m (key, value, set_at) VALUES ('${NEWEST_RECEIVED}', '', last)
+      ON CONFLICT (key) DO UPDATE SET set_at = excluded.set_at WHERE m.set_at < excluded.set_at;
+    END IF;`;
+
+  return [
+    // Matching events before \`before_seq\`, the newest first, and where to go on.
+    define(
+      `scan_events(of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
+  from_ms double precision, until_ms double precision, states text[], before_seq bigint, most integer)`,
+      "TABLE (matches bigint[], resume bigint)",
+      `
+DECLARE
+  rows refcursor;
+  e record;
+  scanned integer := 0;
+BEGIN
+  matches := '{}';
+  before_seq := coalesce(before_seq, 9223372036854775807);
+  IF of_id IS NOT NULL THEN
+    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+      WHERE v.id = of_id AND v.seq + 0 < before_seq;
+  ELSIF of_record IS NOT NULL THEN
+    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+      WHERE v.record = of_record AND v.seq < before_seq ORDER BY v.record DESC, v.seq DESC;
+  ELSIF of_state <> 'done' THEN
+    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+      WHERE v.state = of_state AND v.state <> 'done' AND -v.seq > -before_seq ORDER BY -v.seq;
+  ELSE
+    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+      WHERE v.seq < before_seq ORDER BY v.seq DESC;
+  END IF;
+  LOOP
+    FETCH rows INTO e;
+    EXIT WHEN NOT FOUND;
+    scanned := scanned + 1;
+    resume := e.seq;
+    IF (of_record IS NULL OR e.record = of_record) AND (of_state IS NULL OR e.state = of_state)
+      AND (of_type IS NULL OR e.type = of_type) AND (of_reason IS NULL OR e.reason = of_reason)
+      AND (of_source IS NULL OR e.source = of_source) AND (states IS NULL OR e.state = ANY (states))
+      AND (from_ms IS NULL OR e.received_at >= to_timestamp(from_ms / 1000))
+      AND (until_ms IS NULL OR e.received_at < to_timestamp(until_ms / 1000))
+    THEN matches := matches || e.seq; END IF;
+    IF cardinality(matches) >= most OR scanned >= ${MOST_SCANNED} THEN RETURN NEXT; RETURN; END IF;
+  END LOOP;
+  resume := NULL;
+  RETURN NEXT;
+END`,
+    ),
+
+    // Records in their order, as adds lock them.
+    define(
+      `change_events(change text, of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
+  from_ms double precision, until_ms double precision, before_seq bigint, most integer)`,
+      "TABLE (changed integer, resume bigint, made_due boolean)",
+      `
+DECLARE
+  states text[] := CASE change WHEN 'replay' THEN ARRAY['done', 'parked', 'retrying'] ELSE ARRAY['pending', 'retrying', 'parked'] END;
+  seqs bigint[];
+  g record;
+  r ${s}.records;
+  e ${s}.events;
+  moment timestamptz;
+BEGIN
+  changed := 0;
+  made_due := false;
+  SELECT f.matches, f.resume INTO seqs, resume
+  FROM ${s}.scan_events(of_id, of_record, of_state, of_type, of_reason, of_source, from_ms, until_ms, states, before_seq, most) f;
+  FOR g IN SELECT v.seq, v.record FROM unnest(seqs) u (seq) JOIN ${s}.events v USING (seq) ORDER BY v.record, v.seq LOOP
+    r := ${s}.lock_record(g.record, change = 'replay');
+    SELECT v.* INTO e FROM ${s}.events v WHERE v.seq = g.seq FOR UPDATE;
+    moment := clock_timestamp();
+    IF NOT FOUND OR e.state <> ALL (states) THEN
+      PERFORM ${s}.forget_record(g.record);
+      CONTINUE;
+    END IF;
+    changed := changed + 1;
+    IF change = 'discard' THEN
+      UPDATE ${s}.events v SET state = 'done', lane = NULL, ready_at = NULL, due_from = NULL, ended_at = moment, reason = 'discarded'
+      WHERE v.seq = e.seq;
+      UPDATE ${s}.records t SET ${version}, ${retries("r.retry_seq IS NOT NULL")}, ${pending("e.seq")}
+      WHERE t.record = r.record AND t.version = r.version;
+      PERFORM ${s}.forget_record(g.record);
+      CONTINUE;
+    END IF;
+    made_due := true;
+    IF e.state = 'retrying' THEN
+      UPDATE ${s}.events v SET lane = 1, ready_at = least(v.ready_at, moment), due_at = least(v.due_at, moment), due_from = NULL
+      WHERE v.seq = e.seq;
+    ELSE
+      UPDATE ${s}.events v SET state = 'pending', lane = 0, ready_at = moment, due_at = moment, due_from = NULL, attempts = 0, outages = 0,
+        first_outage_at = NULL, reason = NULL, replayed = true
+      WHERE v.seq = e.seq;
+    END IF;
+    UPDATE ${s}.records t SET ${version}, ${retries()},
+      pending_seq = CASE WHEN e.state = 'retrying' THEN r.pending_seq ELSE least(r.pending_seq, e.seq) END,
+      blocked_until = CASE WHEN r.wait_from IS NULL THEN r.blocked_until END, wait_from = NULL, wait_until = NULL
+    WHERE t.record = r.record AND t.version = r.version;
+  END LOOP;
+  RETURN NEXT;
+END`,
+    ),
+
+    define(
+      "lock_record(name text, make boolean)",
+      `${s}.records`,
+      `
+DECLARE
+  r ${s}.records;
+BEGIN
+  IF make THEN
+    INSERT INTO ${s}.refs AS k (record) VALUES (name) ON CONFLICT (record) DO UPDATE SET record = excluded.record WHERE false;
+    IF FOUND THEN
+      INSERT INTO ${s}.records (record, version) VALUES (name, nextval('${s}.record_version')) RETURNING * INTO r;
+      RETURN r;
+    END IF;
+  END IF;
+  SELECT rec.* INTO r ${newest(schema, "name")};
+  RETURN r;
+END`,
+      false,
+    ),
+
+    define(
+      "erase_record(name text)",
+      "TABLE (gone bigint)",
+      `
+DECLARE
+  r ${s}.records;
+  last timestamptz;
+BEGIN
+  r := ${s}.lock_record(name, true);
+  IF r.lease IS NOT NULL AND r.blocked_until > clock_timestamp() THEN RETURN NEXT; RETURN; END IF;
+  ${remove("record = name")}
+  DELETE FROM ${s}.records t WHERE t.record = name;
+  DELETE FROM ${s}.refs k WHERE k.record = name;
+  RETURN NEXT;
+END`,
+    ),
+
+    define(
+      "learn_snapshot(name text, known text)",
+      "TABLE (learned boolean)",
+      `
+DECLARE
+  r ${s}.records;
+BEGIN
+  r := ${s}.lock_record(name, true);
+  learned := CASE WHEN r.snapshot IS NOT NULL THEN r.snapshot = known ELSE r.lease_seq IS NULL AND NOT EXISTS (
+    SELECT FROM ${s}.events e WHERE e.record = name AND e.state || '' <> 'done') END;
+  IF learned THEN
+    UPDATE ${s}.records t SET ${version}, snapshot = known, sequence = greatest(r.sequence, 1), seen_at = clock_timestamp()
+    WHERE t.record = r.record AND t.version = r.version;
+  ELSE
+    PERFORM ${s}.forget_record(name);
+  END IF;
+  RETURN NEXT;
+END`,
+    ),
+
+    // For claims whose answers were lost: their leases are known by their tokens.
+    define(
+      "give_back(tokens text[])",
+      "TABLE (token text)",
+      `
+DECLARE
+  r ${s}.records;
+BEGIN
+  FOR r IN SELECT rec.* FROM ${s}.records rec
+    WHERE rec.blocked_until > now() AND rec.wait_from IS NULL AND split_part(rec.lease, ':', 1) = ANY (tokens) ORDER BY rec.blocked_until
+  LOOP
+    PERFORM f.settled FROM ${s}.events e,
+      ${s}.settle_event(e.id, r.record, r.lease, 'released', NULL, NULL, false, 0, true, NULL, NULL, false) f WHERE e.seq = r.lease_seq;
+    token := split_part(r.lease, ':', 1);
+    RETURN NEXT;
+  END LOOP;
+END`,
+    ),
+
+    define(
+      "set_meta(name text, new_value text, old_value text)",
+      "TABLE (done boolean)",
+      `
+BEGIN
+  IF old_value IS NULL AND new_value IS NULL THEN
+    done := NOT EXISTS (SELECT FROM ${s}.meta m WHERE m.key = name);
+    RETURN NEXT;
+    RETURN;
+  ELSIF old_value IS NULL THEN
+    INSERT INTO ${s}.meta (key, value, set_at) VALUES (name, new_value, clock_timestamp()) ON CONFLICT (key) DO NOTHING;
+  ELSIF new_value IS NULL THEN
+    DELETE FROM ${s}.meta m WHERE m.key = name AND m.value = old_value;
+  ELSE
+    UPDATE ${s}.meta m SET value = new_value, set_at = clock_timestamp() WHERE m.key = name AND m.value = old_value;
+  END IF;
+  done := FOUND;
+  RETURN NEXT;
+END`,
+    ),
+
+    define(
+      "prune_events(ended text, for_reason text, age_ms double precision, most integer)",
+      "TABLE (gone bigint)",
+      `
+DECLARE
+  until timestamptz := clock_timestamp() - age_ms * interval '1 millisecond';
+  old bigint[];
+  last timestamptz;
+BEGIN
+  IF ended = 'done' THEN
+    old := ARRAY(SELECT e.seq FROM ${s}.events e WHERE e.state = 'done' AND e.ended_at <= until AND for_reason IS NULL
+      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED);
+  ELSIF for_reason IS NULL THEN
+    old := ARRAY(SELECT e.seq FROM ${s}.events e WHERE e.state = 'parked' AND e.ended_at <= until
+      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED);
+  ELSE
+    old := ARRAY(SELECT e.seq FROM ${s}.events e WHERE e.state = 'parked' AND e.reason = for_reason AND e.ended_at <= until
+      ORDER BY e.ended_at, e.seq LIMIT most FOR UPDATE SKIP LOCKED);
+  END IF;
+  ${remove("seq = ANY (old)")}
+  RETURN NEXT;
+END`,
+    ),
+
+    define(
+      "prune_records(age_ms double precision, most integer)",
+      "TABLE (gone bigint)",
+      `
+DECLARE
+  r ${s}.records;
+  until timestamptz := clock_timestamp() - age_ms * interval '1 millisecond';
+BEGIN
+  gone := 0;
+  FOR r IN SELECT rec.* FROM ${s}.records rec
+    WHERE rec.snapshot IS NOT NULL AND rec.seen_at <= until AND rec.pending_seq IS NULL AND rec.lease_seq IS NULL
+      AND NOT EXISTS (SELECT FROM ${s}.events h WHERE h.record = rec.record AND h.lane IN (1, 2))
+    ORDER BY rec.seen_at LIMIT most FOR UPDATE SKIP LOCKED
+  LOOP
+    PERFORM FROM ${s}.refs k WHERE k.record = r.record FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    DELETE FROM ${s}.records t WHERE t.record = r.record AND t.version = r.version;
+    DELETE FROM ${s}.refs k WHERE k.record = r.record;
+    gone := gone + 1;
+  END LOOP;
+  RETURN NEXT;
+END`,
+    ),
+  ].join("");
+}
