@@ -80,14 +80,18 @@ export type {
   WebhookEventMap,
 } from "./webhooks/events.ts";
 export {
+  type AvailableHealth,
   createWebhookHandler,
   type FetchContext,
   type Health,
   type ReceiveContext,
+  type UnavailableHealth,
   type WebhookHandler,
 } from "./webhooks/handler.ts";
 export type { Observation, WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process.ts";
+export type { Track, Tracked } from "./webhooks/processing/snapshot.ts";
 export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
 export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/shared-secret.ts";
+export type { TopicFrom } from "./webhooks/receiving/topic.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
