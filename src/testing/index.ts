@@ -14,5 +14,5 @@ export {
 } from "../sandbox/profiles.ts";
 export { createSandbox, type Sandbox, type SandboxDeliveryControl } from "../sandbox/sandbox.ts";
 export type { SandboxWebhookConfig } from "../sandbox/webhook-config.ts";
-export { createTestEvent } from "./test-event.ts";
+export { createTestEvent, createTestEventOf } from "./test-event.ts";
 export type { TestEvent, TestEventExtras, TestEventType } from "./test-event-types.ts";

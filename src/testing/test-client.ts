@@ -1,7 +1,7 @@
 import { StayhookClient } from "../client/client.ts";
 import type { TestRecord } from "./test-records.ts";
 
-/** A client that sends nothing: it gives the event's own record, and says of anything else that it cannot. */
+/** A client that sends nothing. It gives the event's own record, and answers any other request with 501. */
 export function standInClient(record: TestRecord | undefined): StayhookClient {
   const own = record && pathOf(record);
   return new StayhookClient({
@@ -13,7 +13,8 @@ export function standInClient(record: TestRecord | undefined): StayhookClient {
         ? Response.json(record)
         : Response.json(
             {
-              message: "the client of a test event knows its own record only; give createTestEvent a client",
+              message:
+                "the client of a test event only knows the event's own record; give createTestEvent a client",
             },
             { status: 501 },
           ),

@@ -2,92 +2,94 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { WebhookEvent } from "../webhooks/events.ts";
+import type { EventSource } from "../stores/event-store.ts";
+import type { FieldChanges, PreviousRecord, WebhookEventMap } from "../webhooks/events.ts";
 
-/** `booking.Confirmed`, `listing.Published`, ..., `unknown`: what `on` has callbacks for. */
-export type TestEventType = WebhookEvent["type"];
+/** All types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
+export type TestEventType = keyof WebhookEventMap;
 
-/** What a test event has beside all that the handler's own has. */
+/** The part of a test event that the handler's own events do not have. */
 export interface TestEventExtras {
   /**
-   * Runs what the callback has given to `event.atomically`, one after the other, on the `tx` that the event was
-   * made with: what the store does when a callback has returned. Rejects with what a write throws.
+   * Runs the writes that the callback has given to `event.atomically`, in their order, with the `tx` of the test
+   * event. A store does the same after the callback has returned. Rejects with the error of a write.
    */
   readonly commit: () => Promise<void>;
 }
 
-/** The event of a type, with the callback's writes to be committed by hand. */
+/** The event of a type, with `commit`. */
 export type TestEvent<T extends TestEventType, B extends Booking, L extends Listing, Tx> = TestEventExtras &
-  Extract<WebhookEvent<B, L, Tx>, { readonly type: T }>;
+  WebhookEventMap<B, L, Tx>[T];
 
 /** The types of events about a booking. */
 export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
 /** The types of events about a listing. */
 export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
 
-/** What may be given for any event; everything has a default. */
+/** The fields that any test event takes. Each has a default. */
 export interface CommonFields<B extends Booking, L extends Listing, Tx> {
   /** Default: a random UUID. */
   readonly eventId?: string | undefined;
-  /** When it happened. Default: now. */
+  /** Default: now. */
   readonly timestamp?: Date | undefined;
   /** Default: `timestamp`. */
   readonly receivedAt?: Date | undefined;
   /** Default `"webhook"`. */
-  readonly source?: "webhook" | "reconcile" | undefined;
-  /** Default: the one that fits the other fields; none where the source is `reconcile`. */
+  readonly source?: EventSource | undefined;
+  /** Default: the one that fits the other fields; `undefined` where `source` is not `webhook`. */
   readonly notification?: WebhookNotification | undefined;
-  /** Default: not there. */
+  /** Default: `messages` for a `message`, otherwise absent. */
   readonly topic?: string | undefined;
   /** Default 1. */
   readonly attempt?: number | undefined;
-  /** Default: one that does not abort. */
+  /** Default: a signal that never aborts. */
   readonly signal?: AbortSignal | undefined;
-  /** Default: one that gives the event's own record, and answers 501 to everything else. */
+  /** Default: a client that gives the event's own record and answers any other request with 501. */
   readonly client?: StayhookClient<B, L> | undefined;
   /**
-   * What the callback's writes get, such as a `DatabaseSync`. They are collected, and run by `event.commit()`.
-   * Without it, `event.atomically` throws.
+   * The argument of the callback's writes, such as a `DatabaseSync`. The test event collects the writes, and
+   * `event.commit()` runs them. Without `tx`, `event.atomically` throws.
    */
   readonly tx?: Tx | undefined;
-  /** In the place of the one that collects: a mock, say. */
+  /** Takes the place of the function that collects writes. */
   readonly atomically?: ((write: (tx: Tx) => unknown) => void) | undefined;
 }
 
-/** What may be given for a booking's event. */
-export type BookingFields<T extends BookingEventType, B> = StatusFields<StatusOf<T>> & {
-  /** Fields of the booking, those of your own model too; those of ours have defaults. */
-  readonly booking?: (B & RecordFields<Booking, StatusOf<T>>) | undefined;
+/** The fields that an event about a booking takes. */
+export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf<T>> & {
+  /** Fields of the booking, those of your own model included. Other fields of {@link Booking} have defaults. */
+  readonly booking?: (B & GivenRecord<Booking, StatusOf<T>>) | undefined;
 } & (T extends "booking.Request"
     ? {
-        /** Default: 24 hours after `timestamp`. */
+        /** Default: 24 hours after `timestamp`; `undefined` where `source` is `reconcile`. */
         readonly decideBy?: Date | undefined;
       }
     : unknown);
 
-/** What may be given for a listing's event. */
-export type ListingFields<T extends ListingEventType, L> = StatusFields<StatusOf<T>> & {
-  /** Fields of the listing, those of your own model too; those of ours have defaults. */
-  readonly listing?: (L & RecordFields<Listing, StatusOf<T>>) | undefined;
+/** The fields that an event about a listing takes. */
+export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf<T>> & {
+  /** Fields of the listing, those of your own model included. Other fields of {@link Listing} have defaults. */
+  readonly listing?: (L & GivenRecord<Listing, StatusOf<T>>) | undefined;
 };
 
-interface StatusFields<S extends string> {
-  /** Default: that of the record, else that of the type; `"OnHold"` where the type is `unknown`. */
+interface RecordFields<S extends string> {
+  /** Default: the status of the record, or of the type; `"OnHold"` where the type is `unknown`. */
   readonly status?: S | undefined;
-  /** Default: none, as the first time. */
+  /** Default: the record with `previousStatus`; `undefined`, as for a first event, where that is not given. */
+  readonly previous?: PreviousRecord | undefined;
+  /** Default: the status of `previous`. */
   readonly previousStatus?: string | undefined;
-  /** Default: whether `status` and `previousStatus` differ. */
+  /** Default: whether `changes` has fields. */
   readonly changed?: boolean | undefined;
+  /** Default: the difference between `previous` and the record. */
+  readonly changes?: FieldChanges | undefined;
 }
 
 type StatusOf<T> = T extends `${string}.${infer S}` ? (S extends "unknown" ? string : S) : never;
 
-/** The fields of a record that are known by name, without the index signature that takes any other. */
-type Known<R> = { [Field in keyof R as string extends Field ? never : Field]: R[Field] };
+type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: S | undefined };
 
-type RecordFields<R, S extends string> = Partial<Omit<Known<R>, "status">> & { status?: S | undefined };
-
-/** What may be given for an event of a type that is written out, such as `BookingEvent<"Confirmed", MyBooking>`. */
+/** The fields that an event of a written-out type takes, such as `BookingEvent<"Confirmed", MyBooking>`. */
 export type FieldsOfEvent<E> = {
   readonly [Field in Exclude<keyof E, "type" | "booking" | "listing" | keyof TestEventExtras>]?:
     | E[Field]
@@ -97,12 +99,12 @@ export type FieldsOfEvent<E> = {
     readonly tx?: E extends { atomically: (write: (tx: infer Tx) => unknown) => void } ? Tx : undefined;
   };
 
-/** Of a record, the fields of ours may be left out; those of the user's own model may not, where it requires them. */
-type Own<E, Name extends string, R> = E extends { readonly [N in Name]: infer Given }
-  ? Record<never, never> extends Omit<Known<Given>, keyof Known<R>>
+/** The fields of our record may be left out. Those of the user's own model may not, where the model requires them. */
+type Own<E, Name extends string, R> = E extends { readonly [N in Name]: infer Given extends object }
+  ? Record<never, never> extends Omit<Given, keyof R>
     ? { readonly [N in Name]?: Mine<Given, R> | undefined }
     : { readonly [N in Name]: Mine<Given, R> }
   : unknown;
 
-type Mine<Given, R> = Omit<Known<Given>, keyof Known<R>> &
-  Partial<Pick<Known<Given>, keyof Known<R> & keyof Known<Given>>> & { readonly [field: string]: unknown };
+type Mine<Given, R> = Omit<Given, keyof R> &
+  Partial<Pick<Given, keyof R & keyof Given>> & { readonly [field: string]: unknown };

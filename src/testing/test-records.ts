@@ -10,7 +10,7 @@ export interface TestRecord {
 
 const day = 86_400_000;
 
-/** A booking or listing as the platform might have it: what was given, and a default for the rest. */
+/** A booking or listing with the given fields, and defaults for the others. */
 export function testRecord(kind: RecordKind, status: string, given: unknown, now: Date): TestRecord {
   if (given !== undefined && (typeof given !== "object" || given === null)) refuse("must be an object", kind);
   const fields = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined));
@@ -19,7 +19,7 @@ export function testRecord(kind: RecordKind, status: string, given: unknown, now
   return { ...defaults, ...fields, status };
 }
 
-/** Three nights, two weeks from when it happened, or next to the date that was given. */
+/** A stay of three nights: next to the date that was given, or two weeks after `now`. */
 function defaultBooking({ checkIn, checkOut }: Readonly<Record<string, unknown>>, now: Date) {
   const arrival = moment(checkIn) ?? moment(checkOut, -3) ?? now.getTime() + 14 * day;
   return {

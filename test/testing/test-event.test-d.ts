@@ -4,11 +4,14 @@ import {
   type BookingEvent,
   Listing,
   type ListingEvent,
+  type MessageWebhookEvent,
   type StayhookClient,
+  type UnknownEvent,
   type WebhookCallbacks,
   type WebhookEvent,
 } from "stayhook";
-import { createTestEvent, type TestEventType } from "stayhook/testing";
+import type { SqliteTransaction } from "stayhook/sqlite";
+import { createTestEvent, createTestEventOf, type TestEventType } from "stayhook/testing";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
 
@@ -21,6 +24,8 @@ declare const onConfirmed: (event: BookingEvent<"Confirmed">) => void;
 declare const onMyConfirmed: (event: BookingEvent<"Confirmed", MyBooking>) => void;
 declare const onMyPublished: (event: ListingEvent<"Published", Booking, MyListing>) => void;
 declare const onWriting: (event: BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>) => void;
+type Selling = BookingEvent<"Confirmed", Booking, Listing, SqliteTransaction>;
+declare const onSelling: (event: Selling) => void;
 declare const callbacks: WebhookCallbacks<MyBooking, MyListing, DatabaseSync>;
 declare const client: StayhookClient;
 declare const myClient: StayhookClient<MyBooking, MyListing>;
@@ -42,7 +47,7 @@ describe("createTestEvent", () => {
     });
     expectTypeOf(event.type).toEqualTypeOf<"booking.Request">();
     expectTypeOf(event.status).toEqualTypeOf<"Request">();
-    expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
+    expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
     expectTypeOf(event.booking.checkIn).toEqualTypeOf<string | number | null | undefined>();
     expectTypeOf(
       createTestEvent("listing.Hidden", { listing: { listingId: 1 } }).listing.listingId,
@@ -105,21 +110,29 @@ describe("createTestEvent", () => {
 
   test("can be told its type", () => {
     type Confirmed = BookingEvent<"Confirmed", MyBooking>;
-    const event = createTestEvent<Confirmed>("booking.Confirmed", {
+    const event = createTestEventOf<Confirmed>("booking.Confirmed", {
       booking: { guestName: "Ada" },
       attempt: 3,
     });
     expectTypeOf(event.booking.guests).toEqualTypeOf<number | undefined>();
     onMyConfirmed(event);
-    createTestEvent<ListingEvent<"Published", Booking, MyListing>>("listing.Published", {
+    createTestEventOf<ListingEvent<"Published", Booking, MyListing>>("listing.Published", {
       listing: { city: "Ghent" },
     });
     // @ts-expect-error guestName is missing
-    createTestEvent<Confirmed>("booking.Confirmed", { booking: {} });
+    createTestEventOf<Confirmed>("booking.Confirmed", { booking: {} });
     // @ts-expect-error guestName is missing
-    createTestEvent<Confirmed>("booking.Confirmed", {});
+    createTestEventOf<Confirmed>("booking.Confirmed", {});
+    // @ts-expect-error guestName is missing
+    createTestEventOf<Confirmed>("booking.Confirmed");
+    // @ts-expect-error misspelt
+    createTestEventOf<BookingEvent<"Confirmed">>("booking.Confirmed", { atempt: 2 });
+    expectTypeOf(createTestEventOf<UnknownEvent>("unknown").type).toEqualTypeOf<"unknown">();
+    expectTypeOf(
+      createTestEventOf<MessageWebhookEvent>("message", { topic: "messages" }).booking,
+    ).toEqualTypeOf<undefined>();
     // @ts-expect-error another type
-    createTestEvent<Confirmed>("booking.Declined", { booking: { guestName: "Ada" } });
+    createTestEventOf<Confirmed>("booking.Declined", { booking: { guestName: "Ada" } });
   });
 
   test("has atomically where it has a tx", () => {
@@ -134,9 +147,12 @@ describe("createTestEvent", () => {
     callbacks["booking.Confirmed"]?.(
       createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" }, tx: db }),
     );
-    createTestEvent<BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>>("booking.Confirmed", {
+    createTestEventOf<BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>>("booking.Confirmed", {
       tx: db,
     });
+    // A DatabaseSync of the test's own stands in for the transaction of sqliteStore.
+    onSelling(event);
+    createTestEventOf<Selling>("booking.Confirmed", { tx: db }).atomically((tx) => tx.exec("insert"));
     // @ts-expect-error without a transaction
     onWriting(createTestEvent("booking.Confirmed"));
   });

@@ -2,17 +2,24 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
 import {
   APIError,
+  type BookingEvent,
   createWebhookHandler,
   InvalidArgumentError,
   memoryStore,
   StayhookClient,
   StayhookError,
   stay,
+  type UnknownEvent,
   type WebhookEvent,
   WebhookNotification,
 } from "../../src/index.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
-import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
+import {
+  createSandbox,
+  createTestEvent,
+  createTestEventOf,
+  type TestEventType,
+} from "../../src/testing/index.ts";
 
 const types: readonly TestEventType[] = [
   "booking.Initiated",
@@ -25,6 +32,7 @@ const types: readonly TestEventType[] = [
   "listing.Published",
   "listing.Hidden",
   "listing.unknown",
+  "message",
   "unknown",
 ];
 const make = createTestEvent as (
@@ -58,28 +66,32 @@ describe("createTestEvent", () => {
       bookingCode,
       listingId,
     };
-    await sandbox.send(notification, { url: "https://subscriber.example/" });
+    const topic = type === "message" ? "?topic=messages" : "";
+    await sandbox.send(notification, { url: `https://subscriber.example/${topic}` });
     await webhooks.drain();
     const [real] = seen;
     const made = make(type);
 
     const kinds = (event: object) =>
-      Object.entries(event).map(([field, value]) => [field, Object.prototype.toString.call(value)]);
+      Object.fromEntries(
+        Object.entries(event).map(([field, value]) => [field, Object.prototype.toString.call(value)]),
+      );
     expect(kinds(made)).toEqual(kinds(real as object));
+    expect(made.changes && Object.keys(made.changes)).toEqual(real?.changes && Object.keys(real.changes));
     expect(made.type).toBe(real?.type);
     expect(Object.keys(made.notification ?? {})).toEqual(Object.keys(notification));
     expect(WebhookNotification.safeParse(made.notification).success).toBe(true);
-    if ("status" in made && "status" in real!) expect(made.status).toBe(real.status);
-    if ("booking" in made) {
+    expect(made.status).toBe(real?.status);
+    if (made.booking) {
       expect(made.booking.status).toBe(made.status);
       expect(stay(made.booking).nights).toBe(3);
       expect(made.notification).toMatchObject({ bookingCode: made.booking.bookingCode, listingId: null });
     }
-    if ("listing" in made) {
+    if (made.listing) {
       expect(made.listing.status).toBe(made.status);
       expect(made.notification).toMatchObject({ bookingCode: null, listingId: made.listing.listingId });
     }
-    if (made.type === "unknown")
+    if (made.type === "unknown" || made.type === "message")
       expect(made.notification).toMatchObject({ bookingCode: null, listingId: null });
   });
 
@@ -88,14 +100,21 @@ describe("createTestEvent", () => {
     const event = createTestEvent("booking.Request");
     expect(event).toMatchObject({
       previousStatus: undefined,
+      previous: undefined,
       changed: true,
+      changes: {
+        status: { from: undefined, to: "Request" },
+        checkIn: { from: undefined, to: event.booking.checkIn },
+        checkOut: { from: undefined, to: event.booking.checkOut },
+        listingId: { from: undefined, to: event.booking.listingId },
+      },
       attempt: 1,
       source: "webhook",
       receivedAt: event.timestamp,
       notification: { eventId: event.eventId, timestamp: event.timestamp.toISOString() },
     });
     expect(event.timestamp.getTime()).toBeGreaterThanOrEqual(before);
-    expect(event.decideBy.getTime() - event.timestamp.getTime()).toBe(24 * 3_600_000);
+    expect(Number(event.decideBy) - event.timestamp.getTime()).toBe(24 * 3_600_000);
     expect(event.signal.aborted).toBe(false);
     expect(event.eventId).not.toBe(createTestEvent("booking.Request").eventId);
     expect("topic" in event).toBe(false);
@@ -132,6 +151,33 @@ describe("createTestEvent", () => {
     });
     const notification = { eventId: fields.eventId, timestamp: "2026-07-01T10:00:00Z", more: 1 };
     expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
+  });
+
+  it("has no time to decide by where the reconciler found the request", () => {
+    const of = (source: "webhook" | "reconcile" | "recheck") =>
+      createTestEvent("booking.Request", { source });
+    expect(of("reconcile")).toMatchObject({ decideBy: undefined, notification: undefined });
+    expect(of("recheck")).toMatchObject({ decideBy: expect.any(Date), notification: undefined });
+  });
+
+  it("compares the record with what it was before", () => {
+    const booking = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
+    const same = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
+    const of = (fields: object) => createTestEvent("booking.Confirmed", { booking, ...fields });
+    expect(of({ previousStatus: "Request" })).toMatchObject({
+      previous: { ...same, status: "Request" },
+      changes: { status: { from: "Request", to: "Confirmed" } },
+      changed: true,
+    });
+    expect(of({ previous: { ...same, status: "Confirmed", checkIn: "2026-06-30" } })).toMatchObject({
+      previousStatus: "Confirmed",
+      changed: true,
+      changes: { checkIn: { from: "2026-06-30", to: "2026-07-01" } },
+    });
+    expect(of({ previous: { ...same, status: "Confirmed" } })).toMatchObject({ changed: false, changes: {} });
+    expect(of({ changed: false })).toMatchObject({ changed: false, changes: {} });
+    const changes = { guests: { from: 1, to: 2 } };
+    expect(of({ previousStatus: "Confirmed", changes })).toMatchObject({ changed: true, changes });
   });
 
   it("has nothing changed where the status is the one before", () => {
@@ -173,6 +219,8 @@ describe("createTestEvent", () => {
     ["booking.unknown", { status: "A", booking: { status: "B" } }, "status"],
     ["booking.unknown", { status: 7 }, "status"],
     ["unknown", { status: "Confirmed" }, "status"],
+    ["message", { changes: {} }, "changes"],
+    ["booking.Confirmed", { previous: { status: "A" }, previousStatus: "B" }, "previousStatus"],
     ["booking.Confirmed", { timestamp: new Date("no") }, "timestamp"],
     ["booking.Confirmed", { timestamp: "2026-07-01" }, "timestamp"],
   ])("refuses %s with %j", (type, fields, at) => {
@@ -187,6 +235,17 @@ describe("createTestEvent", () => {
 
   it("says which types there are", () => {
     expect(() => make("booking.Confirmd")).toThrow(/^type: must be one of .*booking\.Confirmed, .*unknown$/);
+  });
+});
+
+describe("createTestEventOf", () => {
+  it("makes the same event, and refuses the same fields", () => {
+    const event = createTestEventOf<BookingEvent<"Confirmed">>("booking.Confirmed", { attempt: 3 });
+    expect(event).toMatchObject({ type: "booking.Confirmed", attempt: 3, status: "Confirmed" });
+    expect(createTestEventOf<UnknownEvent>("unknown").type).toBe("unknown");
+    expect(() => createTestEventOf<UnknownEvent>("unknown", { status: "Confirmed" as never })).toThrow(
+      InvalidArgumentError,
+    );
   });
 });
 
@@ -247,14 +306,13 @@ describe("atomically", () => {
     expect(() => event.atomically("write" as never)).toThrow(TypeError);
   });
 
-  it("without a tx says what is missing, and is not to be seen", async () => {
+  it("without a tx says what is missing", async () => {
     const event = make("booking.Confirmed") as unknown as {
       atomically(write: () => void): void;
       commit(): Promise<void>;
     };
     expect(() => event.atomically(() => {})).toThrow(StayhookError);
-    expect(() => event.atomically(() => {})).toThrow("give createTestEvent the tx");
-    expect(Object.keys(event)).not.toContain("atomically");
+    expect(() => event.atomically(() => {})).toThrow("Give createTestEvent the tx");
     await event.commit();
   });
 

@@ -1,23 +1,35 @@
+import type { DatabaseSync } from "node:sqlite";
 import {
   Booking,
   type BookingEvent,
+  type BookingEventOf,
+  type BookingRequestEvent,
   type BookingStatus,
   createWebhookHandler,
+  type EventBase,
   type EventStore,
   type Listing,
   type ListingEvent,
+  type ListingEventOf,
+  type MessageWebhookEvent,
   memoryStore,
+  type RecordEventBase,
   StayhookClient,
+  type TrackedValue,
+  type Transactional,
   type UnknownEvent,
   type WebhookCallbacks,
   type WebhookEvent,
+  type WebhookEventMap,
 } from "stayhook";
+import { type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();
-declare const database: EventStore<{ run(sql: string): number }>;
+type Tx = { run(sql: string): number };
+declare const database: EventStore<Tx>;
 
 describe("on", () => {
   test("takes the events that there are, and no other", () => {
@@ -50,14 +62,18 @@ describe("on", () => {
           expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
           // @ts-expect-error a booking has no such field
           event.booking.anythingElse;
-          expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
+          expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
           expectTypeOf(event.previousStatus).toEqualTypeOf<string | undefined>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
           expectTypeOf(event.signal).toEqualTypeOf<AbortSignal>();
-          expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile">();
+          expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile" | "recheck">();
           expectTypeOf(event.client).toEqualTypeOf<StayhookClient<Booking, Listing>>();
-          // @ts-expect-error a booking's event has no listing
-          event.listing;
+          expectTypeOf(event.changed).toEqualTypeOf<boolean>();
+          expectTypeOf(event.changes.checkIn?.from).toEqualTypeOf<
+            string | number | boolean | null | undefined
+          >();
+          expectTypeOf(event.previous?.status).toEqualTypeOf<string | undefined>();
+          expectTypeOf(event.listing).toEqualTypeOf<undefined>();
         },
         "booking.Confirmed": (event) => {
           // @ts-expect-error only a request is to be decided
@@ -73,8 +89,13 @@ describe("on", () => {
         },
         unknown: (event) => {
           expectTypeOf(event.type).toEqualTypeOf<"unknown">();
-          // @ts-expect-error it is about no record
-          event.status;
+          expectTypeOf(event.status).toEqualTypeOf<undefined>();
+          // @ts-expect-error no event has it
+          event.guest;
+        },
+        message: (event) => {
+          expectTypeOf(event.type).toEqualTypeOf<"message">();
+          expectTypeOf(event.changes).toEqualTypeOf<undefined>();
         },
       },
     });
@@ -96,6 +117,7 @@ describe("on", () => {
         case "listing.Hidden":
         case "listing.unknown":
           return String(event.listing.listingId);
+        case "message":
         case "unknown":
           return event.eventId;
         default:
@@ -134,7 +156,58 @@ describe("the user's own models", () => {
   });
 });
 
+describe("fallback", () => {
+  test("may destructure the fields of any event", () => {
+    createWebhookHandler({
+      client,
+      store,
+      on: {
+        fallback: ({ booking, listing, status, changed, changes, previous, previousStatus, type }) => {
+          expectTypeOf(booking?.bookingCode).toEqualTypeOf<string | undefined>();
+          expectTypeOf(listing?.listingId).toEqualTypeOf<number | undefined>();
+          expectTypeOf(status).toEqualTypeOf<string | undefined>();
+          expectTypeOf(changed).toEqualTypeOf<boolean | undefined>();
+          expectTypeOf(changes?.status?.to).toEqualTypeOf<TrackedValue | undefined>();
+          expectTypeOf(previous?.checkIn).toEqualTypeOf<TrackedValue | undefined>();
+          expectTypeOf(previousStatus).toEqualTypeOf<string | undefined>();
+          expectTypeOf(type).toEqualTypeOf<keyof WebhookEventMap>();
+        },
+      },
+    });
+  });
+});
+
 describe("atomically", () => {
+  test("takes no async function on SQLite, whose writes are synchronous", () => {
+    createWebhookHandler({
+      client,
+      store: sqliteStore("events.db"),
+      on: {
+        "booking.Confirmed": ({ atomically }) => {
+          atomically((tx) => tx.exec("insert"));
+          atomically((tx) => tx.prepare("insert").run());
+          atomically(() => {});
+          // @ts-expect-error drop async
+          atomically(async (tx) => tx.exec("insert"));
+          // @ts-expect-error drop async
+          atomically((tx) => Promise.resolve(tx.exec("insert")));
+          // @ts-expect-error not even sometimes
+          atomically((tx) => (tx.isOpen ? Promise.resolve(1) : 1));
+        },
+        // @ts-expect-error drop async
+        fallback: ({ atomically }) => atomically(async (tx) => tx.exec("insert")),
+      },
+    });
+    expectTypeOf(sqliteStore("events.db")).toExtend<EventStore<SqliteTransaction>>();
+    expectTypeOf(sqliteStore("events.db")).toExtend<EventStore>();
+    expectTypeOf<SqliteTransaction>().toExtend<DatabaseSync>();
+    // A function of the user's own, written for any database of node:sqlite.
+    const sell = (db: DatabaseSync) => db.exec("insert");
+    const confirmed = ({ atomically }: BookingEvent<"Confirmed", Booking, Listing, SqliteTransaction>) =>
+      atomically(sell);
+    createWebhookHandler({ client, store: sqliteStore("events.db"), on: { "booking.Confirmed": confirmed } });
+  });
+
   test("is there on a store with transactions, with that store's own tx", () => {
     createWebhookHandler({
       client,
@@ -163,6 +236,9 @@ describe("the exported event types", () => {
     const moved = ({ status }: BookingEvent<"Confirmed" | "Cancelled">) => status;
     const published = ({ listing }: ListingEvent<"Published">) => listing.listingId;
     const other = ({ notification }: UnknownEvent) => notification?.eventId;
+    const message = ({ topic }: MessageWebhookEvent) => topic;
+    const writing = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<Tx>) =>
+      atomically((tx) => tx.run("insert"));
     expectTypeOf(moved).returns.toEqualTypeOf<"Confirmed" | "Cancelled">();
     createWebhookHandler({
       client,
@@ -176,8 +252,19 @@ describe("the exported event types", () => {
         "booking.Declined": confirmed,
       },
     });
-    const callbacks: WebhookCallbacks = { "booking.Request": ({ decideBy }) => decideBy.getTime() };
+    createWebhookHandler({ client, store, on: { message } });
+    createWebhookHandler({ client, store: database, on: { "booking.Confirmed": writing } });
+    // @ts-expect-error this store has no transactions
+    createWebhookHandler({ client, store, on: { "booking.Confirmed": writing } });
+    const callbacks: WebhookCallbacks = { "booking.Request": ({ decideBy }) => decideBy?.getTime() };
     createWebhookHandler({ client, store, on: callbacks });
+    // Callbacks that write nothing serve a store with transactions, too.
+    createWebhookHandler({ client, store: database, on: callbacks });
+    expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingEventOf<"Confirmed">>();
+    expectTypeOf<BookingEvent<"Request">>().toEqualTypeOf<BookingRequestEvent>();
+    expectTypeOf<BookingRequestEvent>().toExtend<RecordEventBase>();
+    expectTypeOf<WebhookEvent>().toExtend<EventBase>();
+    expectTypeOf<ListingEvent<"Hidden">>().toEqualTypeOf<ListingEventOf<"Hidden">>();
   });
 
   test("nothing in them is any", () => {

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import type { SynchronousTransaction } from "../../webhooks/events.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqliteDialect } from "../sql/sqlite-dialect.ts";
 import { SqlStore } from "../sql/store.ts";
@@ -20,6 +21,9 @@ export interface SqliteStoreOptions {
   /** How long a call waits for a file that another process has locked, ms. Holds nothing else up. Default 5000. */
   readonly busyTimeout?: number | undefined;
 }
+
+/** The argument of a callback's writes: the database, inside the transaction that ends the event. */
+export interface SqliteTransaction extends DatabaseSync, SynchronousTransaction {}
 
 /**
  * Keeps events in an SQLite file, for one machine: durable, and for several processes at once. Needs nothing
@@ -46,7 +50,7 @@ export interface SqliteStoreOptions {
 export function sqliteStore(
   database: string | DatabaseSync,
   options: SqliteStoreOptions = {},
-): EventStore<DatabaseSync> {
+): EventStore<SqliteTransaction> {
   const { durability = "power-loss", busyTimeout = 5000 } = options;
   const issues = [...databaseIssues(database), ...optionIssues(durability, busyTimeout)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
