@@ -4,16 +4,25 @@
  */
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
-import { silentLogger } from "../src/logger.ts";
-import { redisStore } from "../src/stores/redis/index.ts";
 import type { EventStore, NewEvent } from "../src/stores/event-store.ts";
+import { redisStore } from "../src/stores/redis/index.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
 
 const GROUP = 50;
 const ADDS = 5000;
 const CLAIMS = 500;
 const EVENTS_A_RECORD = 5;
-const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
+const SNAPSHOT = {
+  status: "Confirmed",
+  fields: { checkIn: "2026-07-01", checkOut: "2026-07-08", listingId: "12345" },
+};
+const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 120 },
+  record: { snapshot: SNAPSHOT, changed: true },
+} as const;
+const WORKER = "app-1.example:12345";
 
 const sizes = process.argv.slice(2).map(Number);
 const persistence = {
@@ -66,7 +75,7 @@ async function withStore(
   const server = await startOwnRedis({ args });
   if (server === undefined) return;
   const admin = new Redis(server.url);
-  const store = redisStore({ url: server.url, logger: silentLogger, commandTimeout: 60_000 });
+  const store = redisStore({ url: server.url, logger: () => {}, commandTimeout: 60_000 });
   try {
     await use(store, admin);
   } finally {
@@ -87,13 +96,15 @@ async function fill(admin: Redis, kept: number): Promise<void> {
       for index = 3, #ARGV do
         local id, number = ARGV[index], tonumber(ARGV[1]) + index
         local ref = 'booking:HM' .. string.format('%08d', math.floor(number / ${EVENTS_A_RECORD}))
-        redis.call('HSET', base .. ':event:' .. id, 'seq', number, 'state', 'done', 'received', now, 'source', 'webhook',
-          'time', '2026-03-01T10:00:00.000Z', 'ref', ref, 'attempts', 1, 'settled', '01234567890', 'type', 'booking.Confirmed', 'ended', now)
+        redis.call('HSET', base .. ':event:' .. id, 'seq', number, 'state', 'done', 'received', now,
+          'time', '2026-03-01T10:00:00.000Z', 'ref', ref, 'attempts', 1, 'settled', '01234567890', 'type', 'booking.Confirmed',
+          'h0', '[' .. now .. ',"${WORKER}",120,"done"]', 'h', 1, 'ended', now)
         redis.call('SET', base .. ':notification:' .. id, '${notification}')
         redis.call('ZADD', base .. ':state:done', number, id)
-        redis.call('ZADD', base .. ':ended:done', number, id)
+        redis.call('ZADD', base .. ':of:' .. ref, number, number)
+        redis.call('ZADD', base .. ':ended:done', number, number)
         if number % ${EVENTS_A_RECORD} == 0 then
-          redis.call('HSET', base .. ':statuses', ref, '1:' .. ARGV[2] .. ':Confirmed')
+          redis.call('HSET', base .. ':records', ref, '1:' .. ARGV[2] .. ':${JSON.stringify(SNAPSHOT)}')
           redis.call('ZADD', base .. ':refs', 0, ref)
           redis.call('ZADD', base .. ':seen', now, ref)
         end
@@ -120,7 +131,7 @@ async function addMany(store: EventStore, count: number): Promise<number> {
 async function drain(store: EventStore): Promise<number> {
   const start = performance.now();
   for (let done = 0; ; ) {
-    const claims = await store.claim({ limit: 10, leaseDuration: 60_000 });
+    const claims = await store.claim({ limit: 10, leaseDuration: 60_000, worker: WORKER });
     if (claims.length === 0) return Math.round((done / (performance.now() - start)) * 1000);
     await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
     done += claims.length;
@@ -130,7 +141,7 @@ async function drain(store: EventStore): Promise<number> {
 async function claimOne(store: EventStore, kept: number): Promise<string> {
   return median(CLAIMS, async () => {
     await store.add(newEvent(kept));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, worker: WORKER });
     await store.settle(claim!, DONE);
   });
 }

@@ -14,7 +14,7 @@ import { HISTORY_LENGTH } from "../limits.ts";
 
 /** The hash of an event, as HGETALL lists it. */
 type Fields = readonly string[];
-/** What the script `claim` gives of each event: id, fields, notification, record, token. */
+/** What the script `claim` gives of each event: id, fields from before the claim, notification, record, token. */
 export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
 /** What `get` and `list` give: id, fields, notification, until when its record waits. */
 export type RowReply = readonly [string, Fields, string | null, string | null];
@@ -29,7 +29,7 @@ export function toClaim([id, list, notification, packed, lease]: ClaimReply, now
     ...toNewEvent(id, fields, notification),
     receivedAt: numberIn(fields, "received"),
     claimedAt: now,
-    attempts: numberIn(fields, "attempts"),
+    attempts: numberIn(fields, "attempts") + 1,
     outages: numberIn(fields, "outages"),
     outageFor: outageAt === undefined ? 0 : Math.max(0, now - Number(outageAt)),
     replayed: fields.has("replayed"),

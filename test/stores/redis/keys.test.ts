@@ -102,7 +102,6 @@ describe.skipIf(own === undefined)("keys", () => {
     await first.close();
     await admin!.hset("{newer}:meta", "schema", "2", "extra", "1");
     await admin!.hset(`{newer}:event:${event.eventId}`, "extra", "1");
-    await admin!.hset("{newer}:lock:ref:booking:A", "extra", "1");
     await admin!.zadd("{newer}:extra", 1, event.eventId);
     const newer = open();
     expect(await newer.add(eventOf())).toBe("added");

@@ -6,12 +6,12 @@
  * |---|---|
  * | `:meta` | hash: `schema`; `seq`, `ended`: counters of arrivals and ends; `newest`: when the newest webhook event came |
  * | `:values` | hash by key of `setMeta`: `<set at>:<value>` |
- * | `:event:<id>` | hash, see `load` and `remember`; times are epoch ms |
+ * | `:event:<id>` | hash, see `load` and `entry_of`; times are epoch ms |
  * | `:notification:<id>` | its JSON text. In the event's hash it would quadruple the hash's memory |
  * | `:state:<state>` | sorted set of ids by arrival |
  * | `:of:<ref>` | sorted set of the arrivals of a record's events |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of arrivals by end |
- * | `:lock:<lock>` | hash of a record that has an event to process; `ref:<ref>`, or `event:<id>` without a record |
+ * | `:lock:<lock>` | the packed state of a record that has an event to process; `ref:<ref>`, or `event:<id>` without a record |
  * | `:line:pending:<lock>` | sorted set of its pending events that are due, by arrival |
  * | `:line:retries:<lock>` | the same of its retrying events, and of events whose lease ended |
  * | `:line:due:<lock>` | the events of `:line:retries`, by the time at which they became due |
@@ -40,37 +40,34 @@ local function line_key(kind, lock) return base .. ':line:' .. kind .. ':' .. lo
 local function member_of(event) return string.format('%014d', event.seq) .. event.id end
 local function id_of(member) return string.sub(member, 15) end
 
-local function load(id)
-  local v = call('HMGET', event_key(id), 'seq', 'ref', 'state', 'due', 'lease_end', 'attempts', 'outages', 'outage_at',
-    'reason', 'claimed', 'worker', 'h', 'received')
-  if not v[1] then return nil end
+-- fields: the reply to HGETALL, where there is one already
+local function load(id, fields)
+  local v = {}
+  fields = fields or call('HGETALL', event_key(id))
+  for index = 1, #fields, 2 do v[fields[index]] = fields[index + 1] end
+  if not v.seq then return nil end
   return {
-    id = id, seq = tonumber(v[1]), ref = v[2], state = v[3], due = tonumber(v[4] or v[13]), lease_end = tonumber(v[5]),
-    attempts = tonumber(v[6]) or 0, outages = tonumber(v[7]) or 0, outage_at = tonumber(v[8]), reason = v[9],
-    claimed = v[10], worker = v[11] or 'null', entries = tonumber(v[12]) or 0
+    id = id, seq = tonumber(v.seq), ref = v.ref, state = v.state, due = tonumber(v.due or v.received), began = tonumber(v.began),
+    lease_end = tonumber(v.lease_end), attempts = tonumber(v.attempts) or 0, outages = tonumber(v.outages) or 0,
+    outage_at = tonumber(v.outage_at), reason = v.reason, claimed = v.claimed, worker = v.worker, entries = tonumber(v.h) or 0
   }
 end
 
-local NUMBERS = { 'wait', 'wait_began', 'lease_end', 'ended', 'pending', 'retries', 'due', 'later', 'ready', 'at', 'began' }
-local function lock_named(name)
-  local v = call('HMGET', base .. ':lock:' .. name, 'lease', 'event', 'retry', unpack(NUMBERS))
-  local lock, was = { name = name, lease = v[1] or '', event = v[2] or '', retry = v[3] or '' }, {}
-  was.lease, was.event, was.retry = lock.lease, lock.event, lock.retry
-  for index, field in ipairs(NUMBERS) do
-    local value = tonumber(v[index + 3]) or 0
-    lock[field], was[field] = value, value
-  end
-  -- Each saved lock has one of these.
-  was.exists = was.ready + was.at > 0 or was.retry ~= ''
-  lock.was = was
-  return lock
+-- The state of a lock is one packed value. A field that it has not is read from the metatable.
+local function lock_named(name, ref)
+  local packed = call('GET', base .. ':lock:' .. name)
+  local lock = packed and cmsgpack.unpack(packed) or {}
+  return setmetatable(lock, { __index = {
+    name = name, ref = ref or string.match(name, '^ref:(.*)$'), exists = packed,
+    was_ready = lock.ready or 0, was_retry = lock.retry or '', was_at = lock.at or 0, was_began = lock.began or 0,
+    lease = '', event = '', lease_end = 0, ended = 0, wait = 0, wait_began = 0, began = 0,
+    pending = 0, retries = 0, due = 0, later = 0, ready = 0, retry = '', at = 0
+  } })
 end
 
 local function lock_of(event)
-  return lock_named(event.ref and ('ref:' .. event.ref) or ('event:' .. event.id))
+  return lock_named(event.ref and ('ref:' .. event.ref) or ('event:' .. event.id), event.ref)
 end
-
-local function ref_of(lock) return string.match(lock.name, '^ref:(.*)$') end
 
 -- lock[kind] is the first score of that line; 0 where the line is empty.
 local function enter(lock, kind, member, score)
@@ -117,7 +114,7 @@ local function advance(lock)
     or call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 200)
   for index = 1, #line, 2 do
     local event, due = load(id_of(line[index])), tonumber(line[index + 1])
-    if due <= now or tonumber(call('HGET', event_key(event.id), 'began')) > now then
+    if due <= now or (event.began or 0) > now then
       call('ZREM', key, line[index])
       enter_due(lock, event, min(due, now))
     end
@@ -134,65 +131,61 @@ local function place(kind, member, score, old)
   end
 end
 
--- Call it after each change to a lock or to one of its lines.
-local function save(lock)
+-- Call it after each change to a lock or to one of its lines. seen: when the record's snapshot was written, if it was
+local function save(lock, seen)
   advance(lock)
-  local was, free, ref = lock.was, max(lock.wait, lock.lease_end), ref_of(lock)
-  lock.ready, lock.retry, lock.at = 0, '', 0
-  if free > now then
-    if lock.pending > 0 or lock.retries > 0 or lock.lease_end > 0 then lock.at = free
-    elseif lock.later > 0 then lock.at = max(free, lock.later) end
-  else
-    lock.at = lock.later
-    lock.ready = lock.pending
+  local free, ref = max(lock.wait, lock.lease_end), lock.ref
+  local ready, retry, at = 0, '', lock.later
+  if free <= now then
+    ready = lock.pending
     if lock.retries > 0 then
-      lock.retry = string.sub(call('ZRANGE', line_key('due', lock), 0, 0)[1], 1, 14) .. lock.name
+      retry = string.sub(call('ZRANGE', line_key('due', lock), 0, 0)[1], 1, 14) .. lock.name
     end
-  end
+  elseif lock.pending > 0 or lock.retries > 0 or lock.lease_end > 0 then at = free
+  elseif at > 0 then at = max(free, at) end
+  lock.ready, lock.retry, lock.at = ready, retry, at
   if lock.later == 0 and lock.wait <= now then lock.began = 0 end
 
-  place('pending', lock.name, lock.ready, was.ready)
-  place('later', lock.name, lock.at, was.at)
-  place('began', lock.name, lock.began, was.began)
-  if was.retry ~= '' and was.retry ~= lock.retry then call('ZREM', base .. ':ready:retries', was.retry) end
-  if lock.retry ~= '' then call('ZADD', base .. ':ready:retries', max(lock.due, free), lock.retry) end
+  place('pending', lock.name, ready, lock.was_ready)
+  place('later', lock.name, at, lock.was_at)
+  place('began', lock.name, lock.began, lock.was_began)
+  if lock.was_retry ~= '' and lock.was_retry ~= retry then call('ZREM', base .. ':ready:retries', lock.was_retry) end
+  if retry ~= '' then call('ZADD', base .. ':ready:retries', max(lock.due, free), retry) end
 
   local key = base .. ':lock:' .. lock.name
-  local is_ready = lock.ready > 0 or lock.retry ~= ''
-  if not is_ready and lock.at == 0 then
-    if was.exists then call('DEL', key) end
-    local record = ref and call('HGET', base .. ':records', ref)
-    if record then call('ZADD', base .. ':seen', string.match(record, '^%d+:(%d+):'), ref) end
+  if ready == 0 and retry == '' and at == 0 then
+    if lock.exists then call('DEL', key) end
+    if ref and not seen then
+      local record = call('HGET', base .. ':records', ref)
+      seen = record and string.match(record, '^%d+:(%d+):')
+    end
+    if seen then call('ZADD', base .. ':seen', seen, ref) end
     return
   end
-  if ref and not was.exists then call('ZREM', base .. ':seen', ref) end
-  local was_ready = was.ready > 0 or was.retry ~= '' or (was.at > 0 and was.at <= now)
-  if not was_ready and (is_ready or was.at == 0 or lock.at < was.at) then due_sooner = true end
-  local changes = {}
-  for field, value in pairs(was) do
-    if field ~= 'exists' and lock[field] ~= value then
-      changes[#changes + 1] = field
-      changes[#changes + 1] = lock[field]
-    end
-  end
-  if #changes > 0 then call('HSET', key, unpack(changes)) end
+  call('SET', key, cmsgpack.pack(lock))
+  if ref and not lock.exists then call('ZREM', base .. ':seen', ref) end
+  local was_at = lock.was_at
+  local was_ready = lock.was_ready > 0 or lock.was_retry ~= '' or (was_at > 0 and was_at <= now)
+  if not was_ready and (ready > 0 or retry ~= '' or was_at == 0 or at < was_at) then due_sooner = true end
 end
 
-local function set_state(event, state)
-  if event.state == state then return end
-  call('ZADD', state_key(state), event.seq, event.id)
-  call('ZREM', state_key(event.state), event.id)
-  call('HSET', event_key(event.id), 'state', state)
+-- Further arguments: fields to set and their values.
+local function set_state(event, state, ...)
+  if event.state ~= state then
+    call('ZADD', state_key(state), event.seq, event.id)
+    call('ZREM', state_key(event.state), event.id)
+  end
+  call('HSET', event_key(event.id), 'state', state, ...)
   event.state = state
 end
 
--- Adds an entry to the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. Short fields
--- keep the hash small: one of more than 64 bytes would quadruple its memory.
-local function remember(event, rest)
-  local key, entry = event_key(event.id), '[' .. event.claimed .. ',' .. event.worker .. ',' .. rest
-  call('HSET', key, 'h' .. event.entries, entry, 'h', event.entries + 1)
-  if event.entries >= 10 then call('HDEL', key, 'h' .. (event.entries - 10)) end
-  event.entries = event.entries + 1
+-- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. Short
+-- fields keep the hash small: one of more than 64 bytes would quadruple its memory.
+local function entry_of(event, rest)
+  local count = event.entries
+  if count >= 10 then call('HDEL', event_key(event.id), 'h' .. (count - 10)) end
+  event.entries = count + 1
+  return 'h' .. count, '[' .. event.claimed .. ',' .. event.worker .. ',' .. rest, 'h', count + 1
 end
 
 -- Where memory is full, Redis refuses a script's first write if that could take more, but none of the later ones. An
@@ -208,16 +201,15 @@ local function held(id, lease)
   return event, lock
 end
 
-local function unlock(lock)
+local function unlock(lock, seen)
   lock.lease, lock.event, lock.lease_end, lock.ended = '', '', 0, 0
-  save(lock)
+  save(lock, seen)
 end
 
 local function release(event, lock)
   local attempts = event.attempts - 1
   leave_lines(lock, event)
-  set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying')
-  call('HSET', event_key(event.id), 'attempts', attempts)
+  set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying', 'attempts', attempts)
   call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'worker')
   enter_due(lock, event, event.due)
   unlock(lock)
@@ -229,17 +221,14 @@ local function leave_ended(event)
   if event.state == 'parked' then call('ZREM', base .. ':ended:parked:' .. event.reason, event.seq) end
 end
 
-local function finish(event, state, reason)
+-- Further arguments: fields to set and their values.
+local function finish(event, state, reason, ...)
   local key, order = event_key(event.id), call('HINCRBY', base .. ':meta', 'ended', 1)
+  if event.reason and not reason then call('HDEL', key, 'reason') end
   call('HDEL', key, 'due', 'began', 'lease_end', 'claimed', 'worker', 'outages', 'outage_at')
-  if reason then call('HSET', key, 'ended', now, 'reason', reason)
-  else
-    call('HSET', key, 'ended', now)
-    if event.reason then call('HDEL', key, 'reason') end
-  end
   call('ZADD', base .. ':ended:' .. state, order, event.seq)
   if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. reason, order, event.seq) end
-  set_state(event, state)
+  if reason then set_state(event, state, 'ended', now, 'reason', reason, ...) else set_state(event, state, 'ended', now, ...) end
 end
 
 local STATES = { 'done', 'pending', 'processing', 'retrying', 'parked' }
@@ -254,9 +243,7 @@ end
 local function row(id)
   local fields = call('HGETALL', event_key(id))
   if not fields[1] then return false end
-  local ref = call('HGET', event_key(id), 'ref')
-  local wait = call('HGET', base .. ':lock:' .. (ref and ('ref:' .. ref) or ('event:' .. id)), 'wait')
-  return { id, fields, call('GET', notification_key(id)), wait }
+  return { id, fields, call('GET', notification_key(id)), lock_of(load(id, fields)).wait }
 end
 
 -- The arrival before which to look, how many events to look at, how many to give at most, and the filter's fields and

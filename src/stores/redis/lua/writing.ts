@@ -55,25 +55,34 @@ if ARGV[9] then
 end
 
 local claims = {}
-local function lease(lock, id)
-  local event = load(id)
+also_when_full()
+-- The fields are from before the claim: its process knows what the claim changes.
+local function lease(lock, id, next_pending)
+  local fields = call('HGETALL', event_key(id))
+  local event = load(id, fields)
+  if next_pending then
+    call('ZREM', line_key('pending', lock), member_of(event))
+    lock.pending = next_pending
+  else leave_lines(lock, event) end
   local token = name .. ':' .. #claims
-  also_when_full()
-  leave_lines(lock, event)
   if event.state == 'processing' then
-    remember(event, string.format('%d,"lost"]', event.lease_end - tonumber(event.claimed)))
+    local rest = string.format('%d,"lost"]', event.lease_end - tonumber(event.claimed))
+    set_state(event, 'processing', entry_of(event, rest))
   end
-  set_state(event, 'processing')
-  call('HSET', event_key(id), 'attempts', event.attempts + 1, 'lease_end', now + duration, 'claimed', now, 'worker', worker)
+  set_state(event, 'processing', 'attempts', event.attempts + 1, 'lease_end', now + duration, 'claimed', now, 'worker', worker)
   lock.lease, lock.event, lock.lease_end, lock.ended = token, id, now + duration, 0
   save(lock)
-  local record = event.ref and call('HGET', base .. ':records', event.ref)
-  claims[#claims + 1] = { id, call('HGETALL', event_key(id)), call('GET', notification_key(id)), record, token }
+  local record = event.ref and call('HGET', base .. ':records', event.ref) or false
+  claims[#claims + 1] = { id, fields, call('GET', notification_key(id)), record, token }
 end
 
 local function lease_first(lock)
-  local kind = lock.pending > 0 and (lock.retries == 0 or lock.pending < lock.retries) and 'pending' or 'retries'
-  lease(lock, id_of(call('ZRANGE', line_key(kind, lock), 0, 0)[1]))
+  if lock.pending > 0 and (lock.retries == 0 or lock.pending < lock.retries) then
+    local two = call('ZRANGE', line_key('pending', lock), 0, 1, 'WITHSCORES')
+    lease(lock, id_of(two[1]), tonumber(two[4]) or 0)
+  else
+    lease(lock, id_of(call('ZRANGE', line_key('retries', lock), 0, 0)[1]))
+  end
 end
 
 local function pending()
@@ -115,10 +124,10 @@ return answer({ now, claims })
 /** ms of lease; then id and token of each claim. Gives the places of those still held. */
 export const renew = `
 local lease_end, renewed = now + tonumber(ARGV[3]), {}
+also_when_full()
 for index = 4, #ARGV, 2 do
   local event, lock = held(ARGV[index], ARGV[index + 1])
   if event then
-    also_when_full()
     if lock.ended == 1 then leave_lines(lock, event) end
     call('HSET', event_key(event.id), 'lease_end', lease_end)
     lock.lease_end, lock.ended = lease_end, 0
@@ -147,26 +156,32 @@ if state == 'released' then
   return answer(1)
 end
 
-if string.find(given, 't') then call('HSET', key, 'settled', name, 'type', ARGV[8]) else call('HSET', key, 'settled', name) end
 if lock.ended == 1 then leave_lines(lock, event) end
-remember(event, ARGV[11])
+local changes = { 'settled', name, entry_of(event, ARGV[11]) }
+local function set(field, value)
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
+if string.find(given, 't') then set('type', ARGV[8]) end
 if state == 'retrying' then
   call('HDEL', key, 'lease_end', 'claimed', 'worker')
-  set_state(event, state)
   local wait = now + tonumber(ARGV[12])
   if ARGV[13] == '1' then
     call('HDEL', key, 'outages', 'outage_at')
     event.due = wait
   else
-    call('HSET', key, 'attempts', event.attempts - 1, 'outages', event.outages + 1, 'outage_at', event.outage_at or now)
+    set('attempts', event.attempts - 1)
+    set('outages', event.outages + 1)
+    set('outage_at', event.outage_at or now)
     event.due = now
     lock.wait, lock.wait_began, lock.began = wait, now, now
   end
-  call('HSET', key, 'reason', reason, 'due', event.due, 'began', now)
+  set_state(event, state, 'reason', reason, 'due', event.due, 'began', now, unpack(changes))
   if event.due > now then enter_later(lock, event) else enter_due(lock, event, event.due) end
 else
-  finish(event, state, state == 'parked' and reason or nil)
+  finish(event, state, state == 'parked' and reason or nil, unpack(changes))
 end
+local seen
 if event.ref and string.find(given, 's') then
   local records = base .. ':records'
   local known = call('HGET', records, event.ref)
@@ -174,8 +189,9 @@ if event.ref and string.find(given, 's') then
   if not known or string.find(given, 'c') then sequence = sequence + 1 end
   call('HSET', records, event.ref, string.format('%d:%d:', sequence, now) .. ARGV[9])
   if not known then call('ZADD', base .. ':refs', 0, event.ref) end
+  seen = now
 end
-unlock(lock)
+unlock(lock, seen)
 return answer(1)
 `;
 
@@ -192,8 +208,7 @@ local function replay(event, lock)
   else
     leave_ended(event)
     call('HDEL', event_key(event.id), 'outages', 'outage_at', 'reason', 'ended')
-    call('HSET', event_key(event.id), 'attempts', 0, 'replayed', 1, 'due', now)
-    set_state(event, 'pending')
+    set_state(event, 'pending', 'attempts', 0, 'replayed', 1, 'due', now)
     enter_due(lock, event)
   end
   lock.wait, lock.wait_began = 0, 0
