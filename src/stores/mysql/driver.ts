@@ -1,0 +1,212 @@
+// Not the globals: a server does not follow a fake clock.
+import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
+import { errorText } from "../../error-text.ts";
+import { StayhookError } from "../../errors.ts";
+import type { Write } from "../event-store.ts";
+import {
+  runAsync,
+  type SqlDriver,
+  type SqlResult,
+  type SqlRow,
+  type SqlStatement,
+  type SqlSteps,
+  type SqlWrites,
+} from "../sql/driver.ts";
+import { InvalidWriteError } from "../write-error.ts";
+
+const DUPLICATE_KEY = 1062;
+/** A deadlock, or a wait for a lock that took too long: the server has undone the transaction. */
+const TRY_AGAIN = [1205, 1213];
+/** The server became read-only, as the old primary does after a failover. */
+const READ_ONLY = [1290, 1792, 1836];
+const SAVEPOINT_UNKNOWN = 1305;
+const TRIES = 10;
+/** How long the writes of one event may take together, ms. They hold a connection. */
+const LONGEST_WRITES = 60_000;
+
+export interface MysqlDriverOptions {
+  readonly pool: () => Promise<Pool>;
+  /** ms */
+  readonly commandTimeout: number;
+  /** ms */
+  readonly pollInterval: number;
+  readonly close: () => Promise<void>;
+}
+
+/** Runs the steps of the SQL core on a pool of mysql2. */
+export function mysqlDriver({ pool, commandTimeout, pollInterval, close }: MysqlDriverOptions): SqlDriver {
+  const running = new Set<Promise<unknown>>();
+
+  async function lend<T>(use: (connection: PoolConnection, query: Query) => Promise<T>): Promise<T> {
+    const connection = await connect();
+    let isUsable = true;
+    try {
+      return await use(connection, (sql, values = []) =>
+        connection.query<Answer>({ sql, values: [...values], timeout: commandTimeout }),
+      );
+    } catch (error) {
+      isUsable = !isLost(error);
+      throw error;
+    } finally {
+      // A connection that was lost, or whose answer is missing, may be in any state.
+      if (isUsable) connection.release();
+      else connection.destroy();
+    }
+  }
+
+  function writeOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
+    return lend(async (connection, query) => {
+      // With REPEATABLE READ a transaction would not see what others have committed before it got its locks.
+      await query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+      await query("START TRANSACTION");
+      try {
+        const result = await runAsync(steps(), async (step) => {
+          if (!("writes" in step)) return execute(query, step);
+          await runWrites(connection, step);
+          return { rows: [], changes: 0 };
+        });
+        await query("COMMIT");
+        return result;
+      } catch (error) {
+        if (!isLost(error)) await query("ROLLBACK");
+        throw error;
+      }
+    });
+  }
+
+  function readOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
+    return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement)));
+  }
+
+  async function connect(): Promise<PoolConnection> {
+    const connecting = pool().then((from) => from.getConnection());
+    let timer: NodeJS.Timeout | undefined;
+    let late = false;
+    const timeout = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        late = true;
+        reject(new Error(`no connection within ${commandTimeout} ms`));
+      }, commandTimeout);
+    });
+    connecting.then(
+      (connection) => late && connection.release(),
+      () => {},
+    );
+    try {
+      return await Promise.race([connecting, timeout]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async function retried<T>(attempt: () => Promise<T>, failing: string): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      const trying = attempt();
+      running.add(trying);
+      try {
+        return await trying;
+      } catch (error) {
+        if (tries < TRIES && TRY_AGAIN.includes(errnoOf(error) ?? 0)) {
+          await sleep(Math.random() * 2 ** tries);
+          continue;
+        }
+        if (error instanceof WriteFailed && !isLost(error.cause)) throw error.cause;
+        if (error instanceof StayhookError) throw error;
+        const cause = error instanceof WriteFailed ? error.cause : error;
+        throw new StayhookError(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
+      } finally {
+        running.delete(trying);
+      }
+    }
+  }
+
+  return {
+    transactional: true,
+    transaction: (steps, failing) => retried(() => writeOnce(steps), failing),
+    read: (steps, failing) => retried(() => readOnce(steps), failing),
+    notifier: {
+      notify() {},
+      // MySQL has no notifications.
+      listen(wake) {
+        const timer = setInterval(wake, pollInterval);
+        timer.unref();
+        return () => clearInterval(timer);
+      },
+    },
+    async close() {
+      await Promise.allSettled(running);
+      await close();
+    },
+  };
+}
+
+type Query = (sql: string, values?: readonly unknown[]) => Promise<[SqlRow[] & ResultSetHeader, unknown]>;
+
+async function execute(query: Query, { sql, params, query: reads }: SqlStatement): Promise<SqlResult> {
+  const values = params.map((value) => (value instanceof Uint8Array ? Buffer.from(value) : value));
+  try {
+    const [result] = await query(sql, values);
+    if (reads) return { rows: result, changes: 0 };
+    // The server counts 2 for a row that ON DUPLICATE KEY UPDATE has changed.
+    const changes = sql.includes("ON DUPLICATE KEY") && result.affectedRows === 2 ? 0 : result.affectedRows;
+    return { rows: [], changes, insertId: result.insertId };
+  } catch (error) {
+    if (errnoOf(error) === DUPLICATE_KEY) return { rows: [], changes: 0 };
+    throw error;
+  }
+}
+
+/** A write of the user's threw its `cause`. */
+class WriteFailed extends Error {}
+
+async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
+  await connection.query("SAVEPOINT stayhook_writes");
+  await withinTime(async () => {
+    for (const write of writes as unknown as readonly Write<PoolConnection>[]) {
+      try {
+        await write(connection);
+      } catch (cause) {
+        throw new WriteFailed("a write of event.atomically failed", { cause });
+      }
+    }
+  });
+  try {
+    await connection.query("RELEASE SAVEPOINT stayhook_writes");
+  } catch (cause) {
+    if (errnoOf(cause) !== SAVEPOINT_UNKNOWN) throw cause;
+    const message =
+      "A write of event.atomically ended the transaction that it runs in. It must not BEGIN, COMMIT or ROLLBACK, nor change tables.";
+    throw new InvalidWriteError(message, { cause });
+  }
+}
+
+async function withinTime(run: () => Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const message = `The writes of event.atomically took longer than ${LONGEST_WRITES} ms. Do slow work before you call it.`;
+    timer = setTimeout(() => reject(new InvalidWriteError(message)), LONGEST_WRITES);
+  });
+  try {
+    await Promise.race([run(), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function errnoOf(error: unknown): number | undefined {
+  const { errno, sqlState } = Object(error) as { readonly errno?: unknown; readonly sqlState?: unknown };
+  // Without an SQL state it is the errno of a socket.
+  return typeof errno === "number" && typeof sqlState === "string" ? errno : undefined;
+}
+
+/** Whether the connection is of no more use, and the transaction may have been committed or not. */
+function isLost(error: unknown): boolean {
+  if (error instanceof WriteFailed)
+    return isLost(error.cause) && (error.cause as { fatal?: unknown }).fatal === true;
+  if (error instanceof InvalidWriteError) return true;
+  if (error instanceof StayhookError) return false;
+  const errno = errnoOf(error);
+  return errno === undefined || READ_ONLY.includes(errno);
+}

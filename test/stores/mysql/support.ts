@@ -1,0 +1,39 @@
+import { randomBytes } from "node:crypto";
+import mysql from "mysql2/promise";
+import { afterAll, describe, vi } from "vitest";
+import { type MysqlStoreOptions, mysqlStore } from "../../../src/stores/mysql/index.ts";
+import { mysqlUrl } from "../../support/mysql-server.ts";
+
+// Other work on the machine may slow a server down.
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
+const found = await mysqlUrl();
+export const url = found as string;
+export const describeMysql = describe.skipIf(found === undefined);
+
+/** Databases of this test file's own, which are dropped after its tests. */
+export function createDatabases() {
+  const names: string[] = [];
+  const pool = mysql.createPool({ uri: url, connectionLimit: 3 });
+  afterAll(async () => {
+    for (const name of names) await pool.query(`DROP DATABASE IF EXISTS ${name}`);
+    await pool.end();
+  });
+  const databases = {
+    /** Connections beside the store's. */
+    pool,
+    /** The URL of a new, empty database. */
+    async create(): Promise<string> {
+      const name = `stayhook_test_${randomBytes(6).toString("hex")}`;
+      names.push(name);
+      await pool.query(`CREATE DATABASE ${name}`);
+      const database = new URL(url);
+      database.pathname = `/${name}`;
+      return database.href;
+    },
+    async store(options: Omit<MysqlStoreOptions, "pool"> = {}) {
+      return mysqlStore({ url: await databases.create(), ...options });
+    },
+  };
+  return databases;
+}
