@@ -19,9 +19,11 @@ describe("config", () => {
     expect(none).toMatchObject({ code: 4, stdout: "" });
     expect(none.stderr).toContain("stayhook config set");
     await config("set", "--bookings", url);
-    expect(await config("get")).toMatchObject({ code: 0, stdout: `isActive\ttrue\nbookings\t${url}\n` });
-    const { stdout } = await config("get", "--json");
-    expect(JSON.parse(stdout)).toEqual({ isActive: true, endpoints: { bookings: url } });
+    const shown = "https://example.com/hooks?key=***";
+    expect(await config("get")).toMatchObject({ code: 0, stdout: `isActive\ttrue\nbookings\t${shown}\n` });
+    const json = async (...args: string[]) => JSON.parse((await config("get", "--json", ...args)).stdout);
+    expect(await json()).toEqual({ isActive: true, endpoints: { bookings: shown } });
+    expect(await json("--show-secrets")).toEqual({ isActive: true, endpoints: { bookings: url } });
   });
 
   test("set makes one, and replaces one whole", async () => {
@@ -37,7 +39,7 @@ describe("config", () => {
     const { sandbox, config } = await account();
     await config("set", "--bookings", other);
     sandbox.faults.set([{ status: 404, route: "GET /v2/webhooks/config", times: 1 }]);
-    expect(await config("set", "--bookings", url)).toMatchObject({ code: 0, stderr: "" });
+    expect(await config("set", "--bookings", url)).toMatchObject({ code: 0 });
     expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url } });
   });
 
@@ -67,7 +69,7 @@ describe("config", () => {
     const { sandbox, config } = await account();
     expect(await config("on")).toMatchObject({ code: 4 });
     await config("set", "--bookings", url);
-    expect((await config("off")).stdout).toContain("isActive\tfalse");
+    expect((await config("off", "--yes")).stdout).toContain("isActive\tfalse");
     expect(sandbox.webhookConfig?.isActive).toBe(false);
     expect((await config("on")).stdout).toContain("isActive\ttrue");
     expect(sandbox.webhookConfig?.isActive).toBe(true);
@@ -96,9 +98,12 @@ describe("config", () => {
 
   test("delete", async () => {
     const { sandbox, config } = await account();
-    expect(await config("delete")).toMatchObject({ code: 4 });
+    expect(await config("delete", "--yes")).toMatchObject({ code: 4 });
     await config("set", "--bookings", url);
-    expect(await config("delete", "--json")).toMatchObject({ code: 0, stdout: '{\n  "deleted": true\n}\n' });
+    expect(await config("delete", "--yes", "--json")).toMatchObject({
+      code: 0,
+      stdout: '{\n  "deleted": true\n}\n',
+    });
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 });

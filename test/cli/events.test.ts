@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -85,7 +85,11 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
     });
     const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
     if (!claim) throw new Error("nothing to claim");
-    await store.settle(claim, { state: "parked", reason: "denied", error: "no" });
+    await store.settle(claim, {
+      state: "parked",
+      reason: "denied",
+      entry: { duration: 5, reason: "denied", error: "no" },
+    });
     const events = async (...args: string[]) => {
       const { code, stdout, stderr } = await cli(["events", ...args, names, place, "--json"], {
         env: { STAYHOOK_STORE: url },
@@ -95,7 +99,7 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
     };
     expect(await events("ls")).toMatchObject([{ eventId, state: "parked" }]);
     expect(await events("show", eventId)).toMatchObject({ reason: "denied", lastError: "no" });
-    expect(await events("replay", "--all")).toEqual({ replayed: 1 });
+    expect(await events("replay", "--all", "--yes")).toEqual({ replayed: 1 });
     expect(await events("counts")).toMatchObject({ pending: 1, parked: 0 });
     // A typo makes nothing: the second time it is as unknown as the first.
     for (let time = 0; time < 2; time += 1) {
@@ -250,10 +254,91 @@ describe("events", () => {
 
   test("replay of all that are parked, by reason and time", async () => {
     const { json } = await recorded();
-    expect(await json("replay", "--all", "--reason", "denied")).toEqual({ replayed: 0 });
-    expect(await json("replay", "--all", "--before", "2020-01-01T00:00:00Z")).toEqual({ replayed: 0 });
-    expect(await json("replay", "--all", "--reason", "callback")).toEqual({ replayed: 2 });
+    const replay = (...args: string[]) => json("replay", "--all", "--yes", ...args);
+    expect(await replay("--reason", "denied")).toEqual({ replayed: 0 });
+    expect(await replay("--before", "2020-01-01T00:00:00Z")).toEqual({ replayed: 0 });
+    expect(await replay("--since", "2120-01-01T00:00:00Z")).toEqual({ replayed: 0 });
+    expect(await replay("--ref", "booking:FINE")).toEqual({ replayed: 0 });
+    expect(await replay("--reason", "callback")).toEqual({ replayed: 2 });
     expect(await json("counts")).toMatchObject({ pending: 3, parked: 0 });
+    expect(await replay("--state", "done", "--ref", "booking:FINE")).toEqual({ replayed: 1 });
+  });
+
+  test("replay --all and discard --all ask on a terminal, and want --yes elsewhere", async () => {
+    for (const name of ["replay", "discard"]) {
+      const { file, json } = await recorded();
+      const args = ["events", name, "--all", "--store", file];
+      const refused = await cli(args);
+      expect(refused).toMatchObject({ code: 2, stdout: "" });
+      expect(refused.stderr).toContain("--yes");
+      for (const input of ["no\n", "", "\n"]) {
+        const { code, stdout, stderr } = await cli(args, { typing: true, input });
+        expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+        expect(stderr).toMatch(/all parked events\? \[y\/N\] nothing was changed\n$/);
+      }
+      expect(await json("counts")).toMatchObject({ parked: 2 });
+      expect(await cli(args, { typing: true, input: "y\n" })).toMatchObject({ code: 0 });
+      expect(await json("counts")).toMatchObject({ parked: 0 });
+    }
+  });
+
+  test("ls by each filter", async () => {
+    const { json, done, parked, waiting } = await recorded();
+    const ids = async (...args: string[]) =>
+      (await json("ls", ...args)).map(({ eventId }: { eventId: string }) => eventId);
+    expect(await ids("--ref", "booking:FINE")).toEqual([waiting, done]);
+    expect(await ids("--type", "booking.Request")).toEqual(parked.toReversed());
+    expect(await ids("--reason", "callback", "--state", "parked")).toEqual(parked.toReversed());
+    expect(await ids("--source", "reconcile")).toEqual([]);
+    expect(await ids("--since", "2020-01-01T00:00:00Z", "--source", "webhook")).toHaveLength(4);
+    expect(await ids("--before", "2020-01-01T00:00:00Z")).toEqual([]);
+  });
+
+  test("show has a line for each attempt", async () => {
+    const { events, json, parked } = await recorded();
+    const [id = ""] = parked;
+    expect((await events("show", id)).stdout).toMatch(
+      /\nattempt 1\t\S+Z parked \(callback\) after \d+ ms by \S+: Error: the calendar is closed\n$/,
+    );
+    expect(await json("show", id)).toMatchObject({
+      history: [{ outcome: "parked", reason: "callback", error: "Error: the calendar is closed" }],
+      lastStatus: null,
+    });
+  });
+
+  test("discard of some, and of all that match", async () => {
+    const { json, parked, waiting } = await recorded();
+    expect(await json("discard", parked[0] as string)).toEqual({ discarded: 1 });
+    expect(await json("show", parked[0] as string)).toMatchObject({ state: "done", reason: "discarded" });
+    expect(await json("discard", "--all", "--yes")).toEqual({ discarded: 1 });
+    expect(await json("show", waiting)).toMatchObject({ state: "pending" });
+    expect(await json("discard", "--all", "--state", "pending", "--yes")).toEqual({ discarded: 1 });
+    expect(await json("counts")).toMatchObject({ pending: 0, parked: 0, done: 4 });
+  });
+
+  test("purge deletes done or parked events of an age", async () => {
+    const { events, json } = await recorded();
+    expect(await json("purge")).toEqual({ purged: 0 });
+    expect(await json("purge", "--older-than", "0")).toEqual({ purged: 1 });
+    expect(await json("purge", "--older-than", "0", "--state", "parked", "--reason", "denied")).toEqual({
+      purged: 0,
+    });
+    expect(await json("purge", "--older-than", "0", "--state", "parked")).toEqual({ purged: 2 });
+    expect(await json("counts")).toMatchObject({ pending: 1, parked: 0, done: 0 });
+    for (const args of [
+      ["--older-than", "long"],
+      ["--state", "pending"],
+    ])
+      expect(await events("purge", ...args)).toMatchObject({ code: 2 });
+  });
+
+  test("erase deletes all events of a record, and its snapshot", async () => {
+    const { events, json, done } = await recorded();
+    expect(await json("erase", "booking:FINE")).toEqual({ erased: 2 });
+    expect(await events("show", done)).toMatchObject({ code: 4 });
+    expect(await events("erase", "booking:FINE")).toMatchObject({ code: 4, stdout: "" });
+    expect(await events("erase", "FINE")).toMatchObject({ code: 2 });
+    expect(await json("counts")).toMatchObject({ parked: 2, pending: 0, done: 0 });
   });
 
   test("--before that is no time is wrong usage", async () => {
@@ -263,11 +348,12 @@ describe("events", () => {
 
   test("a long replay says on a terminal how far it is, and in a pipe nothing", async () => {
     const { file, events } = await recorded();
-    const shown = await cli(["events", "replay", "--all", "--store", file], { terminal: true });
+    const shown = await cli(["events", "replay", "--all", "--yes", "--store", file], { terminal: true });
     expect(shown.stderr).toContain("0 of 2 parked events");
     expect(shown.stderr.endsWith("\r\u001b[2K")).toBe(true);
-    expect((await events("replay", "--all")).stderr).toBe("");
-    const json = await cli(["events", "replay", "--all", "--json", "--store", file], { terminal: true });
+    expect((await events("replay", "--all", "--yes")).stderr).toBe("");
+    const args = ["events", "replay", "--all", "--yes", "--json", "--store", file];
+    const json = await cli(args, { terminal: true });
     expect(json.stderr).toBe("");
   });
 
@@ -302,11 +388,7 @@ describe("events", () => {
     whole.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     whole.close();
     writeFileSync(`${file}.cut`, readFileSync(file).subarray(0, 5000));
-    copyFileSync(file, `${file}.newer`);
-    const newer = new DatabaseSync(`${file}.newer`);
-    newer.exec("PRAGMA user_version = 99");
-    newer.close();
-    for (const each of [`${file}.text`, `${file}.cut`, `${file}.newer`, dirname(file)]) {
+    for (const each of [`${file}.text`, `${file}.cut`, dirname(file)]) {
       const { code, stdout, stderr } = await cli(["events", "ls", "--store", each, "--json"]);
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       expect(JSON.parse(stderr).error.message).toContain(each);

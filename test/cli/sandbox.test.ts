@@ -63,6 +63,31 @@ describe("sandbox", () => {
     expect(stdout()).not.toContain("s3cret");
   });
 
+  test("configures one URL for all topics, each with its topic in the query, from whatever names it", async () => {
+    const { url: to } = await receiver();
+    const endpoints = Object.fromEntries(
+      ["bookings", "listings", "messages"].map((topic) => [topic, `${new URL(to).href}?key=s3cret&topic=${topic}`]),
+    );
+    for (const [args, env, line] of [
+      [["--to", `${to}?key=s3cret`], {}, undefined],
+      [[], { STAYHOOK_TO: `${to}?key=s3cret` }, undefined],
+      [["--to", "-"], { STAYHOOK_TO: "http://127.0.0.1:1" }, `${to}?key=s3cret`],
+    ] as const) {
+      const running = await sandbox(args, env);
+      if (line !== undefined) running.type(line);
+      running.type("book X1");
+      await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
+      const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
+      expect(await client.webhookConfig.get()).toEqual({ isActive: true, endpoints });
+      expect(/other users of this machine/.test(running.stderr())).toBe(args.length > 0 && args[1] !== "-");
+    }
+    const wrong = await sandbox(["--to", "-"]);
+    wrong.type("ftp://example.com?key=s3cret");
+    const { code, stderr } = await wrong.ended;
+    expect(code).toBe(2);
+    expect(stderr).not.toContain("s3cret");
+  });
+
   test("answers by faults and profiles that are typed at it", async () => {
     const running = await sandbox();
     const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox", maxRetries: 0 });
@@ -130,7 +155,7 @@ describe("sandbox", () => {
 
   test("prints a line of JSON for each thing with --json", async () => {
     const { url: to } = await receiver();
-    const running = await sandbox(["--json", "--to", `${to}?key=s3cret`, "--duplicates", "1"]);
+    const running = await sandbox(["--json", "--duplicates", "1"], { STAYHOOK_TO: `${to}?key=s3cret` });
     running.type("request AB12");
     const kinds = () =>
       running

@@ -14,6 +14,10 @@ interface Given {
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   /** Whether both outputs are a terminal. */
   readonly terminal?: boolean | undefined;
+  /** Whether stdin is a terminal. */
+  readonly typing?: boolean | undefined;
+  /** The whole of stdin. */
+  readonly input?: string | undefined;
 }
 
 /** A command line at work: what it has printed so far, and what can be done to it. */
@@ -26,8 +30,12 @@ export interface Running {
   interrupt(): void;
 }
 
-export function start(args: readonly string[], { env = {}, terminal = false }: Given = {}): Running {
-  const stdin = new PassThrough();
+export function start(
+  args: readonly string[],
+  { env = {}, terminal = false, typing = false, input }: Given = {},
+): Running {
+  const stdin = Object.assign(new PassThrough(), { isTTY: typing });
+  if (input !== undefined) stdin.end(input);
   const [stdout, stderr] = [sink(terminal), sink(terminal)];
   const interruption = new AbortController();
   const io = { stdin, stdout: stdout.stream, stderr: stderr.stream, env, signal: interruption.signal };

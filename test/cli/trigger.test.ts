@@ -42,7 +42,7 @@ test("sends one notification, as the platform would, and ends with 0 where it wa
     ["listing", "7"],
     ["message"],
   ]) {
-    const { code, stdout, stderr } = await cli(["trigger", ...what, "--to", url]);
+    const { code, stdout, stderr } = await cli(["trigger", ...what], { env: { STAYHOOK_TO: url } });
     expect({ code, stderr }, what.join(" ")).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^[\w-]{36} -> http:\/\/127\.0\.0\.1:\d+: 200 in \d+ ms\n$/);
     expect(stdout).not.toContain("s3cret");
@@ -95,7 +95,7 @@ test("ends with 1 where the answer is another, and with 5 where there is none; t
   expect(refused.code).toBe(1);
   expect(JSON.parse(refused.stdout)).toMatchObject({ status: 401, error: null, to: new URL(url).origin });
   expect(refused.stdout).not.toContain("wr0ng");
-  const away = await cli(["trigger", "message", "--to", `${await closed()}/?key=s3cret`]);
+  const away = await cli(["trigger", "message"], { env: { STAYHOOK_TO: `${await closed()}/?key=s3cret` } });
   expect(away).toMatchObject({ code: 5, stderr: "" });
   expect(away.stdout).toContain("ECONNREFUSED");
   expect(away.stdout).not.toContain("s3cret");

@@ -19,6 +19,9 @@ const commands = [
   ["events", "ls"],
   ["events", "show"],
   ["events", "replay"],
+  ["events", "discard"],
+  ["events", "purge"],
+  ["events", "erase"],
   ["events", "counts"],
   ["reconcile"],
   ["doctor"],
@@ -29,8 +32,8 @@ describe("help", () => {
     const { code, stdout, stderr } = await cli(["--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     for (const [name] of commands) expect(stdout).toMatch(new RegExp(`^  ${name} +\\w`, "m"));
-    for (const name of ["STAYHOOK_BASE_URL", "STAYHOOK_ACCESS_TOKEN", "STAYHOOK_STORE"])
-      expect(stdout).toContain(name);
+    for (const name of ["BASE_URL", "ACCESS_TOKEN", "STORE", "ENDPOINT_BOOKINGS", "TO"])
+      expect(stdout).toContain(`STAYHOOK_${name} `);
     for (const exit of [0, 1, 2, 3, 4, 5, 130]) expect(stdout).toMatch(new RegExp(`^  ${exit} +\\w`, "m"));
     expect((await cli(["help"])).stdout).toBe(stdout);
     expect((await cli(["-h"])).stdout).toBe(stdout);
@@ -75,6 +78,12 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
     [["events", "replay", "--store", "x"], "give ids of events, or --all"],
     [["events", "replay", "--all", "A", "--store", "x"], "give ids of events, or --all"],
     [["events", "replay", "--reason", "callback", "A", "--store", "x"], "go with --all"],
+    [["events", "discard", "--store", "x"], "give ids of events, or --all"],
+    [["events", "ls", "--reason", "bad", "--store", "x"], "--reason must be one of callback"],
+    [["events", "ls", "--since", "yesterday", "--store", "x"], "--since must be a time"],
+    [["config", "off"], "--yes"],
+    [["config", "delete"], "--yes"],
+    [["config", "ensure", "--to", "https://x.example", "--bookings", "https://x.example"], "but not both"],
     [["events", "counts", "--store", "mysql://x/y"], "must be an SQLite file"],
     [["sandbox", "--port", "many"], "--port must be an integer"],
     [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],

@@ -106,7 +106,7 @@ export const sandbox: Command = {
 Ctrl-C. It takes the access token in STAYHOOK_ACCESS_TOKEN, else "sandbox". Typed at it:
 
 ${typedHelp}`,
-  examples: ["STAYHOOK_TO='http://127.0.0.1:3000/hooks?key=s3cret' stayhook sandbox --duplicates 1"],
+  examples: ["stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1"],
   options: {
     port: { type: "string", value: "<port>", help: "default: 4010; 0 for one that is free" },
     host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },

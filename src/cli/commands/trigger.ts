@@ -67,10 +67,7 @@ export const trigger: Command = {
 not name the kind of event, so that the subscriber finds out by reading the record, and its status there
 is what counts. Without a code or id one is made up, which the subscriber will not find. Ends with 0 where
 it was answered 200.`,
-  examples: [
-    "STAYHOOK_TO='http://127.0.0.1:3000/hooks?key=s3cret' stayhook trigger booking HX3K9",
-    "stayhook trigger listing.Published 5717008",
-  ],
+  examples: ["stayhook trigger booking HX3K9 --to - < url.txt", "stayhook trigger listing.Published 5717008"],
   asksPlatform: true,
   options: {
     ...toOption("the endpoint instead of the one that is configured for the topic"),
