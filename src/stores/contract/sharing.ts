@@ -18,10 +18,18 @@ export const restarting: Readonly<
     await settle(await claimOne(), unreachable(LONG));
     await tick();
     const pending = await add("booking:A");
-    const before = [await store.list({ limit: 10 }), await store.counts(), await store.recordOf("booking:A")];
+    await store.add(bench.newEvent("booking:D", { source: "recheck" }), { dueIn: LONG });
+    await store.setMeta("lock", "held", { expected: undefined });
+    const read = async (from: EventStore<unknown>) => [
+      await from.list({ limit: 10 }),
+      await from.counts(),
+      await from.recordOf("booking:A"),
+      await from.newestReceived(),
+      (await from.getMeta("lock"))?.value,
+    ];
+    const before = await read(store);
     const again = await reopen();
-    const after = [await again.list({ limit: 10 }), await again.counts(), await again.recordOf("booking:A")];
-    equal("events, counts and snapshot", after, before);
+    equal("events, counts, snapshot, newestReceived and meta", await read(again), before);
     equal("add of a known id", await again.add(pending), "duplicate");
     const claims = await again.claim({ limit: 10, leaseDuration: LONG });
     const seen = claims.map(({ eventId, previous, sequence }) => [eventId, previous?.status, sequence]);
@@ -59,6 +67,20 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
           other.add(event),
         ]);
         equal("how often it was added", answers.filter((answer) => answer === "added").length, 1);
+      }
+    },
+
+    "of two that set one key, one does": async ({ store }, other) => {
+      for (let round = 0; round < 10; round++) {
+        const key = `lock ${round}`;
+        const expected = undefined;
+        const answers = await Promise.all([
+          store.setMeta(key, "store", { expected }),
+          other.setMeta(key, "other", { expected }),
+        ]);
+        equal("how many of them did", answers.filter(Boolean).length, 1);
+        const values = [(await store.getMeta(key))?.value, (await other.getMeta(key))?.value];
+        equal("the value, as both read it", values, Array(2).fill(answers[0] ? "store" : "other"));
       }
     },
 

@@ -1,27 +1,8 @@
-import { describe, expect, test, vi } from "vitest";
-import { memoryStore } from "../../src/stores/memory.ts";
-import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
-import { storeContract } from "../../src/testing/store-contract.ts";
+import type { ClaimedEvent, NewEvent } from "../../../src/stores/event-store.ts";
+import { all, later, type Mistakes } from "./wrapped.ts";
 
-type Wrap = (store: EventStore<unknown>) => Partial<EventStore<unknown>>;
-
-/** A memory store of which some methods are replaced. */
-function wrapped(wrap: Wrap): EventStore<unknown> {
-  const store: EventStore<unknown> = memoryStore();
-  const changed = wrap(store);
-  return new Proxy(store, {
-    get(target, name) {
-      if (Object.hasOwn(changed, name)) return changed[name as keyof typeof changed];
-      const value: unknown = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
-}
-
-const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Stores with one mistake each, as people make them, and a case that must not let it pass. */
-const broken: Record<string, { wrap: Wrap; fails: string }> = {
+/** Mistakes as people make them. */
+export const mistakes: Mistakes = {
   "adds twice what comes twice at once": {
     // Looks first and writes then, as a SELECT before an INSERT without a key does.
     wrap: (store) => {
@@ -82,7 +63,7 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     fails: "claim: refs are compared exactly",
   },
   "has no order of retries": {
-    wrap: (store) => ({ claim: (options) => store.claim({ ...options, retriesFirst: false }) }),
+    wrap: (store) => ({ claim: ({ order: _, ...options }) => store.claim(options) }),
     fails: "claim: what was never claimed goes before retries, unless retries are to go first",
   },
   "claims any event where one was asked for": {
@@ -117,12 +98,12 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     wrap: () => ({ renew: async (claims) => [...claims] }),
     fails: "lease: a lease that is renewed goes on",
   },
-  "forgets the previous status": {
+  "forgets the previous snapshot": {
     wrap: (store) => ({
       claim: async (options) =>
-        (await store.claim(options)).map((claim) => ({ ...claim, previousStatus: undefined })),
+        (await store.claim(options)).map((claim) => ({ ...claim, previous: undefined })),
     }),
-    fails: "settle: done keeps the record's status, and counts its changes",
+    fails: "settle: done writes the record's snapshot, and counts its changes",
   },
   "counts outages as attempts": {
     wrap: (store) => ({
@@ -158,7 +139,7 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
         store.settle(
           claim,
           outcome.state === "released"
-            ? { state: "retrying", in: 0, counted: true, reason: "callback", error: "" }
+            ? { state: "retrying", in: 0, counted: true, reason: "callback", entry: { duration: 1 } }
             : outcome,
         ),
     }),
@@ -243,9 +224,9 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     wrap: (store) => {
       const before = new Map<string, number>();
       return {
-        async replay(eventId) {
-          before.set(eventId, (await store.get(eventId))?.attempts ?? 0);
-          return store.replay(eventId);
+        async replay(filter) {
+          for (const { eventId, attempts } of await all(store, filter)) before.set(eventId, attempts);
+          return store.replay(filter);
         },
         claim: async (options) =>
           (await store.claim(options)).map((claim) => ({
@@ -257,8 +238,8 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     fails: "replay: a done event can be replayed",
   },
   "replays all, whatever for": {
-    wrap: (store) => ({ replayParked: () => store.replayParked() }),
-    fails: "replay: replayParked can be for one reason",
+    wrap: (store) => ({ replay: () => store.replay({ receivedAfter: new Date(0) }) }),
+    fails: "replay: a filter's fields must all match",
   },
   "never wakes": {
     wrap: () => ({ subscribe: () => () => {} }),
@@ -269,163 +250,3 @@ const broken: Record<string, { wrap: Wrap; fails: string }> = {
     fails: "close: a closed store takes and gives nothing",
   },
 };
-
-const short = { unit: 20 };
-
-describe("a store with a mistake fails", () => {
-  for (const [mistake, { wrap, fails }] of Object.entries(broken)) {
-    test.concurrent(`that ${mistake}`, async () => {
-      const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
-      await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
-    });
-  }
-});
-
-/** `writes` run before the end is recorded, and nothing is recorded where one throws. */
-const transactional: Wrap = (store) => ({
-  transactional: true,
-  async settle(claim, outcome) {
-    if ((await store.renew([claim], 60_000)).length === 0) return false;
-    if (outcome.state === "done") for (const write of outcome.writes ?? []) await write({});
-    return store.settle(claim, outcome);
-  },
-});
-
-describe("transactions", () => {
-  const cases = (wrap: Wrap) =>
-    storeContract(() => wrapped(wrap), short).filter(({ topic }) => topic === "writes");
-
-  test("a store that has them passes", async () => {
-    // One handle for all writes of an end.
-    const handle: Wrap = (store) => {
-      const inner = transactional(store);
-      return {
-        ...inner,
-        settle: (claim, outcome) =>
-          inner.settle!(
-            claim,
-            outcome.state === "done"
-              ? { ...outcome, writes: outcome.writes?.map((write) => () => write(store)) }
-              : outcome,
-          ),
-      };
-    };
-    for (const { run } of cases(handle)) await run();
-  });
-
-  test.each([
-    ["does not run them", () => ({ transactional: true as const }), "writes run once"],
-    ["hands each another handle", transactional, "writes run once"],
-    [
-      "ends the event first",
-      ((store) => ({
-        transactional: true,
-        async settle(claim, outcome) {
-          const held = await store.settle(claim, outcome);
-          if (outcome.state === "done") for (const write of outcome.writes ?? []) await write(store);
-          return held;
-        },
-      })) satisfies Wrap,
-      "a write that throws",
-    ],
-  ] as const)("one that %s fails", async (_, wrap, name) => {
-    const found = cases(wrap).find((each) => each.name.includes(name));
-    await expect(found?.run()).rejects.toThrow(/expected/);
-  });
-});
-
-describe("restarts and sharing", () => {
-  /** Handles on one memory store, each with a `close` of its own. */
-  const handleOn = (store: EventStore<unknown>): EventStore<unknown> =>
-    wrapped(() => {
-      const all: Record<string, unknown> = {};
-      for (const name of METHODS) {
-        all[name] = (Reflect.get(store, name) as () => unknown).bind(store);
-      }
-      return { ...(all as Partial<EventStore<unknown>>), close: async () => {} };
-    });
-  const named = (topic: string) => (each: { topic: string }) => each.topic === topic;
-
-  test("their cases are there where the store can do it", () => {
-    const topics = (options: object) =>
-      new Set(storeContract(memoryStore, options).map(({ topic }) => topic));
-    expect(topics({})).not.toContain("restart");
-    expect(topics({})).not.toContain("sharing");
-    expect(topics({ reopen: handleOn })).toContain("restart");
-    expect(topics({ another: handleOn })).toContain("sharing");
-  });
-
-  test("a store that keeps all passes", async () => {
-    const options = { ...short, reopen: handleOn, another: handleOn };
-    const cases = storeContract(() => memoryStore() as EventStore<unknown>, options);
-    for (const { run } of [...cases.filter(named("restart")), ...cases.filter(named("sharing"))]) await run();
-  });
-
-  test("a store that forgets fails", async () => {
-    const options = { ...short, reopen: () => memoryStore(), another: () => memoryStore() };
-    const cases = storeContract(() => memoryStore(), options);
-    const extra = [...cases.filter(named("restart")), ...cases.filter(named("sharing"))];
-    expect(extra.length).toBeGreaterThan(5);
-    await Promise.all(extra.map(({ run, name }) => expect(run(), name).rejects.toThrow(/expected|waited/)));
-  });
-});
-
-const METHODS = [
-  "add",
-  "claim",
-  "renew",
-  "settle",
-  "nextDue",
-  "prune",
-  "pruneRecords",
-  "list",
-  "get",
-  "counts",
-  "oldestWaiting",
-  "replay",
-  "replayParked",
-  "statusOf",
-  "statuses",
-  "subscribe",
-] as const;
-
-describe("the list", () => {
-  test("has names of its own for each case, beginning with the topic", () => {
-    const cases = storeContract(() => memoryStore());
-    expect(new Set(cases.map(({ name }) => name)).size).toBe(cases.length);
-    for (const { name, topic } of cases) expect(name.startsWith(`${topic}: `)).toBe(true);
-  });
-
-  test("makes a store for each run, and leaves it closed, also after a failure", async () => {
-    const stores: EventStore<unknown>[] = [];
-    const create = vi.fn(async () => {
-      const store = wrapped(() => ({ oldestWaiting: async () => 5 }));
-      stores.push(store);
-      return store;
-    });
-    const cases = storeContract(create, short);
-    expect(create).not.toHaveBeenCalled();
-    const passing = cases.find(({ name }) => name === "claim: an empty store has nothing to claim");
-    const failing = cases.find(({ name }) => name.startsWith("read: oldestWaiting is"));
-    await passing?.run();
-    await passing?.run();
-    await expect(failing?.run()).rejects.toThrow("in an empty store: expected undefined, got 5");
-    expect(create).toHaveBeenCalledTimes(3);
-    for (const store of stores) await expect(store.counts()).rejects.toThrow("closed");
-  });
-
-  test("tells the case's own error where closing fails, too", async () => {
-    const wrap: Wrap = (store) => ({
-      claim: async () => [],
-      async close() {
-        await store.close();
-        throw new Error("cannot close");
-      },
-    });
-    const cases = storeContract(() => wrapped(wrap), short);
-    const failing = cases.find(({ name }) => name === "claim: a claim has all that an attempt needs");
-    await expect(failing?.run()).rejects.toThrow("claim: expected one event, got 0");
-    const passing = cases.find(({ name }) => name === "claim: an empty store has nothing to claim");
-    await expect(passing?.run()).rejects.toThrow("cannot close");
-  });
-});

@@ -1,0 +1,172 @@
+import { describe, expect, test, vi } from "vitest";
+import { storeContract } from "../../../src/stores/contract.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
+import { memoryStore } from "../../../src/stores/memory.ts";
+import { mistakes } from "./mistakes.ts";
+import { newerMistakes } from "./newer-mistakes.ts";
+import { type Wrap, wrapped } from "./wrapped.ts";
+
+const short = { unit: 20 };
+
+describe("a store with a mistake fails", () => {
+  for (const [mistake, { wrap, fails }] of Object.entries({ ...mistakes, ...newerMistakes })) {
+    test.concurrent(`that ${mistake}`, async () => {
+      const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
+      await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
+    });
+  }
+});
+
+/** `writes` run before the end is recorded, and nothing is recorded where one throws. */
+const transactional: Wrap = (store) => ({
+  transactional: true,
+  async settle(claim, outcome) {
+    if ((await store.renew([claim], 60_000)).length === 0) return false;
+    if (outcome.state === "done") for (const write of outcome.writes ?? []) await write({});
+    return store.settle(claim, outcome);
+  },
+});
+
+describe("transactions", () => {
+  const cases = (wrap: Wrap) =>
+    storeContract(() => wrapped(wrap), short).filter(({ topic }) => topic === "writes");
+
+  test("a store that has them passes", async () => {
+    // One handle for all writes of an end.
+    const handle: Wrap = (store) => {
+      const inner = transactional(store);
+      return {
+        ...inner,
+        settle: (claim, outcome) =>
+          inner.settle!(
+            claim,
+            outcome.state === "done"
+              ? { ...outcome, writes: outcome.writes?.map((write) => () => write(store)) }
+              : outcome,
+          ),
+      };
+    };
+    for (const { run } of cases(handle)) await run();
+  });
+
+  test.each([
+    ["does not run them", () => ({ transactional: true as const }), "writes run once"],
+    ["hands each another handle", transactional, "writes run once"],
+    [
+      "ends the event first",
+      ((store) => ({
+        transactional: true,
+        async settle(claim, outcome) {
+          const held = await store.settle(claim, outcome);
+          if (outcome.state === "done") for (const write of outcome.writes ?? []) await write(store);
+          return held;
+        },
+      })) satisfies Wrap,
+      "a write that throws",
+    ],
+  ] as const)("one that %s fails", async (_, wrap, name) => {
+    const found = cases(wrap).find((each) => each.name.includes(name));
+    await expect(found?.run()).rejects.toThrow(/expected/);
+  });
+});
+
+describe("restarts and sharing", () => {
+  /** Handles on one memory store, each with a `close` of its own. */
+  const handleOn = (store: EventStore<unknown>): EventStore<unknown> =>
+    wrapped(() => {
+      const all: Record<string, unknown> = {};
+      for (const name of METHODS) {
+        all[name] = (Reflect.get(store, name) as () => unknown).bind(store);
+      }
+      return { ...(all as Partial<EventStore<unknown>>), close: async () => {} };
+    });
+  const named = (topic: string) => (each: { topic: string }) => each.topic === topic;
+
+  test("their cases are there where the store can do it", () => {
+    const topics = (options: object) =>
+      new Set(storeContract(memoryStore, options).map(({ topic }) => topic));
+    expect(topics({})).not.toContain("restart");
+    expect(topics({})).not.toContain("sharing");
+    expect(topics({ reopen: handleOn })).toContain("restart");
+    expect(topics({ another: handleOn })).toContain("sharing");
+  });
+
+  test("a store that keeps all passes", async () => {
+    const options = { ...short, reopen: handleOn, another: handleOn };
+    const cases = storeContract(() => memoryStore() as EventStore<unknown>, options);
+    for (const { run } of [...cases.filter(named("restart")), ...cases.filter(named("sharing"))]) await run();
+  });
+
+  test("a store that forgets fails", async () => {
+    const options = { ...short, reopen: () => memoryStore(), another: () => memoryStore() };
+    const cases = storeContract(() => memoryStore(), options);
+    const extra = [...cases.filter(named("restart")), ...cases.filter(named("sharing"))];
+    expect(extra.length).toBeGreaterThan(5);
+    await Promise.all(extra.map(({ run, name }) => expect(run(), name).rejects.toThrow(/expected|waited/)));
+  });
+});
+
+const METHODS = [
+  "add",
+  "claim",
+  "renew",
+  "settle",
+  "nextDue",
+  "list",
+  "get",
+  "counts",
+  "oldestWaiting",
+  "newestReceived",
+  "replay",
+  "discard",
+  "erase",
+  "recordOf",
+  "records",
+  "learn",
+  "getMeta",
+  "setMeta",
+  "prune",
+  "pruneRecords",
+  "subscribe",
+] as const;
+
+describe("the list", () => {
+  test("has names of its own for each case, beginning with the topic", () => {
+    const cases = storeContract(() => memoryStore());
+    expect(new Set(cases.map(({ name }) => name)).size).toBe(cases.length);
+    for (const { name, topic } of cases) expect(name.startsWith(`${topic}: `)).toBe(true);
+  });
+
+  test("makes a store for each run, and leaves it closed, also after a failure", async () => {
+    const stores: EventStore<unknown>[] = [];
+    const create = vi.fn(async () => {
+      const store = wrapped(() => ({ oldestWaiting: async () => 5 }));
+      stores.push(store);
+      return store;
+    });
+    const cases = storeContract(create, short);
+    expect(create).not.toHaveBeenCalled();
+    const passing = cases.find(({ name }) => name === "claim: an empty store has nothing to claim");
+    const failing = cases.find(({ name }) => name.startsWith("read: oldestWaiting is"));
+    await passing?.run();
+    await passing?.run();
+    await expect(failing?.run()).rejects.toThrow("in an empty store: expected undefined, got 5");
+    expect(create).toHaveBeenCalledTimes(3);
+    for (const store of stores) await expect(store.counts()).rejects.toThrow("closed");
+  });
+
+  test("tells the case's own error where closing fails, too", async () => {
+    const wrap: Wrap = (store) => ({
+      claim: async () => [],
+      async close() {
+        await store.close();
+        throw new Error("cannot close");
+      },
+    });
+    const cases = storeContract(() => wrapped(wrap), short);
+    const failing = cases.find(({ name }) => name === "claim: a claim has all that an attempt needs");
+    await expect(failing?.run()).rejects.toThrow("claim: expected one event, got 0");
+    const passing = cases.find(({ name }) => name === "claim: an empty store has nothing to claim");
+    await expect(passing?.run()).rejects.toThrow("cannot close");
+  });
+});
