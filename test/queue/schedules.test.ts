@@ -1,0 +1,119 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { EventStore } from "../../src/stores/event-store.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
+import { type Random, randomOf, seedOf } from "../system/random.ts";
+import { callbackFailed, done, eventOf, outOfReach, queueOf, refused, SECOND } from "./support.ts";
+
+const SCHEDULES = 2000;
+const seed = seedOf("schedules");
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A clock on which time passes between two readings in one go, as on a real one. */
+function restlessClock(random: Random): void {
+  const now = performance.now.bind(performance);
+  let ahead = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => {
+    ahead += random.below(1000) / 1000;
+    return now() + ahead;
+  });
+}
+
+/** A store that answers at once or later, before or after it has acted, and fails while `broken()` says so. */
+function slowStore(store: EventStore, random: Random, broken: () => boolean, notifies: boolean): EventStore {
+  const slow = new Set<string | symbol>(["claim", "nextDue", "settle", "renew", "get"]);
+  const wait = () => (random.oneIn(2) ? undefined : sleep(random.below(12)));
+  return new Proxy(store, {
+    get(target, property: keyof EventStore) {
+      if (property === "subscribe" && !notifies) return undefined;
+      const value = target[property];
+      if (typeof value !== "function") return value;
+      const own = (value as (...args: unknown[]) => unknown).bind(target);
+      if (!slow.has(property)) return own;
+      return async (...args: unknown[]) => {
+        await wait();
+        if (broken()) throw new Error("the store is down");
+        const answer = await own(...args);
+        await wait();
+        return answer;
+      };
+    },
+  });
+}
+
+/** One random life of a queue; then the platform and the store work, nothing else happens, and time passes. */
+async function live(random: Random): Promise<Record<string, number>> {
+  restlessClock(random);
+  let platform: "up" | "down" | "limits" | "refuses" | "fails" = "up";
+  let broken = false;
+  const memory = memoryStore();
+  const { queue, store } = queueOf({
+    store: slowStore(memory, random, () => broken, random.oneIn(2)),
+    concurrency: 1 + random.below(3),
+    maxAttempts: 1_000_000,
+    leaseDuration: 600,
+    backoff: () => random.below(40),
+    work: async (_, { answered }) => {
+      if (random.oneIn(2)) await sleep(random.below(15));
+      if (platform === "down") return outOfReach();
+      if (platform === "limits") return outOfReach(random.below(40));
+      if (platform === "refuses") return { ...refused, maxAttempts: undefined };
+      answered();
+      return platform === "fails" ? callbackFailed : done;
+    },
+  });
+  queue.start();
+  let events = 0;
+  const nextEvent = (ref: string | null) => {
+    events += 1;
+    return eventOf(`e${events}`, ref);
+  };
+  const actions: (() => unknown)[] = [
+    () => store.add(nextEvent(random.oneIn(4) ? null : `booking:${random.below(4)}`)),
+    () => store.add(nextEvent(`booking:later`), { dueIn: random.below(60) }),
+    () => queue.added(),
+    () => {
+      platform = random.pick(["up", "down", "down", "limits", "refuses", "fails"]);
+    },
+    () => memory.claim({ limit: 1 + random.below(2), leaseDuration: random.below(100) }),
+    () => void queue.drain({ timeout: random.below(50) }).catch(() => {}),
+    () => {
+      broken = random.oneIn(3);
+    },
+  ];
+  for (let n = 6 + random.below(10); n > 0; n -= 1) {
+    await random.pick(actions)();
+    await vi.advanceTimersByTimeAsync(random.oneIn(3) ? 0 : random.below(30));
+  }
+  platform = "up";
+  broken = false;
+  // A cut-off attempt has 3 s to end, and a store that failed is left alone for up to 5 s.
+  await vi.advanceTimersByTimeAsync(12 * SECOND);
+  const { done: ended, ...waiting } = await memory.counts();
+  vi.clearAllTimers();
+  vi.restoreAllMocks();
+  return { ...waiting, missing: events - ended };
+}
+
+test("in whatever order things happen, what is due is taken up in the end", {
+  timeout: 170_000,
+}, async () => {
+  for (let n = 0; n < SCHEDULES; n += 1) {
+    const left = await live(randomOf(seed + n));
+    expect(left, `FUZZ_SEED=${seed + n}`).toEqual({
+      pending: 0,
+      processing: 0,
+      retrying: 0,
+      parked: 0,
+      missing: 0,
+    });
+  }
+});
