@@ -83,6 +83,7 @@ export {
   type AvailableHealth,
   createWebhookHandler,
   type FetchContext,
+  type ForwardingHandler,
   type Health,
   type ReceiveContext,
   type UnavailableHealth,

@@ -2,7 +2,7 @@ import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
-import type { NewEvent } from "../stores/event-store.ts";
+import type { EventStore, IntakeStore, NewEvent } from "../stores/event-store.ts";
 import { type Health, healthOf } from "./health.ts";
 import { type FetchContext, fetchWith, type ReceiveContext, receiveWith } from "./intake.ts";
 import { type Internals, withInternals } from "./internals.ts";
@@ -14,24 +14,12 @@ import type { ReceiveRequest, ReceiveResult } from "./receiving/receive.ts";
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
 export type { FetchContext, ReceiveContext } from "./intake.ts";
 
-/** The handler that {@link createWebhookHandler} makes. Its functions need no `this`. */
-export interface WebhookHandler {
+/** The handler that {@link createWebhookHandler} makes for `forwardTo`, where your own queue does the processing. */
+export interface ForwardingHandler {
   /** Takes a notification as a web `Request`: Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix. Never rejects. */
   fetch(request: Request, context?: FetchContext): Promise<Response>;
   /** Takes a notification in the form that a framework has it in. The adapters call it. Never rejects. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
-  /**
-   * Processes due events by itself until {@link close}. A second call does nothing. Workers do not keep the process
-   * alive: add a timer if nothing else does.
-   */
-  start(): void;
-  /**
-   * Processes the events that are due now, each once: for cron jobs, serverless and tests. Ends when nothing is due,
-   * or when the platform is out of reach. Does not wait for other processes.
-   *
-   * @throws InvalidArgumentError naming the option that is wrong; what the store throws when it cannot be asked
-   */
-  drain(options?: DrainOptions): Promise<DrainResult>;
   /**
    * Processes one notification now, without a store: for the worker of a queue of your own. Takes the notification,
    * or the event that `forwardTo` sent, parsed or as JSON text. Such an event has `previous: undefined` and
@@ -53,8 +41,6 @@ export interface WebhookHandler {
    * @throws what the store throws when it cannot be asked
    */
   ready(): Promise<void>;
-  /** Tells how the handler is doing. Never rejects: where the store cannot be asked, `state` is `unavailable`. */
-  health(): Promise<Health>;
   /**
    * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts their
    * `signal`, waits up to 3 s more, and gives the events back. Close the store afterwards.
@@ -62,9 +48,29 @@ export interface WebhookHandler {
    * @throws InvalidArgumentError where `timeout` is not a number of ms; nothing is closed then
    */
   close(options?: { readonly timeout?: number | undefined }): Promise<void>;
-  /** Whether an adapter should call {@link start}. */
+  /** Whether an adapter should start the processing. */
   readonly autoStart: boolean;
 }
+
+/** The handler that {@link createWebhookHandler} makes. Its functions need no `this`. */
+export interface WebhookHandler extends ForwardingHandler {
+  /**
+   * Processes due events by itself until {@link close}. A second call does nothing. Workers do not keep the process
+   * alive: add a timer if nothing else does.
+   */
+  start(): void;
+  /**
+   * Processes the events that are due now, each once: for cron jobs, serverless and tests. Ends when nothing is due,
+   * or when the platform is out of reach. Does not wait for other processes.
+   *
+   * @throws InvalidArgumentError naming the option that is wrong; what the store throws when it cannot be asked
+   */
+  drain(options?: DrainOptions): Promise<DrainResult>;
+  /** Tells how the handler is doing. Never rejects: where the store cannot be asked, `state` is `unavailable`. */
+  health(): Promise<Health>;
+}
+
+type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
 /**
  * Makes the handler of a subscriber's endpoint. It records each notification before it answers, handles each event
@@ -85,9 +91,15 @@ export interface WebhookHandler {
  * createServer(toNodeHandler(webhooks)).listen(3000);
  * ```
  */
-export function createWebhookHandler<B extends Booking, L extends Listing, Tx = never>(
-  options: WebhookHandlerOptions<B, L, Tx>,
-): WebhookHandler {
+// Not an overload: TypeScript would report a misspelt option at the call, with an error for each overload.
+export function createWebhookHandler<
+  B extends Booking,
+  L extends Listing,
+  Tx = never,
+  S extends AnyStore<Tx> = AnyStore<Tx>,
+>(
+  options: WebhookHandlerOptions<B, L, Tx> & { readonly store: S },
+): [S] extends [IntakeStore] ? ForwardingHandler : WebhookHandler {
   const parts = assemble(options);
   const { queue, store, state, log, silence, work, numbers } = parts;
   const background = options.processing !== "inline";
