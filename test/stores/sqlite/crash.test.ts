@@ -109,7 +109,7 @@ describe("a process that dies", () => {
       await history.inspect();
       await history.finish();
     },
-    30_000,
+    120_000,
   );
 });
 

@@ -97,6 +97,8 @@ const client = new StayhookClient({
 });
 
 const webhooks = createWebhookHandler({
+  // A recheck runs no callback here, so that it would be done without a row in the table.
+  recheckAfter: false,
   client,
   store,
   on: {
