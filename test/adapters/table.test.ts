@@ -103,7 +103,7 @@ const text = (fields = {}) => JSON.stringify(notificationOf(fields));
 async function serveApp(name: string, parses: boolean, options: Parameters<typeof handlerOf>[0] = {}) {
   const side = handlerOf({
     verify: sharedSecret({ query: "key", secret: "geheim" }),
-    bodyTimeout: 200,
+    replyWithin: 1_000,
     autoStart: false,
     ...options,
   });

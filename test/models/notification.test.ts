@@ -49,6 +49,64 @@ describe("a notification", () => {
     expect(result).toMatchObject({ ok: true, listingId: expected, notification: { listingId: expected } });
   });
 
+  it.each([
+    [
+      { bookingCode: "A", listingId: 0 },
+      { bookingCode: "A", listingId: null },
+    ],
+    [
+      { bookingCode: "A", listingId: "" },
+      { bookingCode: "A", listingId: null },
+    ],
+    [
+      { bookingCode: "A", listingId: " " },
+      { bookingCode: "A", listingId: null },
+    ],
+    [
+      { bookingCode: "A", listingId: "00" },
+      { bookingCode: "A", listingId: null },
+    ],
+    [
+      { bookingCode: "", listingId: 7 },
+      { bookingCode: null, listingId: 7 },
+    ],
+    [
+      { bookingCode: " \n", listingId: "7" },
+      { bookingCode: null, listingId: 7 },
+    ],
+    [
+      { bookingCode: 0, listingId: 7 },
+      { bookingCode: null, listingId: 7 },
+    ],
+    [
+      { bookingCode: " ", listingId: 0 },
+      { bookingCode: " ", listingId: 0 },
+    ],
+    [{ bookingCode: " " }, { bookingCode: " ", listingId: null }],
+    [{ listingId: 0 }, { bookingCode: null, listingId: 0 }],
+  ])("takes the references %j as %j", (references, expected) => {
+    expect(parseNotification({ eventId, timestamp, ...references })).toMatchObject({ ok: true, ...expected });
+  });
+
+  it.each([
+    { bookingCode: "", listingId: null },
+    { bookingCode: "", listingId: 0 },
+    { bookingCode: 0, listingId: null },
+    { bookingCode: "a\u0000", listingId: 0 },
+    { bookingCode: " .. ", listingId: null },
+  ])("refuses the references %j", (references) => {
+    expect(issuesOf({ eventId, timestamp, ...references })).toEqual(["bookingCode"]);
+  });
+
+  it("has no references where they are not to be read, whatever stands in them", () => {
+    const sent = { eventId, timestamp, bookingCode: {}, listingId: "x" };
+    expect(parseNotification(sent, { references: false })).toMatchObject({
+      ok: true,
+      bookingCode: null,
+      listingId: null,
+    });
+  });
+
   it.each([1.5, "", "x", "1.0", " 1", "1e3", true, {}, [], 2 ** 53, "99999999999999999999"])(
     "refuses the listing %j",
     (listingId) => {
@@ -123,9 +181,18 @@ describe("a notification", () => {
     ["2026-05-04T24:00:00Z", "2026-05-05T00:00:00.000Z"],
     ["2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"],
     ["0050-01-01T00:00:00Z", "0050-01-01T00:00:00.000Z"],
+    ["20260504T030201Z", "2026-05-04T03:02:01.000Z"],
+    ["20260504T0302+0200", "2026-05-04T01:02:00.000Z"],
+    ["20260504T030201.5-09", "2026-05-04T12:02:01.500Z"],
+    [" 2026-05-04T03:02:01Z\n", "2026-05-04T03:02:01.000Z"],
+    [1_777_777_777, "2026-05-03T03:09:37.000Z"],
+    [1_777_777_777.5, "2026-05-03T03:09:37.500Z"],
+    [1_777_777_777_123, "2026-05-03T03:09:37.123Z"],
+    ["1777777777", "2026-05-03T03:09:37.000Z"],
+    ["1777777777123", "2026-05-03T03:09:37.123Z"],
   ])("reads the timestamp %s", (text, iso) => {
     const result = parseNotification({ eventId, timestamp: text });
-    expect(result.ok && result.timestamp.toISOString()).toBe(iso);
+    expect(result.ok && result.timestamp?.toISOString()).toBe(iso);
   });
 
   it.each([
@@ -151,13 +218,23 @@ describe("a notification", () => {
     "2026-05-04T03Z",
     "2026-05-04T03:02:01ZZ",
     "x2026-05-04T03:02:01Z",
-    "2026-05-04T03:02:01Z\n",
-    1777777777,
+    "2026-0504T03:02:01Z",
+    "20260504",
+    "12345678",
+    0,
+    5,
+    -1_777_777_777,
+    1e18,
+    Number.NaN,
     null,
     undefined,
     {},
-  ])("refuses the timestamp %j", (value) => {
-    expect(issuesOf({ eventId, timestamp: value })).toEqual(["timestamp"]);
+    [1_777_777_777],
+  ])("is taken without the timestamp %j", (value) => {
+    expect(parseNotification({ eventId, timestamp: value })).toMatchObject({
+      ok: true,
+      timestamp: undefined,
+    });
   });
 
   it.each([null, undefined, 7, "x", true, [], [{ eventId, timestamp }]])(
@@ -168,12 +245,7 @@ describe("a notification", () => {
   );
 
   it("says of every field at once what is wrong with it", () => {
-    expect(issuesOf({ bookingCode: 1, listingId: "x" })).toEqual([
-      "eventId",
-      "timestamp",
-      "bookingCode",
-      "listingId",
-    ]);
+    expect(issuesOf({ bookingCode: 1, listingId: "x" })).toEqual(["eventId", "bookingCode", "listingId"]);
   });
 
   it("keeps every further field as it came, whatever JSON can hold", () => {
@@ -189,7 +261,7 @@ describe("a notification", () => {
     const deep = JSON.parse(`${"[".repeat(depth)}${"]".repeat(depth)}`);
     expect(parseNotification({ eventId, timestamp, deep }).ok).toBe(true);
     expect(issuesOf(deep)).toEqual([""]);
-    expect(issuesOf({ eventId: deep, timestamp: deep, bookingCode: deep, listingId: deep })).toHaveLength(4);
+    expect(issuesOf({ eventId: deep, timestamp: deep, bookingCode: deep, listingId: deep })).toHaveLength(3);
   });
 
   it("never throws, and agrees with its schema, on any JSON", () => {
@@ -208,7 +280,7 @@ describe("a notification", () => {
     fc.assert(
       fc.property(any, (value) => {
         const result = parseNotification(value);
-        expect(result.ok).toBe(WebhookNotification.safeParse(value).success);
+        if (WebhookNotification.safeParse(value).success) expect(result.ok).toBe(true);
         if (!result.ok) expect(result.issues.length).toBeGreaterThan(0);
       }),
     );
@@ -234,7 +306,7 @@ describe("a notification", () => {
           const zone = [Math.floor(minutes / 60), minutes % 60].map((part) => String(part).padStart(2, "0"));
           const text = `${local}${offset < 0 ? "-" : "+"}${zone.join(minutes % 2 ? ":" : "")}`;
           const result = parseNotification({ eventId, timestamp: text });
-          expect(result.ok && result.timestamp.getTime()).toBe(date.getTime());
+          expect(result.ok && result.timestamp?.getTime()).toBe(date.getTime());
         },
       ),
     );

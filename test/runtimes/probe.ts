@@ -208,7 +208,7 @@ async function probeAnswers(options: ProbeOptions) {
   const secrets = ["old", "new"];
   const { webhooks } = handlerOf(options, {
     autoStart: false,
-    bodyTimeout: 200,
+    replyWithin: 1_000,
     verify: sharedSecret({ query: "key", secret: secrets }),
   });
   const url = "https://you.example/hooks?key=new";

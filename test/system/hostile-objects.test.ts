@@ -26,8 +26,7 @@ function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
     on: {},
     logger,
     autoStart: false,
-    bodyTimeout: 100,
-    replyWithin: 20_000,
+    replyWithin: 1_000,
     ...options,
     store,
   });

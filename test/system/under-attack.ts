@@ -24,7 +24,7 @@ const webhooks = createWebhookHandler({
   recordRetention: 0,
   on: {},
   logger: quiet,
-  bodyTimeout: 200,
+  replyWithin: 1_000,
 });
 const server = createServer(
   { headersTimeout: 300, connectionsCheckingInterval: 50 },

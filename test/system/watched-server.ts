@@ -61,8 +61,7 @@ export async function watch(options: Partial<WebhookHandlerOptions> = {}): Promi
     on: {},
     logger: quiet,
     autoStart: false,
-    bodyTimeout: 400,
-    replyWithin: 3_000,
+    replyWithin: 1_500,
     ...options,
     store,
   });

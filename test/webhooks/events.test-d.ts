@@ -8,6 +8,8 @@ import {
   createWebhookHandler,
   type EventBase,
   type EventStore,
+  type ForwardingHandler,
+  forwardTo,
   type Listing,
   type ListingEvent,
   type ListingEventOf,
@@ -21,7 +23,13 @@ import {
   type WebhookCallbacks,
   type WebhookEvent,
   type WebhookEventMap,
+  type WebhookHandler,
+  type WebhookHandlerOptions,
 } from "stayhook";
+import { toFastifyPlugin } from "stayhook/fastify";
+import { toKoaMiddleware } from "stayhook/koa";
+import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
+import { toNodeHandler } from "stayhook/node";
 import { type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
@@ -227,6 +235,35 @@ describe("atomically", () => {
 
   test("a store with transactions serves where one without is asked for", () => {
     expectTypeOf(database).toExtend<EventStore>();
+  });
+});
+
+describe("a handler on forwardTo", () => {
+  const forwarding = createWebhookHandler({ client, store: forwardTo(() => {}), on: { fallback: () => {} } });
+
+  test("has nothing in its type that would process a queue", () => {
+    expectTypeOf(forwarding).toEqualTypeOf<ForwardingHandler>();
+    expectTypeOf<Exclude<keyof WebhookHandler, keyof ForwardingHandler>>().toEqualTypeOf<
+      "start" | "drain" | "health"
+    >();
+    // @ts-expect-error its queue is elsewhere
+    forwarding.drain();
+    toNodeHandler(forwarding);
+    toKoaMiddleware(forwarding);
+    toFastifyPlugin(forwarding);
+    toLambdaHandler(forwarding);
+    toSqsHandler(forwarding);
+  });
+
+  test("any other handler has it all", () => {
+    expectTypeOf(createWebhookHandler({ client, store, on: {} })).toEqualTypeOf<WebhookHandler>();
+    expectTypeOf(createWebhookHandler({ client, store: database, on: {} })).toEqualTypeOf<WebhookHandler>();
+    const options = (): WebhookHandlerOptions => ({ client, store, on: {} });
+    expectTypeOf(createWebhookHandler(options())).toEqualTypeOf<WebhookHandler>();
+    expectTypeOf(
+      createWebhookHandler({ ...options(), on: { "booking.Request": ({ attempt }) => attempt } }),
+    ).toEqualTypeOf<WebhookHandler>();
+    toNodeHandler(createWebhookHandler(options()));
   });
 });
 

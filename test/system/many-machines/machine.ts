@@ -63,7 +63,7 @@ const webhooks = createWebhookHandler({
   store,
   autoStart: false,
   leaseDuration,
-  recordTimeout: 2000,
+  replyWithin: 2000,
   backoff: () => 200,
   logger,
   observe: (event) => {

@@ -1,4 +1,4 @@
-import type { Logger } from "../../../src/logger.ts";
+import { Log, type LogEntry } from "../../../src/logger.ts";
 import type { NewEvent } from "../../../src/stores/event-store.ts";
 import {
   createReceiver,
@@ -21,7 +21,7 @@ export interface Harness {
   readonly receive: Receiver;
   readonly added: NewEvent[];
   readonly seen: ReceiveObservation[];
-  readonly log: { level: keyof Logger; message: string; details: unknown[] }[];
+  readonly log: LogEntry[];
   /** POSTs a body, a notification's JSON unless told. */
   post(request?: Partial<ReceiveRequest>): ReturnType<Receiver>;
 }
@@ -30,15 +30,9 @@ export interface Harness {
 export function harness(options: Partial<ReceiverOptions> = {}): Harness {
   const added: NewEvent[] = [];
   const seen: ReceiveObservation[] = [];
-  const log: Harness["log"] = [];
-  const at =
-    (level: keyof Logger) =>
-    (message: string, ...details: unknown[]): void =>
-      void log.push({ level, message, details });
+  const log: LogEntry[] = [];
   const receive = createReceiver({
     maxBodyBytes: 1_000,
-    bodyTimeout: 10_000,
-    recordTimeout: 10_000,
     replyWithin: 25_000,
     closing: () => false,
     add: async (event) => {
@@ -47,7 +41,7 @@ export function harness(options: Partial<ReceiverOptions> = {}): Harness {
       return known ? "duplicate" : "added";
     },
     observe: (event) => void seen.push(event),
-    logger: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
+    log: new Log((entry) => void log.push(entry)),
     ...options,
   });
   const post: Harness["post"] = (request) =>

@@ -76,9 +76,7 @@ describe("verify", () => {
     expect(seen).toMatchObject([
       { kind: "refused", status: 401, reason: "verify", error: expect.any(TypeError) },
     ]);
-    expect(log).toMatchObject([
-      { level: "warn", message: expect.stringContaining("TypeError"), details: [] },
-    ]);
+    expect(log).toEqual([{ level: "warn", message: expect.stringContaining("TypeError") }]);
     for (const said of [JSON.stringify(result), JSON.stringify(log)]) expect(said).not.toContain("geheim");
   });
 
@@ -91,7 +89,7 @@ describe("verify", () => {
     ];
     for (const { post, seen, log } of outcomes) {
       for (const body of [text, "{", "x".repeat(2_000)]) {
-        const { result } = await post({ url: "/hooks?key=geheim", body });
+        const { result } = await post({ url: "/hooks?key=geheim&topic=bookings", body });
         expect(JSON.stringify([result, seen, log])).not.toContain("geheim");
       }
     }

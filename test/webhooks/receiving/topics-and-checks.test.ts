@@ -1,0 +1,180 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Backlog } from "../../../src/webhooks/receiving/backlog.ts";
+import { topicIn } from "../../../src/webhooks/receiving/topic.ts";
+import { bookingNotification, harness } from "./receiver.ts";
+
+describe("the topic in an endpoint's URL", () => {
+  it.each([
+    ["/hooks?topic=bookings", "bookings"],
+    ["https://you.example/hooks?key=x&topic=listings#top", "listings"],
+    ["/hooks?topic=messages", "messages"],
+    ["/hooks?topic=reviews", undefined],
+    ["/hooks?topic=bookings&topic=listings", undefined],
+    ["/hooks?Topic=bookings", undefined],
+    ["/hooks#?topic=bookings", undefined],
+    ["/hooks", undefined],
+    [undefined, undefined],
+  ])("of %s is %s", (url, topic) => {
+    expect(topicIn(url?.replace("#?", "?#"), { query: "topic" })).toBe(topic);
+  });
+
+  it("becomes the event's topic, and verify sees it", async () => {
+    const verify = vi.fn(() => true);
+    const { post, added } = harness({ verify });
+    await post({ url: "/hooks?topic=bookings" });
+    expect(added[0]?.topic).toBe("bookings");
+    expect(verify).toHaveBeenCalledWith(expect.objectContaining({ topic: "bookings" }));
+  });
+
+  it("may stand in another parameter, and an adapter's topic goes before it", async () => {
+    const { post, added } = harness({ topicFrom: { query: "t" } });
+    await post({ url: "/hooks?t=listings&topic=messages", topic: "bookings" });
+    const body = { ...bookingNotification, eventId: "0b0e7a0c-5a52-4d6e-9a37-3f0f6f1f2a12" };
+    await post({ url: "/hooks?t=listings&topic=messages", body });
+    expect(added.map(({ topic }) => topic)).toEqual(["bookings", "listings"]);
+  });
+
+  it("decides about both references", async () => {
+    const { post, added, log } = harness();
+    await post({ url: "/hooks?topic=listings", body: { ...bookingNotification, listingId: 7 } });
+    expect(added[0]?.ref).toBe("listing:7");
+    expect(log).toEqual([]);
+  });
+
+  it("is told of a refused request", async () => {
+    const { post, seen } = harness({ verify: () => false });
+    await post({ url: "/hooks?topic=listings" });
+    expect(seen).toEqual([{ kind: "refused", status: 401, reason: "verify", topic: "listings" }]);
+  });
+});
+
+describe("doubts about a notification", () => {
+  it("are logged once a minute each, without a word of what was sent", async () => {
+    const { post, added, log } = harness();
+    for (const digit of [1, 2, 3]) {
+      const eventId = `${bookingNotification.eventId.slice(0, -1)}${digit}`;
+      await post({ body: { ...bookingNotification, eventId, listingId: 7, timestamp: "private" } });
+    }
+    expect(added).toHaveLength(3);
+    expect(log).toEqual([
+      expect.objectContaining({ level: "warn", message: expect.stringContaining("no readable timestamp") }),
+      expect.objectContaining({ level: "warn", message: expect.stringContaining("a booking and a listing") }),
+    ]);
+    expect(JSON.stringify(log)).not.toContain("private");
+  });
+});
+
+describe("a reachability check", () => {
+  const text = { method: "GET", body: undefined };
+
+  it.each(["GET", "HEAD", "get"])(
+    "by %s is answered 200 without a body, where answerChecks is set",
+    async (method) => {
+      const { post, added, seen } = harness({ answerChecks: true });
+      const { result, recorded } = await post({ ...text, method });
+      expect(result).toEqual({ status: 200, headers: {}, body: "" });
+      expect([recorded, added, seen]).toEqual([undefined, [], []]);
+    },
+  );
+
+  it("has to pass verify, and while closing is answered 503", async () => {
+    const refusing = harness({ answerChecks: true, verify: () => false });
+    expect((await refusing.post(text)).result.status).toBe(401);
+    const closing = harness({ answerChecks: true, closing: () => true });
+    expect((await closing.post(text)).result.status).toBe(503);
+  });
+
+  it("is answered 405 by default, as other methods always are", async () => {
+    expect((await harness().post(text)).result.status).toBe(405);
+    expect((await harness({ answerChecks: true }).post({ method: "PUT" })).result.status).toBe(405);
+  });
+});
+
+describe("an invalid body", () => {
+  const bodyOf = async (body: string | Uint8Array): Promise<string> => {
+    const { post, seen } = harness({ maxBodyBytes: 100_000 });
+    await post({ body });
+    const [event] = seen;
+    return event?.kind === "invalid" ? event.body : "not invalid";
+  };
+
+  it("is observed whole where it is short", async () => {
+    expect(await bodyOf('{"eventId":"é"')).toBe('{"eventId":"é"');
+    expect(await bodyOf(new Uint8Array([0x7b, 0xff]))).toBe("{\uFFFD");
+  });
+
+  it.each(["x", "é", "€", "😀"])("is cut to 2 KiB, and no character in two: %s", async (character) => {
+    const long = `.${character.repeat(3_000)}`;
+    for (const body of [long, new TextEncoder().encode(long)]) {
+      const shown = await bodyOf(body);
+      expect(long.startsWith(shown)).toBe(true);
+      const { length } = new TextEncoder().encode(shown);
+      expect(length).toBeLessThanOrEqual(2048);
+      expect(length).toBeGreaterThan(2044);
+    }
+  });
+});
+
+describe("a backlog", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  const counts = (waiting: number) => ({
+    pending: waiting,
+    processing: 1,
+    retrying: 1,
+    done: 99,
+    parked: 99,
+  });
+
+  it("above maxWaiting is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
+    let waiting = 9;
+    const count = vi.fn(async () => counts(waiting));
+    const { post, added, seen, log } = harness({ backlog: new Backlog(count, 10) });
+    expect((await post()).result.status).toBe(503);
+    waiting = 8;
+    await vi.advanceTimersByTimeAsync(400);
+    expect((await post()).result.status).toBe(503);
+    expect(count).toHaveBeenCalledTimes(1);
+    expect(added).toEqual([]);
+    expect(seen[0]).toEqual({ kind: "refused", status: 503, reason: "backlog", topic: null });
+    expect(log).toHaveLength(1);
+    expect(log[0]).toMatchObject({ level: "error", message: expect.stringContaining("maxWaiting") });
+    await vi.advanceTimersByTimeAsync(700);
+    const { result } = await post();
+    expect(result.status).toBe(200);
+  });
+
+  it("is counted once for many requests, and before a count is 1 s old nobody waits for the next", async () => {
+    const count = vi.fn(async () => counts(0));
+    const backlog = new Backlog(count, 10);
+    expect(await Promise.all([backlog.isFull(), backlog.isFull()])).toEqual([false, false]);
+    expect(count).toHaveBeenCalledTimes(1);
+    await vi.advanceTimersByTimeAsync(900);
+    expect(backlog.isFull()).toBe(false);
+    expect(count).toHaveBeenCalledTimes(2);
+  });
+
+  it("is not counted where there is no limit", () => {
+    const count = vi.fn(async () => counts(0));
+    expect(new Backlog(count, Number.POSITIVE_INFINITY).isFull()).toBe(false);
+    expect(count).not.toHaveBeenCalled();
+  });
+
+  it("that cannot be counted leaves it to the store to say what is wrong", async () => {
+    const { post } = harness({ backlog: new Backlog(() => Promise.reject(new Error("no")), 10) });
+    expect((await post()).result.status).toBe(200);
+  });
+
+  it("that is not counted in time is answered 503", async () => {
+    const { post, seen } = harness({ backlog: new Backlog(() => new Promise(() => {}), 10) });
+    const answer = post();
+    await vi.advanceTimersByTimeAsync(10_001);
+    expect((await answer).result.status).toBe(503);
+    expect(seen).toMatchObject([{ reason: "store-timeout" }]);
+  });
+});
