@@ -1,11 +1,18 @@
 import { InvalidArgumentError } from "../errors.ts";
+import { checkNoUnknown } from "../options.ts";
 
-/** @throws InvalidArgumentError where `webhooks` lacks one of these functions, and so is no handler */
-export function assertHandler(webhooks: unknown, names: readonly string[]): void {
+/**
+ * Checks the arguments of an adapter.
+ *
+ * @param names - the functions of a handler that the adapter calls
+ * @throws InvalidArgumentError where `webhooks` lacks one of them, or an option is misspelt
+ */
+export function assertHandler(webhooks: unknown, names: readonly string[], options?: unknown): void {
   const given = Object(webhooks) as Readonly<Record<string, unknown>>;
-  if (names.every((name) => typeof given[name] === "function")) return;
-  throw new InvalidArgumentError({
-    path: ["webhooks"],
-    message: "must be what createWebhookHandler has made",
-  });
+  if (!names.every((name) => typeof given[name] === "function"))
+    throw new InvalidArgumentError({
+      path: ["webhooks"],
+      message: "must be a handler that createWebhookHandler has made",
+    });
+  checkNoUnknown(options, ["topic"]);
 }

@@ -4,16 +4,17 @@ import { refused } from "../webhooks/receiving/answer.ts";
 import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
 import { assertHandler } from "./assert-handler.ts";
 
-/** What of a webhook handler the adapters use. */
+/** The part of a webhook handler that the adapters use. */
 export interface Webhooks {
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
-  start(): void;
+  /** Absent in the type of a handler whose store is `forwardTo`. */
+  start?(): void;
   readonly autoStart: boolean;
 }
 
-/** What the adapters take beside the handler. */
+/** The options of the adapters. */
 export interface AdapterOptions {
-  /** Which topic's endpoint this is; becomes `event.topic`. */
+  /** The topic of the endpoint. Callbacks get it as `event.topic`. */
   readonly topic?: string | undefined;
 }
 
@@ -30,10 +31,14 @@ export interface FrameworkRequest {
 /** How long a client that still sends may take to notice that it was answered, in ms. */
 const LINGER = 1_000;
 
-/** Begins the processing where the handler is to begin by itself. @throws InvalidArgumentError where it is no handler */
-export function startOf(webhooks: Webhooks): void {
-  assertHandler(webhooks, ["receive", "start"]);
-  if (webhooks.autoStart) webhooks.start();
+/**
+ * Starts the processing, unless the handler has `autoStart: false`.
+ *
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
+ */
+export function startProcessing(webhooks: Webhooks, options: AdapterOptions | undefined): void {
+  assertHandler(webhooks, ["receive"], options);
+  if (webhooks.autoStart) webhooks.start?.();
 }
 
 /** Hands a request of Node's to the handler, and its answer to the response. Does not reject. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -45,8 +45,9 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
  * ```
  */
-export function toFastifyPlugin(webhooks: Webhooks, { topic }: AdapterOptions = {}): FastifyPlugin {
-  startOf(webhooks);
+export function toFastifyPlugin(webhooks: Webhooks, options?: AdapterOptions): FastifyPlugin {
+  startProcessing(webhooks, options);
+  const topic = options?.topic;
   return (app, _options, done) => {
     // In this plugin's own context: the parsers of the app around it stay as they are.
     app.removeAllContentTypeParsers();

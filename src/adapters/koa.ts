@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -25,8 +25,9 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * router.post("/hooks", toKoaMiddleware(webhooks));
  * ```
  */
-export function toKoaMiddleware(webhooks: Webhooks, { topic }: AdapterOptions = {}): KoaMiddleware {
-  startOf(webhooks);
+export function toKoaMiddleware(webhooks: Webhooks, options?: AdapterOptions): KoaMiddleware {
+  startProcessing(webhooks, options);
+  const topic = options?.topic;
   return async (context) => {
     // What is answered, and when a connection ends whose body nobody reads, is the handler's.
     context.respond = false;

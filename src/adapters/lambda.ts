@@ -72,12 +72,12 @@ const SPARE = 1000;
  */
 export function toLambdaHandler(
   webhooks: LambdaWebhooks,
-  { topic }: AdapterOptions = {},
+  options?: AdapterOptions,
 ): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
-  assertHandler(webhooks, ["receive"]);
+  assertHandler(webhooks, ["receive"], options);
   return async (event, context) => {
     const work: Promise<unknown>[] = [];
-    const request = { ...toReceiveRequest(event), topic };
+    const request = { ...toReceiveRequest(event), topic: options?.topic };
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
     await atMost(waitOf(context), [Promise.all(work)]);
     return { statusCode: result.status, headers: result.headers, body: result.body };

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startOf, type Webhooks } from "./exchange.ts";
+import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
@@ -24,8 +24,9 @@ interface Extensions {
  * app.post("/hooks/bookings", toNodeHandler(webhooks, { topic: "bookings" }));
  * ```
  */
-export function toNodeHandler(webhooks: Webhooks, { topic }: AdapterOptions = {}): NodeHandler {
-  startOf(webhooks);
+export function toNodeHandler(webhooks: Webhooks, options?: AdapterOptions): NodeHandler {
+  startProcessing(webhooks, options);
+  const topic = options?.topic;
   return (request, response) => {
     const { originalUrl: url, body, rawBody } = request as Extensions;
     void exchange(webhooks, request, response, { url, body, rawBody, topic });

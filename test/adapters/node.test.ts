@@ -2,6 +2,9 @@ import { once } from "node:events";
 import { Agent, request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { toFastifyPlugin } from "../../src/adapters/fastify.ts";
+import { toKoaMiddleware } from "../../src/adapters/koa.ts";
+import { toLambdaHandler } from "../../src/adapters/lambda.ts";
 import { toNodeHandler } from "../../src/adapters/node.ts";
 import { sharedSecret } from "../../src/webhooks/receiving/shared-secret.ts";
 import { bookingNotification, EVENT_ID } from "../webhooks/receiving/receiver.ts";
@@ -336,8 +339,22 @@ describe("what is no webhook handler", () => {
     "is refused when the adapter is made: %j",
     (wrong) => {
       expect(() => toNodeHandler(wrong as never)).toThrow(
-        /webhooks: must be what createWebhookHandler has made/,
+        /webhooks: must be a handler that createWebhookHandler has made/,
       );
     },
   );
+});
+
+describe("a misspelt option", () => {
+  it.each([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler])("is refused: %o", (make) => {
+    const { webhooks } = receivingOnly();
+    expect(() => make(webhooks, { topics: "bookings" } as never)).toThrow(/did you mean `topic`\?/);
+    make(webhooks, { topic: "bookings" });
+    make(webhooks, undefined);
+  });
+});
+
+it("takes a handler without a start, as forwardTo's has in its type", () => {
+  const { webhooks } = receivingOnly();
+  toNodeHandler({ receive: webhooks.receive, autoStart: true });
 });

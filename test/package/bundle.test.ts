@@ -41,7 +41,10 @@ async function bundled(
 }
 
 // Text that the code of each half has, and nothing else.
-const ofHandler = ["events could not be processed in waitUntil", "takes exactly one of query, header and pathSegment"];
+const ofHandler = [
+  "events could not be processed in waitUntil",
+  "takes exactly one of query, header and pathSegment",
+];
 const ofQueue = "attemptTimeout";
 const ofClient = ["/v2/listings", "/v2/webhooks/config"];
 const ofMemoryStore = "memoryStore() forgets every event";

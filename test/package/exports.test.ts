@@ -42,12 +42,14 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/fastify": ["toFastifyPlugin"],
   "stayhook/koa": ["toKoaMiddleware"],
   "stayhook/lambda": ["toLambdaHandler", "toSqsHandler"],
+  "stayhook/mysql": ["migrationSql", "mysqlStore"],
   "stayhook/node": ["toNodeHandler"],
   "stayhook/postgres": ["migrationSql", "postgresStore"],
   "stayhook/reconcile": ["createReconciler"],
   "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
-  "stayhook/testing": ["createSandbox", "createTestEvent", "sandboxProfiles", "storeContract"],
+  "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect", "storeContract"],
+  "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf", "sandboxProfiles"],
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 

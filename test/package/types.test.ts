@@ -30,10 +30,24 @@ describe.each(Object.entries(settings))("a project as %s", (_, { extension, ...r
   test("takes every subpath, and models of arktype, with Node's types alone", async () => {
     // arktype is ESM only.
     const arktype = extension === "cts" ? [] : ["arktype"];
-    const fixtures = ["server", "declared", ...arktype];
+    const fixtures = ["server", "declared", "callbacks", ...arktype];
     expect(await said(fixtures, { lib: ["ES2023"], types: ["node"] })).toBe("");
   }, 60_000);
 });
+
+test("a project with moduleResolution node10 sees one declaration of each class", async () => {
+  const file = consumer.write(
+    "old.ts",
+    `import { createWebhookHandler, memoryStore, type StayhookClient } from "stayhook";
+    import { createReconciler } from "stayhook/reconcile";
+    import { createTestEvent } from "stayhook/testing";
+    export const client: StayhookClient = createTestEvent("unknown").client;
+    export const reconciler = createReconciler(createWebhookHandler({ client, store: memoryStore(), on: {} }), {});`,
+  );
+  const settings = { module: "commonjs", moduleResolution: "node10", ignoreDeprecations: "6.0" };
+  // Other packages, such as zod, have types that node10 does not find.
+  expect(await check([file], { ...settings, lib: ["ES2023"], types: ["node"], skipLibCheck: true })).toBe("");
+}, 60_000);
 
 test("the error for a model without a status says so in its last line", async () => {
   const file = consumer.write(

@@ -10,6 +10,8 @@ import {
   BadRequestError,
   Booking,
   type BookingEvent,
+  type BookingEventOf,
+  type BookingRequestEvent,
   type BookingStatus,
   type BookingsResource,
   bookingStatuses,
@@ -19,6 +21,7 @@ import {
   ConflictError,
   ConnectionError,
   ConnectionTimeoutError,
+  type ConsoleLike,
   type CustomOptions,
   createWebhookHandler,
   type DrainOptions,
@@ -27,11 +30,17 @@ import {
   type EndpointsInput,
   type Ensured,
   type EnsureInput,
+  type EventBase,
+  type EventFilter,
+  type EventSource,
   type EventState,
   type EventStore,
   type FailureReason,
   type Fetch,
   type FetchContext,
+  type FieldChange,
+  type FieldChanges,
+  type ForwardingHandler,
   forwardTo,
   type HeadersInput,
   type Health,
@@ -42,19 +51,25 @@ import {
   type Issue,
   Listing,
   type ListingEvent,
+  type ListingEventOf,
   type ListingStatus,
   type ListingsResource,
   type ListPage,
+  type LogDetails,
+  type LogEntry,
   type Logger,
+  type LogLevel,
   listingIdOf,
   listingStatuses,
   type MemoryStoreOptions,
+  type MessageWebhookEvent,
   memoryStore,
   type NewEvent,
   NotFoundError,
   type Observation,
   type Outcome,
   PermissionDeniedError,
+  type PreviousRecord,
   type Processed,
   ProcessingError,
   type ProcessOptions,
@@ -63,7 +78,8 @@ import {
   type ReceiveContext,
   type ReceiveRequest,
   type ReceiveResult,
-  type RecordStatus,
+  type RecordEventBase,
+  type RecordSnapshot,
   type Refusal,
   type RequestHeaders,
   type RequestObservation,
@@ -71,6 +87,7 @@ import {
   type ResponseObservation,
   ResponseValidationError,
   type SharedSecretOptions,
+  type Snapshot,
   type StandardSchema,
   type Stay,
   StayhookClient,
@@ -80,6 +97,8 @@ import {
   sharedSecret,
   stay,
   type Topic,
+  type TrackedValue,
+  type Transactional,
   topics,
   type UnknownEvent,
   UnprocessableEntityError,
@@ -89,6 +108,7 @@ import {
   WebhookConfig,
   type WebhookConfigResource,
   type WebhookEvent,
+  type WebhookEventMap,
   type WebhookHandler,
   type WebhookHandlerOptions,
   WebhookNotification,
@@ -98,7 +118,12 @@ import {
 declare const maybe: string | undefined;
 declare const number: number | undefined;
 
-const logger: Logger = { debug() {}, info() {}, warn: console.warn, error: console.error };
+const lines: ConsoleLike = { debug() {}, info() {}, warn: console.warn, error: console.error };
+const levels: LogLevel[] = ["warn", "error"];
+const logger: Logger = ({ level, message, suppressed, ...details }: LogEntry) => {
+  const { ref }: LogDetails = details;
+  if (levels.includes(level)) lines[level](`${message} ${ref} ${suppressed?.toFixed()}`);
+};
 const accessToken: AccessToken = async ({ reason }) => (reason === "unauthorized" ? "new" : "old");
 const fetch: Fetch = (url, init) => globalThis.fetch(url, init);
 const headers: HeadersInput = { "x-app": "one", "x-none": maybe };
@@ -114,7 +139,7 @@ const options: ClientOptions = {
   models: undefined,
   fetch,
   headers,
-  logger,
+  logger: lines,
   onRequest: ({ method, route, path, attempt }: RequestObservation) => [method, route, path, attempt],
   onResponse,
   nextPage: ({ query: asked }: ListPage) => (asked.page === 2 ? undefined : { page: 2 }),
@@ -209,7 +234,7 @@ export const webhooks: WebhookHandler = createWebhookHandler({
     "booking.Request": async ({ booking, decideBy, status, signal, client: same }) => {
       status satisfies "Request";
       booking.status satisfies "Request";
-      decideBy.toISOString();
+      decideBy?.toISOString();
       await same.bookings.get(booking.bookingCode, { signal });
     },
     "booking.Confirmed": (event: BookingEvent<"Confirmed">) => {
@@ -221,6 +246,8 @@ export const webhooks: WebhookHandler = createWebhookHandler({
     },
     "listing.Published": ({ listing, previousStatus, changed }: ListingEvent<"Published">) =>
       changed && previousStatus?.length === listing.listingId,
+    "listing.Hidden": hidden,
+    message: ({ topic, notification }: MessageWebhookEvent) => topic === notification?.eventId,
     unknown: ({ notification }: UnknownEvent) => notification?.eventId,
     fallback: (event) => name(event),
   },
@@ -231,6 +258,21 @@ createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
 // @ts-expect-error forgetting must be chosen
 createWebhookHandler({ client, on: {} });
 export const callbacks: WebhookCallbacks = { fallback: undefined };
+
+function hidden(event: ListingEventOf<"Hidden">): string {
+  const base: EventBase = event;
+  const of: RecordEventBase = event;
+  const source: EventSource = base.source;
+  const changes: FieldChanges = of.changes;
+  const { from, to }: FieldChange = changes.listingName ?? { from: undefined, to: null };
+  const previous: PreviousRecord | undefined = of.previous;
+  const before: TrackedValue | undefined = previous?.listingName;
+  return `${source} ${String(from)} ${String(to)} ${String(before)}`;
+}
+export const decide = ({ decideBy }: BookingRequestEvent): number | undefined => decideBy?.getTime();
+export const sell = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<string[]>): void =>
+  atomically((sold) => sold.push("HX3K9"));
+export type Types = keyof WebhookEventMap;
 
 function name(event: WebhookEvent): string {
   switch (event.type) {
@@ -246,6 +288,7 @@ function name(event: WebhookEvent): string {
     case "listing.Hidden":
     case "listing.unknown":
       return event.listing.listingId.toFixed();
+    case "message":
     case "unknown":
       return event.eventId;
     default:
@@ -271,7 +314,11 @@ function observed(event: Observation): string | number | undefined {
     case "paused":
       return event.wait;
     case "resumed":
+    case "silent":
+    case "drift":
       return event.kind;
+    case "missed":
+      return event.changes.status?.to?.toString();
     default:
       return event satisfies never;
   }
@@ -294,7 +341,7 @@ export async function useHandler(request: Request): Promise<Response> {
     result.status,
     done + failed,
     state,
-    counts.parked,
+    counts?.parked,
     oldestPendingAge?.toFixed(),
     lastReceivedAt?.getTime(),
   );
@@ -329,21 +376,29 @@ export const classes: readonly (typeof APIError)[] = [
 /** On a queue of one's own: one side takes in, the other processes. */
 export async function useEngine(send: (event: NewEvent) => Promise<void>, taken: string): Promise<Processed> {
   const intake: IntakeStore = forwardTo(send);
-  const engine = createWebhookHandler({ client, store: intake, on: { fallback: ({ attempt }) => attempt } });
+  const engine: ForwardingHandler = createWebhookHandler({
+    client,
+    store: intake,
+    on: { fallback: ({ attempt }) => attempt },
+  });
   const how: ProcessOptions = { attempt: number, signal: undefined };
   return engine.process(taken, how);
 }
 
 export async function useStore(
   event: NewEvent,
-): Promise<readonly (StoredEvent | RecordStatus | undefined)[]> {
+): Promise<readonly (StoredEvent | RecordSnapshot | undefined)[]> {
   await store.add(event);
   const [claim]: ClaimedEvent[] = await store.claim({ limit: 1, leaseDuration: 1000, eventId: maybe });
-  const outcome: Outcome = { state: "done", type: "unknown", status: maybe };
+  const snapshot: Snapshot = { status: "Confirmed", fields: { nights: 3 } };
+  const entry = { duration: 7 };
+  const outcome: Outcome = { state: "done", type: "unknown", entry, record: { snapshot, changed: true } };
   if (claim) await store.settle(claim, outcome);
   const states: EventState[] = ["pending", "done"];
   const lists = await Promise.all(states.map((state) => store.list({ state, limit: 10, after: maybe })));
-  return [...lists.flat(), await store.statusOf("booking:HX3K9")];
+  const parked: EventFilter = { state: "parked", receivedAfter: new Date(0) };
+  await store.discard(parked);
+  return [...lists.flat(), await store.recordOf("booking:HX3K9")];
 }
 
 const statuses: readonly (BookingStatus | ListingStatus)[] = [...bookingStatuses, ...listingStatuses];

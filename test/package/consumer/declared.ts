@@ -1,11 +1,21 @@
 // Exported without annotations: each type must have a name that a declaration file can say.
-import { Booking, createWebhookHandler, memoryStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import {
+  Booking,
+  type BookingEvent,
+  createWebhookHandler,
+  forwardTo,
+  memoryStore,
+  StayhookClient,
+  sharedSecret,
+  stay,
+} from "stayhook";
 import { toFastifyPlugin } from "stayhook/fastify";
 import { toKoaMiddleware } from "stayhook/koa";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
-import { createSandbox, storeContract } from "stayhook/testing";
+import { storeContract } from "stayhook/store";
+import { createSandbox, createTestEvent, createTestEventOf } from "stayhook/testing";
 import * as z from "zod";
 
 const access = { baseUrl: "https://api.example.com", accessToken: "token" };
@@ -23,6 +33,9 @@ export const middleware = toKoaMiddleware(webhooks);
 export const lambda = toLambdaHandler(webhooks);
 export const batch = toSqsHandler(webhooks);
 export const durable = createWebhookHandler({ client, store: sqliteStore("events.db"), on: {} });
+export const forwarding = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
+export const confirmed = createTestEvent("booking.Confirmed", { booking: { guest: "Ada" } });
+export const cancelled = createTestEventOf<BookingEvent<"Cancelled">>("booking.Cancelled");
 export const sandbox = createSandbox();
 export const cases = storeContract(() => memoryStore());
 

@@ -10,7 +10,8 @@ import {
   stay,
 } from "stayhook";
 import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
-import { type SqliteStoreOptions, sqliteStore } from "stayhook/sqlite";
+import { type SqliteStoreOptions, type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
+import { type StoreContractCase, type StoreContractOptions, storeContract } from "stayhook/store";
 import {
   createSandbox,
   type Sandbox,
@@ -25,9 +26,6 @@ import {
   type SandboxOptions,
   type SandboxRequest,
   type SandboxWebhookConfig,
-  type StoreContractCase,
-  type StoreContractOptions,
-  storeContract,
 } from "stayhook/testing";
 
 const delivery: SandboxDeliveryOptions = { duplicates: 1, shuffle: true, delay: [0, 10], retry: undefined };
@@ -42,7 +40,7 @@ export async function day(): Promise<void> {
     store: memoryStore(),
     verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
     on: {
-      "booking.Request": ({ booking, decideBy }) => console.log(booking.bookingCode, decideBy.toISOString()),
+      "booking.Request": ({ booking, decideBy }) => console.log(booking.bookingCode, decideBy?.toISOString()),
       "booking.Confirmed": async ({ booking }) => void stay(booking),
       fallback: ({ type, notification }) => console.log(type, notification?.timestamp),
     },
@@ -92,5 +90,10 @@ const durable: SqliteStoreOptions = { durability: "process-crash", busyTimeout: 
 createWebhookHandler({
   client,
   store: sqliteStore("events.db", durable),
-  on: { "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.exec("insert")) },
+  on: {
+    "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.exec("insert")),
+    // @ts-expect-error drop async
+    "booking.Cancelled": ({ atomically }) => atomically(async (tx) => tx.exec("delete")),
+  },
 });
+export const insert = (tx: SqliteTransaction): unknown => tx.prepare("insert").run();

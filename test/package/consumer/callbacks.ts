@@ -1,0 +1,23 @@
+// The callbacks in a file of their own. TypeScript must be able to name the type of each event in its declarations.
+import { Booking, type Listing, type WebhookCallbacks } from "stayhook";
+import type { SqliteTransaction } from "stayhook/sqlite";
+import * as z from "zod";
+
+export const on = {
+  "booking.Request": ({ booking, decideBy }) => [booking.bookingCode, decideBy],
+  "booking.Confirmed": ({ booking, changes, previous, client }) => ({ booking, changes, previous, client }),
+  "booking.unknown": (event) => event,
+  "listing.Published": (event) => event.listing,
+  message: (event) => event,
+  unknown: (event) => event,
+  fallback: (event) => event,
+} satisfies WebhookCallbacks;
+
+export const MyBooking = Booking.extend({ guestName: z.string() });
+export type MyBooking = z.output<typeof MyBooking>;
+
+export const selling = {
+  "booking.Confirmed": ({ booking, atomically }) => atomically((tx) => tx.exec(`sell ${booking.guestName}`)),
+  "booking.Cancelled": (event) => event,
+  fallback: (event) => event,
+} satisfies WebhookCallbacks<MyBooking, Listing, SqliteTransaction>;
