@@ -9,7 +9,6 @@ import {
   runAsync,
   type SqlDriver,
   type SqlResult,
-  type SqlRow,
   type SqlStatement,
   type SqlSteps,
   type SqlWrites,
@@ -142,7 +141,9 @@ export function mysqlDriver({ pool, commandTimeout, pollInterval, close }: Mysql
   };
 }
 
-type Query = (sql: string, values?: readonly unknown[]) => Promise<[SqlRow[] & ResultSetHeader, unknown]>;
+/** Rows of a query, or what a statement did. */
+type Answer = RowDataPacket[] & ResultSetHeader;
+type Query = (sql: string, values?: readonly unknown[]) => Promise<[Answer, unknown]>;
 
 async function execute(query: Query, { sql, params, query: reads }: SqlStatement): Promise<SqlResult> {
   const values = params.map((value) => (value instanceof Uint8Array ? Buffer.from(value) : value));

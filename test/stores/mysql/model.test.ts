@@ -1,0 +1,36 @@
+import mysql from "mysql2/promise";
+import { afterAll, test } from "vitest";
+import type { EventStore } from "../../../src/stores/event-store.ts";
+import { mysqlDialect } from "../../../src/stores/mysql/dialect.ts";
+import { mysqlDriver } from "../../../src/stores/mysql/driver.ts";
+import { sqlStore } from "../../../src/stores/sql/store.ts";
+import { checkAgainstModel } from "../model-check.ts";
+import { createDatabases, describeMysql } from "./support.ts";
+
+describeMysql("beside the memory store", () => {
+  const databases = createDatabases();
+  let pool: mysql.Pool | undefined;
+  afterAll(() => pool?.end());
+
+  /** One database for all runs, emptied. Its clock is this process's, which the check sets. */
+  async function emptyStore(): Promise<EventStore<unknown>> {
+    const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
+    pool = from;
+    const driver = mysqlDriver({
+      pool: async () => from,
+      commandTimeout: 60_000,
+      pollInterval: 3_600_000,
+      close: async () => {},
+    });
+    const store = sqlStore(driver, { ...mysqlDialect, clock: undefined });
+    await store.counts();
+    for (const table of ["events", "queue", "records"]) await from.query(`DELETE FROM stayhook_${table}`);
+    await from.query("DELETE FROM stayhook_meta WHERE name <> 'schema'");
+    return store;
+  }
+
+  test("the store does what the memory store does", async () => {
+    const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 5);
+    await checkAgainstModel({ create: emptyStore, numRuns, maxSteps: 60 });
+  }, 120_000);
+});
