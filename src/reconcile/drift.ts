@@ -1,5 +1,6 @@
 import type { WebhookConfig } from "../models/webhook-config.ts";
-import type { ReconcilerAlarm, Settings } from "./options.ts";
+import type { ReconcilerAlarm } from "../webhooks/observe.ts";
+import type { Settings } from "./options.ts";
 
 type Drift = Extract<ReconcilerAlarm, { kind: "drift" }>;
 

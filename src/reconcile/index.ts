@@ -1,8 +1,8 @@
+export type { ReconcilerAlarm } from "../webhooks/observe.ts";
 export type {
   Incomplete,
   ReconcileObservation,
   ReconcileReport,
-  ReconcilerAlarm,
   ReconcilerOptions,
 } from "./options.ts";
 export { createReconciler, type Reconciler } from "./reconciler.ts";

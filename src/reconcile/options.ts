@@ -7,7 +7,7 @@ import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
 import { type Internals, internalsOf } from "../webhooks/internals.ts";
-import { safeObserve } from "../webhooks/observe.ts";
+import { type ReconcilerAlarm, safeObserve } from "../webhooks/observe.ts";
 
 /**
  * Why a pass did not check everything. `locked`: another pass is under way, on this machine or another. `unreachable`:
@@ -36,13 +36,6 @@ interface OfRecord {
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
 }
-
-/** An observation to alert on. The handler's `observe` gets it, too. */
-export type ReconcilerAlarm =
-  /** The webhook configuration is off or missing, or the endpoints of these topics are not the expected ones. */
-  | { readonly kind: "drift"; readonly isActive: boolean; readonly topics: readonly string[] }
-  /** A record had changed, and no event of it waited: its notification never arrived. An event for it is in the store now. */
-  | (OfRecord & { readonly kind: "missed"; readonly changes: FieldChanges });
 
 /** What {@link ReconcilerOptions.observe} is told; `kind` tells which. */
 export type ReconcileObservation =

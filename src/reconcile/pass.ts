@@ -4,13 +4,14 @@ import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { stay } from "../models/stay.ts";
 import type { EventState, RecordSnapshot } from "../stores/event-store.ts";
+import type { ReconcilerAlarm } from "../webhooks/observe.ts";
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/snapshot.ts";
 import { listingRef, parseRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
 import { Checkpoint } from "./checkpoint.ts";
 import { driftOf } from "./drift.ts";
 import { forEach } from "./for-each.ts";
-import type { ReconcilerAlarm, Settings } from "./options.ts";
+import type { Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
 

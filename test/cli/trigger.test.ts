@@ -75,7 +75,7 @@ test("the same event id again is a duplicate", async () => {
   const eventId = "6F1F7A1E-9A40-4D43-8F0A-0A3F4D1F2B11";
   for (let time = 0; time < 2; time += 1)
     expect(await cli(["trigger", "message", "--event-id", eventId, "--to", url])).toMatchObject({ code: 0 });
-  expect((await webhooks.health()).counts.pending).toBe(1);
+  expect(await webhooks.health()).toMatchObject({ counts: { pending: 1 } });
 });
 
 test("without a code one is made up, a new one each time", async () => {

@@ -1,6 +1,6 @@
 import type { WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, StayhookClient } from "stayhook";
-import { createReconciler, type ReconcilerAlarm } from "stayhook/reconcile";
+import { createReconciler, type ReconcilerAlarm, type ReconcilerOptions } from "stayhook/reconcile";
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, test } from "vitest";
 import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
@@ -14,8 +14,8 @@ async function known(handler: Partial<WebhookHandlerOptions> = {}) {
   const machine = machineOf(sandbox, memory(), {
     handler: {
       autoStart: false,
-      observe: (event: { kind: string }) => {
-        if (event.kind === "missed" || event.kind === "drift") alarms.push(event as ReconcilerAlarm);
+      observe: (event) => {
+        if (event.kind === "missed" || event.kind === "drift") alarms.push(event);
       },
       ...handler,
     },
@@ -151,7 +151,7 @@ describe("drift", () => {
   const other = "https://example.com/other";
 
   /** What a pass says of the configuration. */
-  async function driftAt(sandbox: Sandbox, expected?: Parameters<typeof createReconciler>[1]) {
+  async function driftAt(sandbox: Sandbox, expected: Partial<ReconcilerOptions> = {}) {
     const { reconciler, observations } = machineOf(sandbox, memory(), { reconciler: expected });
     await reconciler.run();
     return observations("drift").map(({ isActive, topics }) => ({ isActive, topics }));

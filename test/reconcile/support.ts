@@ -153,12 +153,8 @@ export function machineOf(
 }
 
 function shown(event: WebhookEvent): Told {
-  const { type, source } = event;
-  if (event.type === "unknown")
-    return { type, source, status: undefined, previousStatus: undefined, changed: false, record: undefined };
-  const { status, previousStatus, changed } = event;
-  const record = "booking" in event ? event.booking.bookingCode : event.listing.listingId;
-  return { type, source, status, previousStatus, changed, record };
+  const { type, source, status, previousStatus, changed = false, booking, listing } = event;
+  return { type, source, status, previousStatus, changed, record: booking?.bookingCode ?? listing?.listingId };
 }
 
 /** The reads of records that the sandbox has got since the last call. */
