@@ -179,6 +179,24 @@ local function set_state(event, state, ...)
   event.state = state
 end
 
+-- Where memory is full, Redis refuses a script's first write if that could take more, but none of the later ones. An
+-- attempt that has begun must end all the same: its end makes room, and without it a callback would run again.
+local function also_when_full() call('DEL', base .. ':none') end
+
+-- Tells the other handles, and the caller, that something may be due sooner than it was.
+local function answer(result)
+  if due_sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
+  return { result, due_sooner and 1 or 0 }
+end
+`;
+
+/** Begins every script but `start`: a slot that is being moved has its keys in two places. */
+export const guard = `
+if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
+`;
+
+/** For the scripts that end attempts. */
+export const ending = `
 -- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. Short
 -- fields keep the hash small: one of more than 64 bytes would quadruple its memory.
 local function entry_of(event, rest)
@@ -187,10 +205,6 @@ local function entry_of(event, rest)
   event.entries = count + 1
   return 'h' .. count, '[' .. event.claimed .. ',' .. event.worker .. ',' .. rest, 'h', count + 1
 end
-
--- Where memory is full, Redis refuses a script's first write if that could take more, but none of the later ones. An
--- attempt that has begun must end all the same: its end makes room, and without it a callback would run again.
-local function also_when_full() call('DEL', base .. ':none') end
 
 -- The event and its lock, unless the record was claimed again.
 local function held(id, lease)
@@ -224,13 +238,15 @@ end
 -- Further arguments: fields to set and their values.
 local function finish(event, state, reason, ...)
   local key, order = event_key(event.id), call('HINCRBY', base .. ':meta', 'ended', 1)
-  if event.reason and not reason then call('HDEL', key, 'reason') end
-  call('HDEL', key, 'due', 'began', 'lease_end', 'claimed', 'worker', 'outages', 'outage_at')
+  call('HDEL', key, 'due', 'began', 'lease_end', 'claimed', 'worker', 'outages', 'outage_at', 'reason')
   call('ZADD', base .. ':ended:' .. state, order, event.seq)
   if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. reason, order, event.seq) end
   if reason then set_state(event, state, 'ended', now, 'reason', reason, ...) else set_state(event, state, 'ended', now, ...) end
 end
+`;
 
+/** For the scripts that show or change events by a filter. */
+export const looking = `
 local STATES = { 'done', 'pending', 'processing', 'retrying', 'parked' }
 local function id_at(seq)
   for _, state in ipairs(STATES) do
@@ -280,15 +296,4 @@ local function look(first)
   end
   return ids, #found >= size and found[size][2] or false
 end
-
--- Tells the other handles, and the caller, that something may be due sooner than it was.
-local function answer(result)
-  if due_sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
-  return { result, due_sooner and 1 or 0 }
-end
-`;
-
-/** Begins every script but `start`: a slot that is being moved has its keys in two places. */
-export const guard = `
-if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
 `;

@@ -1,3 +1,5 @@
+import { looking } from "./prelude.ts";
+
 /** Scripts that only read, but for `start`. Each is preceded by the prelude. */
 
 /**
@@ -20,13 +22,14 @@ return first[1] and max(0, tonumber(first[2]) - now) or false
 `;
 
 /** id */
-export const get = `return row(ARGV[3])`;
+export const get = `${looking}
+return row(ARGV[3])`;
 
 /** id */
 export const arrival = `return call('HGET', event_key(ARGV[3]), 'seq')`;
 
 /** see `look` */
-export const list = `
+export const list = `${looking}
 local ids, next = look(3)
 local rows = {}
 for index, id in ipairs(ids) do rows[index] = row(id) end

@@ -1,3 +1,5 @@
+import { ending, looking } from "./prelude.ts";
+
 /** Scripts that change events, records and values. Each is preceded by the prelude. */
 
 /**
@@ -40,7 +42,7 @@ return answer('added')
  * limit, ms of lease, name of this claim, order, worker as JSON, event id or nothing; then the names of claims whose
  * answer was lost on its way: nobody works on what they leased.
  */
-export const claim = `
+export const claim = `${ending}
 local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local worker, only = ARGV[7], ARGV[8]
 
@@ -122,7 +124,7 @@ return answer({ now, claims })
 `;
 
 /** ms of lease; then id and token of each claim. Gives the places of those still held. */
-export const renew = `
+export const renew = `${ending}
 local lease_end, renewed = now + tonumber(ARGV[3]), {}
 also_when_full()
 for index = 4, #ARGV, 2 do
@@ -142,7 +144,7 @@ return answer(renewed)
  * id, token, name of this settling, state, what is there (`t`: type, `s`: snapshot, `c`: it changed), type, snapshot,
  * reason, rest of the history entry, ms to wait, 1 where the attempt counts
  */
-export const settle = `
+export const settle = `${ending}
 local id, name, state, given, reason = ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[10]
 local key = event_key(id)
 local event, lock = held(id, ARGV[4])
@@ -196,7 +198,7 @@ return answer(1)
 `;
 
 /** `replay` or `discard`; then see `look`. Gives how many were changed, and where to go on. */
-export const change = `
+export const change = `${ending}${looking}
 local ids, next = look(4)
 local changed = 0
 local function count() changed = changed + 1 end
@@ -235,7 +237,7 @@ return answer({ changed, next })
 `;
 
 /** ref. Gives how many events were deleted, -1 where one is being processed. */
-export const erase = `
+export const erase = `${ending}${looking}
 local ref = ARGV[3]
 local lock = lock_named('ref:' .. ref)
 if lock.lease_end > now then return answer(-1) end
@@ -293,7 +295,7 @@ return answer(1)
 `;
 
 /** state, reason or nothing, least age in ms, limit */
-export const prune = `
+export const prune = `${ending}
 local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local ended = base .. ':ended:' .. state
 for _, seq in ipairs(call('ZRANGE', reason == '' and ended or (ended .. ':' .. reason), 0, limit - 1)) do
