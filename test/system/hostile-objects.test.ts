@@ -198,7 +198,7 @@ describe("receive", () => {
     const contexts = [null, 5, {}, { waitUntil: fail }, { waitUntil: null }];
     for (const context of contexts) expect(await receive({ ...request, body: text() }, context)).toBe(200);
     expect(await recorded()).toBe(contexts.length);
-    expect(logger.lines).toEqual([expect.stringMatching(/could not process in waitUntil .*hostile/)]);
+    expect(logger.lines).toEqual([expect.stringMatching(/could not be processed in waitUntil.*hostile/)]);
   });
 });
 

@@ -137,7 +137,7 @@ describe("without an option to the contrary", () => {
     const kept = async () => ({
       done: (await store.get(done.eventId))?.state,
       parked: (await store.get(parked.eventId))?.state,
-      status: (await store.statusOf("booking:A1"))?.status,
+      status: (await store.recordOf("booking:A1"))?.snapshot.status,
     });
     const all = { done: "done", parked: "parked", status: "Confirmed" };
     await advance(7 * DAY - HOUR);

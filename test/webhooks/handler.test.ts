@@ -98,10 +98,10 @@ describe("a notification", () => {
     const callback = vi.fn();
     const { deliver } = handlerOf({ on: { unknown: callback } });
     const text = `{"eventId":"${notificationOf().eventId}","timestamp":"2026-05-01 14:00+0200","message":"a\\u0000b\\ud800","nested":{"__proto__":{"x":1}}}`;
-    await deliver(text, { topic: "messages" });
+    await deliver(text, { topic: "reviews" });
     await advance();
     const event = callback.mock.calls[0]?.[0];
-    expect(event).toMatchObject({ type: "unknown", topic: "messages", attempt: 1, source: "webhook" });
+    expect(event).toMatchObject({ type: "unknown", topic: "reviews", attempt: 1, source: "webhook" });
     expect(event.timestamp).toEqual(new Date("2026-05-01T12:00:00Z"));
     expect(event.notification.message).toBe("a\u0000b\ud800");
     expect(JSON.stringify(event.notification)).toBe(JSON.stringify(JSON.parse(text)));

@@ -27,6 +27,21 @@ describe("bad options", () => {
     [{ backoff: 5000 }, "backoff"],
     [{ observe: {} }, "observe"],
     [{ logger: { warn: () => {} } }, "logger"],
+    [{ maxAttemps: 3 }, "maxAttemps"],
+    [{ bodyTimeout: 5 }, "bodyTimeout"],
+    [{ recordTimeout: 5 }, "recordTimeout"],
+    [{ track: () => ({}) }, "track"],
+    [{ track: { bookings: () => ({}) } }, "track.bookings"],
+    [{ track: { booking: {} } }, "track.booking"],
+    [{ recheckAfter: true }, "recheckAfter"],
+    [{ recheckAfter: 0 }, "recheckAfter"],
+    [{ recheckAfter: 1.5 }, "recheckAfter"],
+    [{ topicFrom: "topic" }, "topicFrom"],
+    [{ topicFrom: { query: "" } }, "topicFrom.query"],
+    [{ topicFrom: { param: "t", query: "t" } }, "topicFrom.param"],
+    [{ answerChecks: "GET" }, "answerChecks"],
+    [{ maxWaiting: -1 }, "maxWaiting"],
+    [{ silentAfter: 0 }, "silentAfter"],
   ])("%j is refused by its name", (wrong, field) => {
     try {
       createWebhookHandler({ ...good(), ...wrong } as never);
@@ -44,6 +59,9 @@ describe("bad options", () => {
     ["drain", { timeout: Number.NaN }, "timeout"],
     ["drain", { signal: {} }, "signal"],
     ["drain", null, ""],
+    ["drain", { timeOut: 5 }, "timeOut"],
+    ["process", { attemp: 2 }, "attemp"],
+    ["close", { signal: undefined }, "signal"],
     ["process", { signal: "now" }, "signal"],
     ["close", { timeout: Number.NaN }, "timeout"],
     ["close", null, ""],
@@ -73,7 +91,6 @@ describe("bad options", () => {
   });
 });
 
-test("an option that there is none of is warned of, as a misspelt one would be lost", () => {
-  const { logger } = handlerOf({ maxAttemps: 3 } as never);
-  expect(logger.lines).toEqual(["stayhook: createWebhookHandler has no option maxAttemps"]);
+test("the error for a misspelt option names the option that was probably meant", () => {
+  expect(() => handlerOf({ maxAttemps: 3 } as never)).toThrow(/unknown option `maxAttemps`.*`maxAttempts`/);
 });

@@ -1,4 +1,4 @@
-import { sharedSecret } from "stayhook";
+import { type LogEntry, sharedSecret } from "stayhook";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "../support.ts";
 
@@ -32,14 +32,15 @@ describe("by default, the console hears of", () => {
     const { eventId, ...notification } = notificationOf({ bookingCode: "A1" });
     await deliver({ eventId, ...notification });
     await advance();
-    expect(warned).toHaveBeenCalledWith(
-      `stayhook: booking:A1 (booking.Confirmed) of event ${eventId} failed (callback, attempt 1), the next attempt is in 1.5 min`,
-      thrown,
+    const name = `event ${eventId} (booking.Confirmed, booking:A1)`;
+    const [line, ...frames] = lines(warned).at(-1)!.split("\n");
+    expect(line).toBe(
+      `stayhook: attempt 1 at ${name} failed (callback). The next attempt is in 1.5 min: Error: no calendar`,
     );
+    expect(frames[0]).toContain("log.test.ts");
     await advance(90_000);
-    expect(errors).toHaveBeenCalledWith(
-      `stayhook: booking:A1 (booking.Confirmed) of event ${eventId} is given up (callback) and parked, until it is replayed`,
-      thrown,
+    expect(lines(errors)[0]).toMatch(
+      `stayhook: gave up ${name} (callback). The event is parked until it is replayed: Error: no calendar\n`,
     );
   });
 
@@ -50,30 +51,22 @@ describe("by default, the console hears of", () => {
     await advance();
     expect(lines(warned)).toContainEqual(
       expect.stringMatching(
-        /out of reach; the next try is in \d(\.\d)? s, .*AuthenticationError: GET .* was answered 401/,
+        /out of reach\. The next try is in \d(\.\d)? s\. .*AuthenticationError: GET .* was answered 401/,
       ),
     );
     platform.booking("A1", "Confirmed");
     await advance(5000);
-    expect(lines(warned)).toContain("stayhook: the platform answers again");
-  });
-
-  test("a base URL that may be wrong", async () => {
-    const { deliver } = handlerOf({ logger: undefined, concurrency: 2 });
-    for (const bookingCode of ["A", "B"]) await deliver(notificationOf({ bookingCode }));
-    await advance();
-    expect(lines(warned)).toContainEqual(expect.stringMatching(/is the base URL right\?.*NotFoundError/));
+    expect(lines(warned)).toContain("stayhook: the platform answers again. Processing goes on");
   });
 
   test("requests that are not let in, once a minute with their number", async () => {
     const { deliver } = handlerOf({ logger: undefined, verify: sharedSecret({ query: "key", secret: "s" }) });
     for (let n = 0; n < 30; n += 1) await deliver(notificationOf());
-    expect(lines(warned)).toEqual(["stayhook: refused a request (401): verify said no"]);
+    const line = "stayhook: refused a request (401): verify did not accept it";
+    expect(lines(warned).filter((each) => !each.includes("16"))).toEqual([line]);
     await advance(60_000);
     await deliver(notificationOf());
-    expect(lines(warned)[1]).toBe(
-      "stayhook: refused a request (401): verify said no (30 of them since it was last said)",
-    );
+    expect(lines(warned).at(-1)).toBe(`${line} (29 lines like this were left out)`);
   });
 
   test("nothing where all goes well", async () => {
@@ -84,4 +77,50 @@ describe("by default, the console hears of", () => {
     expect(lines(warned).filter((line) => !line.includes("memoryStore"))).toEqual([]);
     expect(errors).not.toHaveBeenCalled();
   });
+});
+
+test("a logger function gets the details of a failed attempt, and close says what was left out", async () => {
+  const entries: LogEntry[] = [];
+  const thrown = new Error("no calendar");
+  const { deliver, platform, webhooks } = handlerOf({
+    logger: (entry: LogEntry) => void entries.push(entry),
+    on: { "booking.Confirmed": () => Promise.reject(thrown) },
+  });
+  platform.booking("A1", "Confirmed");
+  const { eventId, ...notification } = notificationOf({ bookingCode: "A1" });
+  await deliver({ eventId, ...notification });
+  await advance();
+  expect(entries).toEqual([
+    {
+      level: "warn",
+      message: expect.stringMatching(/^stayhook: attempt 1 at .*: Error: no calendar$/),
+      error: thrown,
+      eventId,
+      ref: "booking:A1",
+      type: "booking.Confirmed",
+      attempt: 1,
+      reason: "callback",
+    },
+  ]);
+  entries.length = 0;
+  for (const _ of [1, 2, 3]) await deliver("not JSON");
+  expect(entries).toHaveLength(1);
+  await webhooks.close();
+  expect(entries[1]).toMatchObject({ level: "warn", suppressed: 2 });
+});
+
+test("an observe that throws, or rejects, is logged and changes nothing", async () => {
+  const { deliver, store, logger } = handlerOf({
+    observe: (event) => {
+      if (event.kind === "received") throw new Error("first");
+      return Promise.reject(new Error("second"));
+    },
+  });
+  await deliver(notificationOf());
+  await advance();
+  expect(await store.counts()).toMatchObject({ done: 1 });
+  expect(logger.lines).toEqual([
+    expect.stringContaining("the observe function failed: Error: first"),
+    expect.stringContaining("the observe function failed: Error: second"),
+  ]);
 });

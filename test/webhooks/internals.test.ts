@@ -1,0 +1,54 @@
+import { randomUUID } from "node:crypto";
+import type { NewEvent } from "stayhook";
+import { expect, test, vi } from "vitest";
+import { internalsOf } from "../../src/webhooks/internals.ts";
+import { handlerOf } from "./support.ts";
+
+const reconcileEvent = (fields: Partial<NewEvent> = {}): NewEvent => ({
+  eventId: randomUUID(),
+  ref: "listing:7",
+  source: "reconcile",
+  topic: null,
+  timestamp: "2026-05-01T12:00:00.000Z",
+  notification: null,
+  ...fields,
+});
+
+test("an event of the reconciler runs the callback where there is a change, once, and says where it is from", async () => {
+  const fallback = vi.fn();
+  const { webhooks, platform, store } = handlerOf({ autoStart: false, on: { fallback } });
+  platform.listing(7, "Hidden");
+  for (const _ of [1, 2]) await store.add(reconcileEvent());
+  expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
+  expect(fallback).toHaveBeenCalledTimes(1);
+  const [event] = fallback.mock.calls[0]!;
+  expect(event).toMatchObject({
+    type: "listing.Hidden",
+    source: "reconcile",
+    changed: true,
+    notification: undefined,
+    timestamp: new Date("2026-05-01T12:00:00Z"),
+  });
+  expect(event).not.toHaveProperty("topic");
+});
+
+test("the internals are no public part of a handler, and start only what the user leaves to them", async () => {
+  const { webhooks, store } = handlerOf({ autoStart: false });
+  expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([]);
+  const internals = internalsOf(webhooks)!;
+  await store.add(reconcileEvent());
+  internals.start();
+  await internals.drainIfStarted();
+  expect((await webhooks.health()).state).toBe("idle");
+  expect(await store.counts()).toMatchObject({ pending: 1 });
+
+  const inline = handlerOf({ processing: "inline" });
+  inline.platform.listing(7, "Hidden");
+  await inline.store.add(reconcileEvent());
+  internalsOf(inline.webhooks)!.start();
+  expect((await inline.webhooks.health()).state).toBe("idle");
+  await internalsOf(inline.webhooks)!.drainIfStarted();
+  expect(await inline.store.counts()).toMatchObject({ pending: 0, done: 1 });
+  expect(internalsOf({})).toBeUndefined();
+  expect(internalsOf(null)).toBeUndefined();
+});
