@@ -6,6 +6,8 @@ import type {
   EventState,
   FailureReason,
   NewEvent,
+  Outcome,
+  RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
@@ -162,6 +164,46 @@ export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
 /** A copy: objects that a store was given or returns stay the caller's. */
 export function copyOf({ status, fields }: Snapshot): Snapshot {
   return { status, fields: { ...fields } };
+}
+
+export function isOpen({ state }: EventRow): boolean {
+  return state === "pending" || state === "retrying" || state === "processing";
+}
+
+/** After a failure: a counted one makes the event wait, an outage its whole record. */
+export function postpone(
+  row: EventRow,
+  record: RecordRow,
+  outcome: Extract<Outcome, { readonly state: "retrying" }>,
+  now: number,
+): void {
+  const wait = { from: now, until: now + outcome.in };
+  if (outcome.counted) {
+    row.outages = 0;
+    row.firstOutageAt = undefined;
+    row.dueAt = wait.until;
+    row.wait = wait;
+  } else {
+    row.attempts -= 1;
+    row.outages += 1;
+    row.firstOutageAt ??= now;
+    row.dueAt = now;
+    record.wait = wait;
+  }
+}
+
+/** Replays an event that was done or parked. */
+export function beginAnew(row: EventRow, now: number): void {
+  row.attempts = 0;
+  row.outages = 0;
+  row.firstOutageAt = undefined;
+  row.reason = null;
+  row.replayed = true;
+  row.dueAt = now;
+}
+
+export function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
+  return { ref: ref!, snapshot: copyOf(snapshot!), sequence, seenAt: new Date(seenAt) };
 }
 
 export function toClaim(row: EventRow, record: RecordRow, lease: string): ClaimedEvent {

@@ -14,17 +14,21 @@ import type {
 } from "../event-store.ts";
 import { OrderedSet } from "./ordered-set.ts";
 import {
+  beginAnew,
   copyOf,
   type EventRow,
   hasOpen,
   isMatch,
+  isOpen,
   isSameSnapshot,
   newEventRow,
   newRecordRow,
   note,
   place,
+  postpone,
   type RecordRow,
   toClaim,
+  toRecordSnapshot,
   toStoredEvent,
 } from "./rows.ts";
 import { Schedule } from "./schedule.ts";
@@ -161,14 +165,8 @@ export class MemoryStore extends BaseStore {
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const { pending, processing, retrying, done, parked } = this.#byState;
-    return {
-      pending: pending.size,
-      processing: processing.size,
-      retrying: retrying.size,
-      done: done.size,
-      parked: parked.size,
-    };
+    const sizes = Object.entries(this.#byState).map(([state, rows]) => [state, rows.size]);
+    return Object.fromEntries(sizes) as Record<EventState, number>;
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
@@ -190,16 +188,16 @@ export class MemoryStore extends BaseStore {
 
   protected async doErase(ref: string): Promise<number | undefined> {
     const now = this.#now();
-    const rows = [...this.#events.values()].filter(({ event }) => event.ref === ref);
+    const rows = this.#matching({ ref });
     if (rows.some(({ state, leaseEnd }) => state === "processing" && leaseEnd > now)) return undefined;
     for (const row of rows) this.#forget(row);
     const record = this.#records.get(ref);
-    if (record === undefined) return rows.length;
-    record.pending.length = 0;
-    record.tried.length = 0;
-    this.#schedule.refresh(record);
-    this.#seen.delete(record);
-    this.#records.delete(ref);
+    if (record !== undefined) {
+      record.pending.length = record.tried.length = 0;
+      this.#schedule.refresh(record);
+      this.#seen.delete(record);
+      this.#records.delete(ref);
+    }
     return rows.length;
   }
 
@@ -220,9 +218,8 @@ export class MemoryStore extends BaseStore {
     const known = this.#records.get(ref);
     if (known?.snapshot !== undefined) {
       if (!isSameSnapshot(known.snapshot, snapshot)) return false;
-    } else {
-      if (known !== undefined) return false;
-      for (const { event } of this.#byState.parked) if (event.ref === ref) return false;
+    } else if (known !== undefined || this.#matching({ ref, state: "parked" }).length > 0) {
+      return false;
     }
     const record = known ?? newRecordRow(ref);
     this.#records.set(ref, record);
@@ -230,18 +227,12 @@ export class MemoryStore extends BaseStore {
     return true;
   }
 
-  protected async doGetMeta(
-    key: string,
-  ): Promise<{ readonly value: string; readonly age: number } | undefined> {
+  protected async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
     return meta && { value: meta.value, age: Math.max(0, this.#now() - meta.setAt) };
   }
 
-  protected async doSetMeta(
-    key: string,
-    value: string | undefined,
-    expected: string | undefined,
-  ): Promise<boolean> {
+  protected async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
     if (this.#meta.get(key)?.value !== expected) return false;
     if (value === undefined) this.#meta.delete(key);
     else this.#meta.set(key, { value, setAt: this.#now() });
@@ -336,19 +327,7 @@ export class MemoryStore extends BaseStore {
       this.#finish(row, record, outcome.state, now);
       return;
     }
-    const wait = { from: now, until: now + outcome.in };
-    if (outcome.counted) {
-      row.outages = 0;
-      row.firstOutageAt = undefined;
-      row.dueAt = wait.until;
-      row.wait = wait;
-    } else {
-      row.attempts -= 1;
-      row.outages += 1;
-      row.firstOutageAt ??= now;
-      row.dueAt = now;
-      record.wait = wait;
-    }
+    postpone(row, record, outcome, now);
     this.#setState(row, record, "retrying");
   }
 
@@ -366,12 +345,7 @@ export class MemoryStore extends BaseStore {
       row.dueAt = Math.min(row.dueAt, now);
       return;
     }
-    row.attempts = 0;
-    row.outages = 0;
-    row.firstOutageAt = undefined;
-    row.reason = null;
-    row.replayed = true;
-    row.dueAt = now;
+    beginAnew(row, now);
     this.#setState(row, record, "pending");
   }
 
@@ -423,12 +397,4 @@ export class MemoryStore extends BaseStore {
   #toStoredEvent(row: EventRow): StoredEvent {
     return toStoredEvent(row, isOpen(row) ? this.#lockOf(row) : undefined);
   }
-}
-
-function isOpen({ state }: EventRow): boolean {
-  return state === "pending" || state === "retrying" || state === "processing";
-}
-
-function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
-  return { ref: ref!, snapshot: copyOf(snapshot!), sequence, seenAt: new Date(seenAt) };
 }
