@@ -84,7 +84,9 @@ BEGIN
   made_due := false;
   SELECT f.matches, f.resume INTO seqs, resume
   FROM ${s}.scan_events(of_id, of_record, of_state, of_type, of_reason, of_source, from_ms, until_ms, states, before_seq, most) f;
-  FOR g IN SELECT v.seq, v.record FROM unnest(seqs) u (seq) JOIN ${s}.events v USING (seq) ORDER BY v.record, v.seq LOOP
+  FOR g IN SELECT u.seq, v.record FROM unnest(seqs) u (seq), LATERAL (SELECT w.record FROM ${s}.events w WHERE w.seq = u.seq LIMIT 1) v
+    ORDER BY v.record, u.seq
+  LOOP
     r := ${s}.lock_record(g.record, change = 'replay');
     SELECT v.* INTO e FROM ${s}.events v WHERE v.seq = g.seq FOR UPDATE;
     moment := clock_timestamp();
@@ -137,6 +139,35 @@ BEGIN
   RETURN r;
 END`,
       false,
+    ),
+
+    // An event that waits counts by itself. If its record is blocked for longer, the end of the block counts.
+    define(
+      "next_due(since bigint)",
+      "TABLE (wait double precision)",
+      `
+BEGIN
+  IF EXISTS (SELECT FROM ${s}.records r WHERE r.blocked_until IS NULL AND r.pending_seq IS NOT NULL AND r.pending_seq >= since ORDER BY r.pending_seq LIMIT 1)
+    OR EXISTS (SELECT FROM ${s}.records r WHERE r.blocked_until IS NULL AND r.retry_seq IS NOT NULL
+      ORDER BY greatest(r.retry_at, r.lease_end, r.wait_until), r.retry_seq LIMIT 1)
+    OR since > 0 AND EXISTS (SELECT FROM ${s}.records r WHERE r.blocked_until IS NULL AND r.pending_seq IS NOT NULL ORDER BY r.pending_seq LIMIT 1)
+    OR EXISTS (SELECT FROM ${s}.records r WHERE r.wait_from > now() AND (r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL))
+    OR EXISTS (SELECT FROM ${s}.events e WHERE e.lane = 2 AND e.due_from > now() AND NOT EXISTS (
+      SELECT FROM (SELECT rec.blocked_until, rec.wait_from ${newest(schema, "e.record", "")}) b WHERE b.blocked_until > now() AND b.wait_from IS NULL))
+  THEN
+    wait := 0;
+  ELSE
+    SELECT extract(epoch FROM least(
+      (SELECT r.blocked_until FROM ${s}.records r WHERE r.blocked_until IS NOT NULL
+        AND (r.wait_from IS NULL OR r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL) ORDER BY r.blocked_until LIMIT 1),
+      (SELECT greatest(e.ready_at, b.blocked_until) FROM ${s}.events e LEFT JOIN LATERAL (
+          SELECT rec.blocked_until, rec.wait_from IS NOT NULL AND rec.pending_seq IS NULL AND rec.retry_seq IS NULL AS alone
+          ${newest(schema, "e.record", "")}) b ON true
+        WHERE e.lane = 2 AND (b.blocked_until IS NULL OR b.blocked_until <= e.ready_at OR b.alone) ORDER BY e.ready_at LIMIT 1)
+    ) - clock_timestamp()) * 1000 INTO wait;
+  END IF;
+  RETURN NEXT;
+END`,
     ),
 
     define(
@@ -250,10 +281,11 @@ DECLARE
 BEGIN
   gone := 0;
   FOR r IN SELECT rec.* FROM ${s}.records rec
-    WHERE rec.snapshot IS NOT NULL AND rec.seen_at <= until AND rec.pending_seq IS NULL AND rec.lease_seq IS NULL
-      AND NOT EXISTS (SELECT FROM ${s}.events h WHERE h.record = rec.record AND h.lane IN (1, 2))
-    ORDER BY rec.seen_at LIMIT most FOR UPDATE SKIP LOCKED
+    WHERE rec.snapshot IS NOT NULL AND rec.seen_at <= until AND rec.pending_seq IS NULL AND rec.retry_seq IS NULL AND rec.lease_seq IS NULL
+    ORDER BY rec.seen_at FOR UPDATE SKIP LOCKED
   LOOP
+    EXIT WHEN gone >= most;
+    CONTINUE WHEN EXISTS (SELECT FROM ${s}.events h WHERE h.record = r.record AND h.lane = 2);
     PERFORM FROM ${s}.refs k WHERE k.record = r.record FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     DELETE FROM ${s}.records t WHERE t.record = r.record AND t.version = r.version;

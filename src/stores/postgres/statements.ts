@@ -21,6 +21,7 @@ const CALLS = {
   ],
   giveBack: ["token", "give_back", 1],
   change: ["changed::text, resume::text, made_due::text", "change_events", 11],
+  nextDue: ["wait::text", "next_due", 1],
   erase: ["gone::text", "erase_record", 1],
   learn: ["learned::text", "learn_snapshot", 2],
   setMeta: ["done::text", "set_meta", 3],
@@ -44,8 +45,6 @@ export function statements(schema: string) {
     SELECT record, snapshot, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE snapshot IS NOT NULL`;
   const oldest = (state: EventState, more = "") =>
     `(SELECT received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
-  const pendingFrom = (from: string) => `SELECT 'epoch'::timestamptz FROM (SELECT FROM ${s}.records
-        WHERE blocked_until IS NULL AND pending_seq IS NOT NULL${from} ORDER BY pending_seq LIMIT 1) AS one`;
   return {
     ...(Object.fromEntries(calls) as Record<keyof typeof CALLS, string>),
     stateOfLease: `
@@ -64,24 +63,6 @@ export function statements(schema: string) {
         SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = to_regclass(${literal(`${s}.events_done`)})
       )) ELSE counted END::text
       FROM (SELECT count(*) AS counted FROM (SELECT FROM ${s}.events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS few) AS done`,
-    /** An event that waits counts by itself unless its record is blocked for longer: then the end of the block counts. */
-    nextDue: `
-      SELECT (greatest(0, extract(epoch FROM at - clock_timestamp())) * 1000)::text AS wait FROM (SELECT coalesce(
-        (${pendingFrom(" AND pending_seq >= $1")}),
-        (${pendingFrom("")}),
-        (SELECT 'epoch'::timestamptz FROM (SELECT FROM ${s}.records WHERE blocked_until IS NULL AND retry_seq IS NOT NULL
-          ORDER BY greatest(retry_at, lease_end, wait_until) LIMIT 1) AS one),
-        least(
-          (SELECT blocked_until FROM ${s}.records WHERE blocked_until IS NOT NULL
-            AND (wait_from IS NULL OR pending_seq IS NOT NULL OR retry_seq IS NOT NULL) ORDER BY blocked_until LIMIT 1),
-          (SELECT 'epoch'::timestamptz FROM ${s}.records WHERE wait_from > clock_timestamp()
-            AND (pending_seq IS NOT NULL OR retry_seq IS NOT NULL) LIMIT 1),
-          (SELECT greatest(ready_at, r.free_at) FROM ${s}.events e LEFT JOIN LATERAL (
-              SELECT rec.blocked_until AS free_at, rec.wait_from IS NOT NULL AND rec.pending_seq IS NULL AND rec.retry_seq IS NULL AS alone
-              ${newest(schema, "e.record", "")}) r ON true
-            WHERE lane = 2 AND (r.free_at IS NULL OR r.free_at <= ready_at OR r.alone) ORDER BY ready_at LIMIT 1),
-          (SELECT 'epoch'::timestamptz FROM ${s}.events e WHERE lane = 2 AND due_from > clock_timestamp() LIMIT 1)
-        )) AS at) AS next WHERE at IS NOT NULL`,
     oldestWaiting: `
       SELECT floor(extract(epoch FROM clock_timestamp() - least(
         ${oldest("pending", " AND (lane = 0 OR ready_at <= clock_timestamp() OR due_from > clock_timestamp())")},

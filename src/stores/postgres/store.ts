@@ -192,7 +192,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
 
   protected async doNextDue(): Promise<number | undefined> {
     const [row] = await this.#query(READING, this.#run.nextDue, [this.#since]);
-    return typeof row?.wait === "string" ? Number(row.wait) : undefined;
+    return typeof row?.wait === "string" ? Math.max(0, Number(row.wait)) : undefined;
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {

@@ -62,12 +62,20 @@ describePostgres("while another transaction holds a record", () => {
     // Which has the time at which it began.
     await client.query("COMMIT");
     await client.query("BEGIN");
-    const { rows } = await client.query(statements(schema).claim, [1, 60_000, false, null]);
+    const { rows } = await client.query(statements(schema).claim, [
+      randomUUID(),
+      1,
+      60_000,
+      "oldest",
+      null,
+      null,
+      0,
+    ]);
     expect(rows).toMatchObject([{ id: event.eventId }]);
-    const replayed = store.replay(event.eventId);
-    await waits("replay_event");
+    const replayed = store.replay({ eventId: event.eventId });
+    await waits("change_events");
     await client.query("COMMIT");
-    expect(await replayed).toBe(false);
+    expect(await replayed).toBe(0);
     expect(await store.claim(CLAIM)).toEqual([]);
     expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
   });
@@ -144,7 +152,7 @@ describePostgres("while another transaction holds a record", () => {
     const added = Promise.all(ids.map((id) => store.add(eventOf(null, id))));
     await waits("add_events");
     for (const id of ids.slice(0, -1)) {
-      const values = [[id], ["booking:A"], ["webhook"], [null], [""], ["{}"], "100ms", false];
+      const values = [[id], ["booking:A"], ["webhook"], [null], [""], ["{}"], [null], [null], "100ms", false];
       expect(await isFree(statements(schema).add, values), id).toBe(true);
     }
     await client.query("COMMIT");

@@ -11,7 +11,7 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 describePostgres("on a network that fails", () => {
   const schemas = createSchemas();
 
-  async function behindProxy(options: { readonly callTimeout?: number } = {}) {
+  async function behindProxy(options: { readonly commandTimeout?: number } = {}) {
     const proxy = await postgresProxy(url);
     const schema = schemas.name();
     const store = schemas.store({ connectionString: proxy.connectionString, schema, ...options });
@@ -47,8 +47,8 @@ describePostgres("on a network that fails", () => {
     expect(await store.counts()).toMatchObject({ done: 1 });
   });
 
-  test("calls to a server that hangs reject after callTimeout", { timeout: 60_000 }, async () => {
-    const { proxy, store } = await behindProxy({ callTimeout: 1500 });
+  test("calls to a server that hangs reject after commandTimeout", { timeout: 60_000 }, async () => {
+    const { proxy, store } = await behindProxy({ commandTimeout: 1500 });
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
     proxy.hang();
@@ -79,7 +79,7 @@ describePostgres("on a network that fails", () => {
       // It is what was in doubt that is true now, and nothing else.
       expect(await store.settle(claim!, DONE)).toBe(false);
       expect(await direct.settle(claim!, DONE)).toBe(false);
-      expect(await direct.statusOf("booking:A")).toMatchObject({ sequence: 1 });
+      expect(await direct.recordOf("booking:A")).toMatchObject({ sequence: 1 });
     });
 
     test("has the user's writes once", async () => {
@@ -193,7 +193,7 @@ describe("without a server", () => {
     ["whose URL is none", "InvalidArgumentError", `postgresql://user:${secret}@[nowhere:/none`],
     ["whose port is none", "InvalidArgumentError", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
   ])("one %s: calls reject, and no password is in what they say", async (_, name, connectionString) => {
-    const store = postgresStore({ connectionString, callTimeout: 2000 });
+    const store = postgresStore({ connectionString, commandTimeout: 2000 });
     const end = store.subscribe?.(() => {});
     const error = await store.add(eventOf()).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ name });

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import pg from "pg";
 import { describe, expect, test, vi } from "vitest";
 import { migrationSql, postgresStore } from "../../../src/stores/postgres/index.ts";
-import { CLAIM, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 describePostgres("the schema", () => {
@@ -37,30 +37,76 @@ describePostgres("the schema", () => {
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
     expect(await store.settle(claim!, { state: "released" })).toBe(true);
-    expect(await store.replay(claim!.eventId)).toBe(true);
+    expect(await store.renew([claim!], 1000)).toEqual([]);
+    expect(await store.discard({ ref: "booking:A" })).toBe(1);
+    expect(await store.erase("booking:A")).toBe(1);
+    expect(await store.setMeta("key", "value", { expected: undefined })).toBe(true);
     await store.close();
     await pool.end();
     await schemas.pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
   });
 
-  test("of a newer version is refused, and left as it is", async () => {
+  test("of a newer version works: it may have more columns and indexes", async () => {
     const schema = schemas.name();
-    const store = schemas.store({ schema });
-    await store.add(eventOf());
-    await store.close();
-    const version = async (sql: string) => {
-      const made = `CREATE OR REPLACE FUNCTION ${schema}.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT ${sql}'`;
-      await schemas.pool.query(made);
-    };
-    await version("99");
+    await schemas.store({ schema }).migrate();
+    await schemas.pool.query(`
+      ALTER TABLE ${schema}.events ADD COLUMN priority integer NOT NULL DEFAULT 0;
+      ALTER TABLE ${schema}.records ADD COLUMN color text;
+      CREATE INDEX events_priority ON ${schema}.events (priority, seq);
+      CREATE OR REPLACE FUNCTION ${schema}.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 99'`);
     const older = schemas.store({ schema });
-    const newer =
-      /the schema \S+ was made by a newer version of stayhook \(it is version 99, this one knows up to 1\)/;
-    await expect(older.add(eventOf())).rejects.toThrow(newer);
-    await expect(older.migrate()).rejects.toThrow(newer);
-    await version("1");
-    expect(await older.counts()).toMatchObject({ pending: 1 });
+    await older.migrate();
+    const event = eventOf();
+    expect(await older.add(event)).toBe("added");
+    const [claim] = await older.claim(CLAIM);
+    expect(await older.renew([claim!], 60_000)).toEqual([claim]);
+    expect(await older.settle(claim!, DONE)).toBe(true);
+    expect(await older.replay({ eventId: event.eventId })).toBe(1);
+    expect(await older.discard({ eventId: event.eventId })).toBe(1);
+    expect(await older.list({ limit: 5 })).toMatchObject([{ eventId: event.eventId, reason: "discarded" }]);
     await older.close();
+  });
+
+  test("of stayhook 0.1 is refused, and left as it is", async () => {
+    const schema = schemas.name();
+    await schemas.pool.query(`
+      CREATE SCHEMA ${schema};
+      CREATE TABLE ${schema}.events (seq bigint PRIMARY KEY);
+      CREATE TABLE ${schema}.records (record text PRIMARY KEY, status text);
+      CREATE FUNCTION ${schema}.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1'`);
+    const store = schemas.store({ schema });
+    const refused = expect.objectContaining({
+      name: "StayhookError",
+      message: expect.stringContaining(`stayhook 0.1 made the schema ${schema}`),
+    });
+    await expect(store.add(eventOf())).rejects.toEqual(refused);
+    await expect(store.migrate()).rejects.toEqual(refused);
+    const { rows } = await schemas.pool.query(`SELECT to_regclass('${schema}.meta') AS meta`);
+    expect(rows).toEqual([{ meta: null }]);
+    await store.close();
+  });
+
+  test("needs no step from its own version or a newer one", () => {
+    expect(migrationSql({ from: 0 })).toBe(migrationSql());
+    expect(migrationSql({ from: 1 })).toBe("");
+    expect(migrationSql({ from: 2 })).toBe("");
+  });
+
+  test("may have a long name whose letters take two bytes", async () => {
+    const schema = `${"я".repeat(29)}${schemas.name().at(-1)}`;
+    const store = schemas.store({ schema, pollInterval: 3_600_000 });
+    const woken = vi.fn();
+    const end = store.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    woken.mockClear();
+    const other = schemas.store({ schema });
+    await other.add(eventOf());
+    // Not by the look that a listener takes every ten seconds.
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+    end?.();
+    await Promise.all([store.close(), other.close()]);
+    await schemas.pool.query(`DROP SCHEMA "${schema}" CASCADE`);
   });
 
   test("may have a name that SQL would have quoted", async () => {
@@ -104,13 +150,14 @@ describePostgres("what a connection is set up with", () => {
     const store = schemas.store({ schema: plain });
     const odd = postgresStore({ schema: plain, pool });
     const event = eventOf("booking:\u0000\ud800\\");
+    const snapshot = { status: "\u0000\ud800", fields: { checkIn: "\ud800" } };
     expect(await odd.add(event)).toBe("added");
     const [claim] = await odd.claim(CLAIM);
     expect(claim).toMatchObject({ ...event, attempts: 1, replayed: false });
     expect(Math.abs(claim!.receivedAt - Date.now())).toBeLessThan(60_000);
     expect(await odd.get(event.eventId)).toEqual(await store.get(event.eventId));
-    expect(await odd.settle(claim!, { state: "done", type: "t", status: "\u0000", writes: [] })).toBe(true);
-    expect(await odd.statusOf(event.ref!)).toMatchObject({ ref: event.ref, status: "\u0000", sequence: 1 });
+    expect(await odd.settle(claim!, { ...DONE, record: { snapshot, changed: true }, writes: [] })).toBe(true);
+    expect(await odd.recordOf(event.ref!)).toMatchObject({ ref: event.ref, snapshot, sequence: 1 });
     expect(await odd.settle(claim!, { state: "released" })).toBe(false);
     await Promise.all([odd.close(), store.close()]);
     await pool.end();
@@ -125,7 +172,7 @@ describePostgres("what a connection is set up with", () => {
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
     const write = async (tx: pg.ClientBase) => void (await tx.query("SELECT 1"));
-    expect(await store.settle(claim!, { state: "done", type: "t", writes: [write] })).toBe(true);
+    expect(await store.settle(claim!, { ...DONE, writes: [write] })).toBe(true);
     woken.mockClear();
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
     end?.();
@@ -153,11 +200,14 @@ describePostgres("what a connection is set up with", () => {
       const outcome = {
         state: "parked",
         reason: "callback",
-        error: claim.ref ?? "\u0000",
+        entry: { duration: 1, error: claim.ref ?? "\u0000" },
         type: claim.ref ?? "",
       } as const;
       expect(await store.settle(claim, outcome)).toBe(true);
-      expect(await store.get(claim.eventId)).toMatchObject({ lastError: outcome.error, type: outcome.type });
+      expect(await store.get(claim.eventId)).toMatchObject({
+        lastError: outcome.entry.error,
+        type: outcome.type,
+      });
     }
     await store.close();
   });
@@ -179,8 +229,8 @@ describe("options that cannot be used", () => {
     [{ connectionString, schema: "pg_mine" }, [["schema"]]],
     [{ connectionString, schema: "é".repeat(40) }, [["schema"]]],
     [
-      { connectionString, wake: "sometimes", pollInterval: 0, maxConnections: 1.5, callTimeout: Infinity },
-      [["wake"], ["pollInterval"], ["maxConnections"], ["callTimeout"]],
+      { connectionString, wake: "sometimes", pollInterval: 0, maxConnections: 1.5, commandTimeout: Infinity },
+      [["wake"], ["pollInterval"], ["maxConnections"], ["commandTimeout"]],
     ],
   ])("%j", (options, paths) => {
     const make = () => postgresStore(options as never);

@@ -69,7 +69,7 @@ describePostgres("other processes' events", () => {
     // One that is behind the end of a lease is no news either.
     await sleep(300);
     expect(woken).not.toHaveBeenCalled();
-    await wakes(() => other.replay(event.eventId));
+    await wakes(() => other.replay({ eventId: event.eventId }));
   });
 
   test("an event of a record that is leased calls nobody", async () => {
