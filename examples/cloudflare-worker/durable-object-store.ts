@@ -1,136 +1,98 @@
 // An EventStore in a Durable Object with SQLite, for Workers: durable when add() resolves, shared by all requests.
-// It passes `storeContract` of stayhook/testing; stayhook's own tests run it in workerd.
+// It passes `storeContract` of stayhook/store; stayhook's own tests run it in workerd.
 import { DurableObject } from "cloudflare:workers";
-import type {
-  ClaimedEvent,
-  EventState,
-  EventStore,
-  NewEvent,
-  Outcome,
-  RecordStatus,
-  StoredEvent,
-} from "stayhook";
-import * as tables from "./event-tables.ts";
-import * as writes from "./event-writes.ts";
+import {
+  type EventStore,
+  type RecordSnapshot,
+  runSync,
+  type SqlDriver,
+  sqliteDialect,
+  sqlStore,
+} from "stayhook/store";
 
-type Options<Method extends "claim" | "list" | "prune" | "pruneRecords" | "replayParked"> = NonNullable<
-  Parameters<EventStore[Method]>[0]
->;
+/** The methods of a store that the Worker calls in the object. */
+const methods = [
+  ...[
+    "add",
+    "claim",
+    "renew",
+    "settle",
+    "nextDue",
+    "list",
+    "get",
+    "counts",
+    "oldestWaiting",
+    "newestReceived",
+  ],
+  ...["replay", "discard", "erase", "recordOf", "learn", "getMeta", "setMeta", "prune", "pruneRecords"],
+] as readonly Method[];
+type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
+
+const PAGE = 100;
 
 /**
- * The events and the records. One object does one thing at a time, and what it answers leaves it only when it is on
- * disk: each method is one transaction, and nothing has to be locked.
+ * The events and the records. A Durable Object runs one transaction at a time, and its answer leaves it only when the
+ * transaction is on disk. So nothing needs a lock.
  */
 export class Events extends DurableObject<unknown> {
-  readonly #sql: tables.Sql = (text, ...values) =>
-    this.ctx.storage.sql.exec(text.join("?"), ...values).toArray() as never;
+  readonly #store: EventStore;
 
   constructor(ctx: DurableObjectState, env: unknown) {
     super(ctx, env);
-    ctx.storage.sql.exec(tables.tables);
+    this.#store = sqlStore(driverOf(ctx.storage), sqliteDialect);
   }
 
-  #transaction<T>(work: (sql: tables.Sql) => T): T {
-    return this.ctx.storage.transactionSync(() => work(this.#sql));
+  call(method: Method, args: unknown[]): Promise<unknown> {
+    const run = this.#store[method] as (...args: unknown[]) => Promise<unknown>;
+    return run.apply(this.#store, args);
   }
 
-  add(event: NewEvent): "added" | "duplicate" | "conflict" {
-    return this.#transaction((sql) => writes.add(sql, event));
-  }
-
-  claim(options: Options<"claim">): ClaimedEvent[] {
-    return this.#transaction((sql) => writes.claim(sql, options));
-  }
-
-  renew(claims: readonly ClaimedEvent[], leaseDuration: number): ClaimedEvent[] {
-    return this.#transaction((sql) => writes.renew(sql, claims, leaseDuration));
-  }
-
-  settle(claim: ClaimedEvent, outcome: Outcome): boolean {
-    return this.#transaction((sql) => writes.settle(sql, claim, outcome));
-  }
-
-  nextDue(): number | undefined {
-    return tables.nextDue(this.#sql);
-  }
-
-  prune(options: Options<"prune">): number {
-    return this.#transaction((sql) => writes.prune(sql, options));
-  }
-
-  pruneRecords(options: Options<"pruneRecords">): number {
-    return this.#transaction((sql) => writes.pruneRecords(sql, options));
-  }
-
-  list(options: Options<"list">): StoredEvent[] {
-    return tables.list(this.#sql, options);
-  }
-
-  get(eventId: string): StoredEvent | undefined {
-    return tables.get(this.#sql, eventId);
-  }
-
-  counts(): Record<EventState, number> {
-    return tables.counts(this.#sql);
-  }
-
-  oldestWaiting(): number | undefined {
-    return tables.oldestWaiting(this.#sql);
-  }
-
-  replay(eventId: string): boolean {
-    return this.#transaction((sql) => writes.replay(sql, eventId));
-  }
-
-  replayParked(options?: Options<"replayParked">): number {
-    return this.#transaction((sql) => writes.replayParked(sql, options));
-  }
-
-  statusOf(ref: string): RecordStatus | undefined {
-    return tables.statusOf(this.#sql, ref);
-  }
-
-  /** Some of them; the last one says where to go on. */
-  statusesAfter(ref: string): RecordStatus[] {
-    return tables.statusesAfter(this.#sql, ref);
+  /** A page of records. A shorter one is the last. */
+  async recordsAfter(after: string | undefined): Promise<RecordSnapshot[]> {
+    const page: RecordSnapshot[] = [];
+    for await (const record of this.#store.records({ after })) {
+      if (page.push(record) === PAGE) break;
+    }
+    return page;
   }
 }
 
+function driverOf(storage: DurableObjectState["storage"]): SqlDriver {
+  const execute: Parameters<typeof runSync>[1] = (step) => {
+    if ("writes" in step) throw new Error("This store has no transactions for event.atomically.");
+    const params = step.params.map((value) => (value instanceof Uint8Array ? value.slice().buffer : value));
+    const rows = storage.sql.exec(step.sql, ...params).toArray();
+    if (step.query) return { rows, changes: 0 };
+    const [changed] = storage.sql.exec("SELECT changes() AS changes").toArray();
+    return { rows, changes: Number(changed?.changes) };
+  };
+  return {
+    transaction: async (steps) => storage.transactionSync(() => runSync(steps(), execute)),
+    read: async (steps) => runSync(steps(), execute),
+    close: async () => {},
+  };
+}
+
 /**
- * @param object - where the events are kept: `env.EVENTS.getByName("events")`. All that concern one booking or listing
- *   have to be in the same one.
+ * @param object - where the events are kept: `env.EVENTS.getByName("events")`. All events of one booking or listing
+ *   have to be in the same object.
  */
 export function durableObjectStore(object: DurableObjectStub<Events>): EventStore {
   let closed = false;
-
   const open = () => {
     if (closed) throw new Error("The store is closed.");
     return object;
   };
-
-  // No subscribe: where nothing lives on, nobody would hear it.
+  const calls = methods.map((method) => [method, async (...args: unknown[]) => open().call(method, args)]);
+  // No subscribe: a Worker does not live long enough to be woken.
   return {
-    add: async (event) => open().add(event),
-    claim: async (options) => open().claim(options),
-    renew: async (claims, leaseDuration) => open().renew(claims, leaseDuration),
-    settle: async (claim, outcome) => open().settle(claim, outcome),
-    nextDue: async () => open().nextDue(),
-    prune: async (options) => open().prune(options),
-    pruneRecords: async (options) => open().pruneRecords(options),
-    list: async (options) => open().list(options),
-    get: async (eventId) => open().get(eventId),
-    counts: async () => open().counts(),
-    oldestWaiting: async () => open().oldestWaiting(),
-    replay: async (eventId) => open().replay(eventId),
-    replayParked: async (options) => open().replayParked(options),
-    statusOf: async (ref) => open().statusOf(ref),
-    async *statuses({ after = "" } = {}) {
+    ...(Object.fromEntries(calls) as Pick<EventStore, Method>),
+    async *records({ after }: { readonly after?: string | undefined } = {}) {
       for (let last = after; ; ) {
-        const page = await open().statusesAfter(last);
+        const page = await open().recordsAfter(last);
         yield* page;
-        const end = page.at(-1);
-        if (end === undefined) return;
-        last = end.ref;
+        if (page.length < PAGE) return;
+        last = page.at(-1)?.ref;
       }
     },
     async close() {

@@ -1,5 +1,5 @@
 // Puts the example's store to the contract, where it lives: in workerd. `/cases` names them, `/?case=<name>` runs one.
-import { type StoreContractCase, storeContract } from "stayhook/testing";
+import { type StoreContractCase, storeContract } from "stayhook/store";
 import { durableObjectStore, Events } from "../../examples/cloudflare-worker/durable-object-store.ts";
 
 /** An object that can be ended in the middle of its life. */

@@ -1,7 +1,10 @@
 // Of Cloudflare's own types, which a project has by `wrangler types`, what examples/cloudflare-worker uses.
 
 interface SqlStorage {
-  exec(query: string, ...bindings: (string | number | null)[]): { toArray(): Record<string, unknown>[] };
+  exec(
+    query: string,
+    ...bindings: (string | number | ArrayBuffer | null)[]
+  ): { toArray(): Record<string, unknown>[] };
 }
 
 interface DurableObjectState {
