@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { statements } from "../../../src/stores/postgres/statements.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 describePostgres("while another transaction holds a record", () => {
@@ -59,7 +59,9 @@ describePostgres("while another transaction holds a record", () => {
     const { schema, store, client, waits } = await beside();
     const event = eventOf("booking:A");
     await store.add(event);
-    // Which has the time at which it began.
+    const [first] = await store.claim(CLAIM);
+    await store.settle(first!, RETRY);
+    // The next transaction has a later now().
     await client.query("COMMIT");
     await client.query("BEGIN");
     const { rows } = await client.query(statements(schema).claim, [
@@ -77,7 +79,7 @@ describePostgres("while another transaction holds a record", () => {
     await client.query("COMMIT");
     expect(await replayed).toBe(0);
     expect(await store.claim(CLAIM)).toEqual([]);
-    expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+    expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 2 });
   });
 
   test("its own events wait on one connection, and leave the rest to others", async () => {

@@ -112,6 +112,81 @@ describePostgres("on a network that fails", () => {
     });
   });
 
+  describe("a claim whose answer was lost", () => {
+    test("is given back with the next call, and is no attempt", async () => {
+      const { proxy, store, direct } = await behindProxy();
+      const event = eventOf();
+      await store.add(event);
+      proxy.loseAnswerTo("claim_events");
+      await expect(store.claim(CLAIM)).rejects.toThrow();
+      await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ processing: 1 }), 20_000);
+      const [claim] = await vi.waitFor(async () => {
+        const claims = await store.claim(CLAIM);
+        expect(claims).toHaveLength(1);
+        return claims;
+      }, 20_000);
+      expect(claim).toMatchObject({ eventId: event.eventId, attempts: 1 });
+      expect(await store.get(event.eventId)).toMatchObject({ attempts: 1, history: [] });
+      // A claim that was answered is not given back.
+      expect(await store.claim(CLAIM)).toEqual([]);
+      expect(await store.settle(claim!, DONE)).toBe(true);
+    });
+
+    test("is given back by a call that only reads, and wakes", async () => {
+      const { proxy, store, direct } = await behindProxy();
+      const event = eventOf();
+      await store.add(event);
+      proxy.loseAnswerTo("claim_events");
+      await expect(store.claim(CLAIM)).rejects.toThrow();
+      await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ processing: 1 }), 20_000);
+      await vi.waitFor(() => store.nextDue(), 20_000);
+      expect(await direct.get(event.eventId)).toMatchObject({ state: "pending", attempts: 0 });
+    });
+  });
+
+  test("a connection lost in event.atomically is the store's failure", async () => {
+    const { proxy, store, direct } = await behindProxy();
+    await store.add(eventOf());
+    const [claim] = await store.claim(CLAIM);
+    const own = new Error("the write's own");
+    const cut = async (tx: pg.ClientBase) => {
+      proxy.cut();
+      await tx.query("SELECT 1").catch(() => Promise.reject(own));
+    };
+    await expect(store.settle(claim!, { ...DONE, writes: [cut] })).rejects.toMatchObject({
+      name: "StayhookError",
+      message: expect.stringContaining("the connection was lost during event.atomically"),
+    });
+    proxy.restore();
+    expect(await direct.get(claim!.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+    await vi.waitFor(() => store.counts(), 20_000);
+    expect(await store.settle(claim!, { ...DONE, writes: [() => {}] })).toBe(true);
+  });
+
+  test("sessions on a server that only reads are left: the name is resolved again", async () => {
+    const schema = schemas.name();
+    const role = `${schema}_role`;
+    await schemas.store({ schema }).migrate();
+    await schemas.pool.query(`CREATE ROLE ${role} SUPERUSER LOGIN`);
+    onTestFinished(async () => void (await schemas.pool.query(`DROP ROLE ${role}`)));
+    const setReadOnly = (to: "on" | "off") =>
+      schemas.pool.query(`ALTER ROLE ${role} SET default_transaction_read_only = ${to}`);
+    await setReadOnly("on");
+    const asRole = new URL(url);
+    asRole.username = role;
+    const store = schemas.store({ schema, connectionString: asRole.href });
+    // Five sessions, all of them on the old primary.
+    await Promise.all(Array.from({ length: 5 }, () => store.counts()));
+    await expect(store.add(eventOf())).rejects.toThrow("read-only");
+    await Promise.all(Array.from({ length: 5 }, () => store.counts()));
+    await setReadOnly("off");
+    // The calls find out by themselves, one of them at the cost of a session.
+    expect(await store.add(eventOf())).toBe("added");
+    const [claim] = await store.claim(CLAIM);
+    expect(await store.settle(claim!, DONE)).toBe(true);
+    await store.close();
+  });
+
   test("sessions ended by the server end no process, the user's pool without a listener included", async () => {
     const victims = `stayhook test ${Math.random().toString(36).slice(2)}`;
     const pool = new pg.Pool({ connectionString: url, application_name: victims, max: 2 });
