@@ -61,7 +61,10 @@ const webhooks = createWebhookHandler({
       Response.json({ bookingCode: new URL(url).pathname.split("/").at(-1), status: "Confirmed" }),
   }),
   store,
+  verify: () => true,
   autoStart: false,
+  // Every event is counted.
+  recheckAfter: false,
   leaseDuration,
   replyWithin: 2000,
   backoff: () => 200,

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
+import mysql from "mysql2/promise";
 import pg from "pg";
 import { onTestFinished } from "vitest";
+import { mysqlUrl, startOwnMysql } from "../../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../../support/postgres-server.ts";
 import { deleteKeys, redisUrl, startOwnRedis } from "../../support/redis-server.ts";
 import type { StorePlace } from "./store-place.ts";
@@ -12,16 +14,27 @@ export const kinds: readonly Kind[] = (
   await Promise.all([
     postgresUrl().then((url) => (url === undefined ? [] : (["postgres"] as const))),
     redisUrl().then((url) => (url === undefined && !process.env.CI ? [] : (["redis"] as const))),
+    mysqlUrl().then((url) => (url === undefined ? [] : (["mysql"] as const))),
   ])
 ).flat();
 
 /** A place of the test's own on the machine's server, deleted after the test. */
 export async function newPlace(kind: Kind): Promise<StorePlace> {
   const name = `machines_${randomUUID().replaceAll("-", "")}`;
-  const url = kind === "postgres" ? await postgresUrl() : await redisUrl();
+  const url = await { postgres: postgresUrl, redis: redisUrl, mysql: mysqlUrl }[kind]();
   if (url === undefined) throw new Error(`there is no ${kind} server`);
-  onTestFinished(() => (kind === "postgres" ? dropSchema(url, name) : deleteKeys(url, `{${name}}`)));
+  if (kind === "mysql") await onMysql(url, `CREATE DATABASE ${name}`);
+  onTestFinished(() => {
+    if (kind === "mysql") return onMysql(url, `DROP DATABASE ${name}`);
+    return kind === "postgres" ? dropSchema(url, name) : deleteKeys(url, `{${name}}`);
+  });
   return { kind, url, name };
+}
+
+async function onMysql(uri: string, statement: string): Promise<void> {
+  const connection = await mysql.createConnection({ uri });
+  await connection.query(statement);
+  await connection.end();
 }
 
 async function dropSchema(connectionString: string, name: string): Promise<void> {
@@ -47,6 +60,16 @@ export async function ownServer(kind: Kind): Promise<OwnServer> {
     onTestFinished(() => server.close());
     const { connectionString: url } = server;
     return { place: { kind, url, name }, kill: () => server.stop("immediate"), start: () => server.start() };
+  }
+  if (kind === "mysql") {
+    const server = await startOwnMysql();
+    if (!server) throw new Error("MariaDB is not installed");
+    onTestFinished(() => server.close());
+    return {
+      place: { kind, url: server.url, name: "test" },
+      kill: () => server.kill(),
+      start: () => server.start(),
+    };
   }
   const server = await startOwnRedis();
   if (!server) throw new Error("Redis is not installed");
