@@ -1,3 +1,4 @@
+import { Log } from "../logger.ts";
 import type { ProcessOptions } from "../webhooks/processing/process.ts";
 import { assertHandler } from "./assert-handler.ts";
 
@@ -46,6 +47,8 @@ export function toSqsHandler(webhooks: SqsWebhooks): (event: SqsEvent) => Promis
   };
 }
 
+const log = new Log();
+
 /** Messages that exclude each other; one without a group stands alone. */
 function groupsOf(records: readonly SqsRecord[]): SqsRecord[][] {
   const groups = new Map<string, SqsRecord[]>();
@@ -68,8 +71,10 @@ async function processGroup(
     try {
       await webhooks.process(body, { attempt });
     } catch (error) {
-      // SQS keeps no reason: Lambda's log is where one would look for it.
-      console.error(`stayhook: message ${messageId} is to be delivered again`, error);
+      // SQS keeps no reason, so that it has to stand in Lambda's log. A callback's own error has the stack.
+      const { reason, cause } = Object(error) as { readonly reason?: string; readonly cause?: unknown };
+      const shown = reason === "callback" ? cause : error;
+      log.error(`SQS message ${messageId} failed, and will be delivered again`, { error: shown, reason });
       return group.slice(index);
     }
   }
