@@ -3,11 +3,10 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { failed, hasCode, isNotPrimary } from "./errors.ts";
-import type { Link } from "./link.ts";
+import type { Link, RedisClient, Session } from "./link.ts";
 import { type ScriptName, scripts } from "./scripts.ts";
-import type { RedisClient, Session } from "./session.ts";
 
-/** Runs scripts, each within a time. */
+/** Runs scripts, each within {@link timeout} ms. */
 export class Connection {
   readonly link: Link;
   readonly #keys: string;
@@ -20,7 +19,7 @@ export class Connection {
     this.timeout = timeout;
   }
 
-  /** Does `call`, for whose end {@link idle} waits. */
+  /** Runs `call`. {@link idle} waits for it. */
   async busy<T>(call: () => Promise<T>): Promise<T> {
     const running = call();
     this.#running.add(running);
@@ -31,7 +30,7 @@ export class Connection {
     }
   }
 
-  /** Resolves when all that was asked for has ended. */
+  /** Resolves when all calls have ended. */
   async idle(): Promise<void> {
     await Promise.allSettled(this.#running);
   }
@@ -42,7 +41,7 @@ export class Connection {
 
   /**
    * @throws {@link NotSentError} where nothing was sent
-   * @throws {@link StayhookError} where it failed, or may have been done though no answer came
+   * @throws {@link StayhookError} where the script failed, or where no answer came; Redis may have run it then
    */
   async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const until = performance.now() + this.timeout;
@@ -61,12 +60,12 @@ export class Connection {
       return await client.evalsha(sha, 1, this.#keys, ...args);
     } catch (error) {
       if (!hasCode(error, "NOSCRIPT")) throw error;
-      // It has never seen it, or was started again since.
+      // Redis has not seen this script since its start.
       return await client.eval(text, 1, this.#keys, ...args);
     }
   }
 
-  /** The timer is what keeps a process alive that waits for an answer. */
+  /** Its timer keeps the process alive while a call waits for an answer. */
   #inTime(session: Session, until: number, answer: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
@@ -80,7 +79,7 @@ export class Connection {
         this.link.gaveUpOn(session);
       };
       const timer = setTimeout(late, Math.max(0, until - performance.now()));
-      // A client that sends again what was on its way does not tell whether it was done twice.
+      // A client that sends commands again does not say whether Redis ran them twice.
       const forget = session.onLost(() => {
         stop();
         reject(new Error("the connection was lost before the answer came"));

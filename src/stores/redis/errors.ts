@@ -1,15 +1,15 @@
 import { StayhookError } from "../../errors.ts";
 
-/** What Redis's own error codes mean for a store, and what to do about them. */
+/** What Redis's error codes mean for a store. */
 const MEANINGS: Readonly<Record<string, string>> = {
-  OOM: "its memory is full (maxmemory), so that it takes nothing more",
-  MISCONF: "it cannot write to its disk, so that it takes nothing more",
-  READONLY: "it is a replica: a store needs the primary",
+  OOM: "its memory is full (maxmemory), so it takes no new events",
+  MISCONF: "it cannot write to its disk, so it takes no new events",
+  READONLY: "it is a replica, and a store needs the primary",
   LOADING: "it is still loading its data",
   MASTERDOWN: "it is a replica without its primary",
   NOREPLICAS: "it has fewer replicas than min-replicas-to-write",
   CLUSTERDOWN: "the cluster is down",
-  BUSY: "it is busy with somebody's script",
+  BUSY: "another client's script blocks it",
   NOAUTH: "it asks for a password",
   WRONGPASS: "it refuses the user name or the password",
   NOPERM: "its ACL does not let this user do it",
@@ -17,10 +17,10 @@ const MEANINGS: Readonly<Record<string, string>> = {
     "the keys of this store are gone. A cluster that moves their slot does this until the move is over. If somebody deleted them, restart this process",
 };
 
-/** Answers of a server that is no primary now, as an old one after a failover. */
+/** Answers of a server that is not the primary, such as the old primary after a failover. */
 const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
 
-/** Nothing has been sent: nothing can have happened. */
+/** Nothing was sent, so Redis did nothing. */
 export class NotSentError extends StayhookError {}
 
 interface Named {
@@ -44,7 +44,7 @@ export function failed({ name, secrets }: Named, cause: unknown): StayhookError 
   );
 }
 
-/** An error that the server answered with; others are of the connection. */
+/** Whether the server answered with this error. Others come from the connection. */
 export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
@@ -57,7 +57,7 @@ export function isNotPrimary(error: unknown): boolean {
   return NOT_PRIMARY.some((code) => hasCode(error, code));
 }
 
-/** What must not be in a message, if the server repeats it. */
+/** Texts that no message may show, even if the server repeats them. */
 export type Secrets = readonly string[];
 
 function describe(cause: unknown, secrets: Secrets): string {
@@ -66,7 +66,7 @@ function describe(cause: unknown, secrets: Secrets): string {
   return meaning ? `${meaning} (${message})` : message;
 }
 
-/** A copy: ioredis keeps the command on its errors, the password of AUTH and guests' bookings among it. */
+/** Copies the error without its command, which may hold a password or a guest's booking. */
 function causeOf(cause: unknown, secrets: Secrets): ErrorOptions {
   if (!(cause instanceof Error)) return {};
   const copy = new Error(redact(cause.message, secrets));
@@ -76,14 +76,14 @@ function causeOf(cause: unknown, secrets: Secrets): ErrorOptions {
   return { cause: copy };
 }
 
-/** A server that does not know AUTH repeats what it was sent. */
+/** A server that does not know AUTH repeats the password in its error. */
 function redact(message: string, secrets: Secrets): string {
   const told = message.replace(/,? with args beginning with:[\s\S]*/, "");
   return secrets.reduce((text, secret) => (secret === "" ? text : text.replaceAll(secret, "***")), told);
 }
 
 function codeOf({ message }: Error): string | undefined {
-  // Redis 7.0 has no code of its own for it inside of a script.
+  // Redis 7.0 has no code for this error inside a script.
   if (message.includes("user executing the script can't")) return "NOPERM";
   return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
 }

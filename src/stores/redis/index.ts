@@ -2,8 +2,7 @@ import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { isLogger, Log, type Logger } from "../../logger.ts";
 import type { EventStore } from "../event-store.ts";
 import { Connection, checkSettings } from "./connection.ts";
-import { ClientLink, UrlLink } from "./link.ts";
-import type { RedisClient } from "./session.ts";
+import { ClientLink, type RedisClient, UrlLink } from "./link.ts";
 import { RedisStore } from "./store.ts";
 
 /** Options of {@link redisStore}. One of `url` and `client` is required. */
@@ -11,24 +10,25 @@ export interface RedisStoreOptions {
   /** `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or the path of a socket. */
   readonly url?: string | undefined;
   /**
-   * A client of `ioredis` of your own instead: `Redis` (with Sentinel, too) or `Cluster`. `close()` leaves it
-   * open. Its `keyPrefix` is kept. A connection of its own for what other processes announce is made from it.
+   * Your own client of `ioredis` instead: `Redis` (with or without Sentinel) or `Cluster`. `close()` leaves it open.
+   * Its `keyPrefix` is kept. The store makes one more connection from it, for messages of other processes.
    */
   readonly client?: RedisClient | undefined;
-  /** What all keys begin with, in braces: they are in one hash slot of a cluster. Default `stayhook`. */
+  /** All keys begin with it, in braces, so that a cluster has them in one hash slot. Default `stayhook`. */
   readonly prefix?: string | undefined;
-  /** How long a call waits for Redis, ms; then it rejects. Default 5000. */
+  /** A call rejects if Redis does not answer in this time, ms. Default 5000. */
   readonly commandTimeout?: number | undefined;
   /** Gets a warning at the first use if the settings of this Redis lose events. Default: the console. */
   readonly logger?: Logger | undefined;
 }
 
 /**
- * Keeps events in Redis, by the package `ioredis` (5 or 6), for many machines. **Redis keeps what its settings say**:
- * it needs `appendonly yes` and `maxmemory-policy noeviction`; docs/stores.md says which settings lose what, and
- * the store warns of them when it is first used.
+ * Keeps events in Redis, for many machines. Needs the package `ioredis` (5 or 6).
  *
- * Nothing is connected before the first call.
+ * **The settings of Redis decide what survives.** It needs `appendonly yes` and `maxmemory-policy noeviction`.
+ * docs/stores.md says which settings lose what. The store warns at its first use.
+ *
+ * The first call connects.
  *
  * @throws {@link InvalidArgumentError} where an option cannot be used. Calls reject with {@link StayhookError}
  *   where `ioredis` is not installed, and where Redis cannot be reached or refuses
@@ -55,7 +55,7 @@ function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
     return;
   }
   const { url, client, prefix, commandTimeout, logger, ...rest } = options;
-  // A misspelt prefix would quietly be the default one, which may be another app's.
+  // A misspelt prefix would silently become the default, which may be another app's.
   for (const name of Object.keys(rest)) yield { path: [name], message: "is no option of redisStore" };
   if ((url === undefined) === (client === undefined)) {
     yield { path: ["url"], message: "give either url or client" };
@@ -67,7 +67,7 @@ function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
       };
     }
   } else yield* clientIssues(client);
-  // Braces would make another hash tag of it.
+  // Braces would change the hash slot.
   if (prefix !== undefined && !(typeof prefix === "string" && /^[^{}\p{C}\s]{1,200}$/u.test(prefix))) {
     yield {
       path: ["prefix"],
@@ -106,7 +106,7 @@ function isUrl(url: unknown): boolean {
   return /^rediss?:$/.test(protocol) && isEncoded(username) && isEncoded(password);
 }
 
-/** A `%` that stands for itself in a password has to be written `%25`. */
+/** A literal `%` in a password must be written `%25`. */
 function isEncoded(text: string): boolean {
   try {
     decodeURIComponent(text);

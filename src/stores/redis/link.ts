@@ -1,13 +1,14 @@
 // Not the globals: a test's fake timers must not stop Redis.
+import type { Socket } from "node:net";
+import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
 import { isReply, notReachable, type Secrets } from "./errors.ts";
-import { loadRedis, type RedisClient, Session } from "./session.ts";
 
 /** ms until a connection that was refused is tried again, while a call waits for it. */
 const AGAIN = 100;
-/** What ioredis must not do by itself: send again what may have been done, keep for later what was given up. */
+/** Keeps ioredis from sending a command again, or later: Redis may have done it, or the caller may have given up. */
 const ONE_LIFE = {
   lazyConnect: true,
   retryStrategy: () => null,
@@ -21,7 +22,7 @@ const ONE_LIFE = {
 
 /** Where calls get a connection that is ready. */
 export interface Link {
-  /** How messages call it; holds no password. */
+  /** The name in messages. It has no password. */
   readonly name: string;
   readonly secrets: Secrets;
   /**
@@ -36,19 +37,19 @@ export interface Link {
   gaveUpOn(session: Session): void;
   /** Drops all sessions after an answer of a server that is no primary now. The next ones resolve the name again. */
   movedAway(session: Session): void;
-  /** Another connection, not connected yet, for one life of its own; the caller's to end. */
+  /** Makes another client, which is not connected yet. The caller ends it. */
   another(): Promise<Session>;
   close(): void;
 }
 
-/** Connections by a URL: each client lives as long as its connection, and the next call makes another. */
+/** Connections by a URL. A client ends with its connection, and the next call makes another one. */
 export class UrlLink implements Link {
   readonly name: string;
   readonly secrets: Secrets;
   readonly #url: string;
   #Redis: typeof Redis | undefined;
   #session: Session | undefined;
-  /** Until when it has to be ready, of `performance.now()`. */
+  /** When the session must be ready, by `performance.now()`. */
   #readyBy = 0;
   #lastError: unknown;
   #closed = false;
@@ -69,11 +70,11 @@ export class UrlLink implements Link {
       if (this.#closed) throw new StayhookError("The store is closed.");
       const session = this.#current(this.#Redis, within);
       if (await session.becomesReady(until, { holdsProcess: true })) return session;
-      // Waiting does not help against a wrong password.
+      // A wrong password stays wrong: do not wait.
       const refused = isReply(this.#lastError);
       if (refused) this.gaveUpOn(session);
       const left = until - performance.now();
-      // Others may wait for it, who came later: it has a time of its own.
+      // Keep the session: calls that came later may still wait for it.
       if (refused || left <= 0) throw notReachable(this, within, this.#lastError);
       await pause(Math.min(AGAIN, left));
     }
@@ -119,9 +120,9 @@ export class UrlLink implements Link {
     let refusal: Error | undefined;
     client.on("error", (error) => {
       if (isReply(error)) refusal ??= error;
-      // What the end of a refused connection brings along says less.
+      // The errors that follow a refusal say less than the refusal.
       this.#lastError = refusal ?? error;
-      // ioredis would go on in database 0, which may be another app's.
+      // ioredis would continue in database 0, which may belong to another app.
       if (isRefusedDatabase(error)) session.end();
     });
     client.on("ready", () => {
@@ -135,7 +136,7 @@ export class UrlLink implements Link {
   }
 }
 
-/** The user's own client, which stays as it is, and open. */
+/** The user's own client. The store neither changes nor closes it. */
 export class ClientLink implements Link {
   readonly name = "the given client";
   readonly life = 0;
@@ -151,7 +152,7 @@ export class ClientLink implements Link {
   async ready(within: number): Promise<Session> {
     const { client, isReady } = this.#session;
     if (isReady) return this.#session;
-    // Who has ended it does not want it to be opened again.
+    // The user has closed it, so do not connect it again.
     if (client.status === "end") throw notReachable(this, within, new Error("it was closed"));
     let lastError: unknown;
     if (client.status === "wait") {
@@ -165,11 +166,11 @@ export class ClientLink implements Link {
   }
 
   gaveUpOn(): void {
-    // Its owner has other uses for it.
+    // The user's app may use the client for other things.
   }
 
   movedAway(): void {
-    // The owner's client decides by its own `reconnectOnError`.
+    // The client's own `reconnectOnError` decides.
   }
 
   async another(): Promise<Session> {
@@ -187,7 +188,7 @@ export function isCluster(client: RedisClient): client is Cluster {
   return client.isCluster;
 }
 
-/** Its errors are told by the calls that fail of them; its socket holds no process open. (A call that waits does, by its timer.) */
+/** Ignores the client's errors, which the failed calls report, and lets the process end while it is connected. */
 function quiet(client: Redis | Cluster): Session {
   client.on("error", () => {});
   client.on("connect", () => {
@@ -196,7 +197,7 @@ function quiet(client: Redis | Cluster): Session {
   return new Session(client);
 }
 
-/** Whether it is the answer to the SELECT that ioredis sends for a URL's database. */
+/** Whether the error answers the SELECT that ioredis sends for a URL's database. */
 function isRefusedDatabase(error: unknown): boolean {
   return (
     isReply(error) && (error as { readonly command?: { readonly name?: string } }).command?.name === "select"
@@ -205,4 +206,100 @@ function isRefusedDatabase(error: unknown): boolean {
 
 function passwordsIn({ password, searchParams }: URL): string[] {
   return [password, decodeURIComponent(password), searchParams.get("password") ?? ""];
+}
+
+/** A client that the user made. */
+export type RedisClient = Redis | Cluster;
+
+type Module = typeof import("ioredis");
+
+/**
+ * Loads the optional peer dependency.
+ *
+ * @throws {@link StayhookError} where it is not installed
+ */
+export async function loadRedis(
+  load: () => Promise<unknown> = () => import("ioredis"),
+): Promise<typeof Redis> {
+  try {
+    const module = (await load()) as Module & { readonly default?: Module };
+    return module.Redis ?? module.default?.Redis;
+  } catch (cause) {
+    const code = String((cause as NodeJS.ErrnoException | undefined)?.code);
+    if (!code.endsWith("MODULE_NOT_FOUND")) throw cause;
+    throw new StayhookError('redisStore needs the package "ioredis". Install it: npm install ioredis', {
+      cause,
+    });
+  }
+}
+
+const SIGNALS = ["ready", "close", "end"] as const;
+type Signal = (typeof SIGNALS)[number];
+
+/** A client and its connection. It has one listener for each event, however many calls wait. */
+export class Session {
+  readonly client: RedisClient;
+  readonly #waiting = new Set<(signal: Signal) => void>();
+  readonly #detachers: (() => void)[] = [];
+
+  constructor(client: RedisClient) {
+    this.client = client;
+    for (const signal of SIGNALS) {
+      const tell = (): void => {
+        for (const each of [...this.#waiting]) each(signal);
+      };
+      client.on(signal, tell);
+      this.#detachers.push(() => client.off(signal, tell));
+    }
+  }
+
+  get isReady(): boolean {
+    // The status is still `ready` when the socket has just closed.
+    return this.client.status === "ready" && this.#stream?.writable !== false;
+  }
+
+  /** `undefined` for a Cluster, which has several connections. */
+  get #stream(): Partial<Pick<Socket, "writable" | "destroy">> | undefined {
+    return "stream" in this.client ? this.client.stream : undefined;
+  }
+
+  /** Resolves to whether the client is ready before `until`, by `performance.now()`; to `false` once it has ended. */
+  becomesReady(until: number, { holdsProcess }: { readonly holdsProcess: boolean }): Promise<boolean> {
+    if (this.isReady || this.client.status === "end") return Promise.resolve(this.isReady);
+    return new Promise((resolve) => {
+      const stop = (ready: boolean): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(hear);
+        resolve(ready);
+      };
+      const hear = (signal: Signal): void => {
+        if (signal !== "close") stop(signal === "ready");
+      };
+      const timer = setTimeout(() => stop(false), Math.max(0, until - performance.now()));
+      if (!holdsProcess) timer.unref();
+      this.#waiting.add(hear);
+    });
+  }
+
+  /** Calls `lost` when the connection is lost. Returns a function that takes this back. */
+  onLost(lost: () => void): () => void {
+    const hear = (signal: Signal): void => {
+      if (signal !== "ready") lost();
+    };
+    this.#waiting.add(hear);
+    return () => this.#waiting.delete(hear);
+  }
+
+  /** Removes all listeners from the client. */
+  detach(): void {
+    for (const detach of this.#detachers.splice(0)) detach();
+  }
+
+  /** Ends the connection for good, even if the server no longer answers. */
+  end(): void {
+    // ioredis waits two seconds for the end of a client that has ended already.
+    if (this.client.status === "end") return;
+    this.client.disconnect();
+    this.#stream?.destroy?.();
+  }
 }

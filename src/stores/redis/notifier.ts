@@ -1,14 +1,13 @@
 // Not the globals: a test's fake timers must not stop Redis.
 import { clearInterval, setInterval, setTimeout } from "node:timers";
-import { isCluster, type Link } from "./link.ts";
-import type { Session } from "./session.ts";
+import { isCluster, type Link, type Session } from "./link.ts";
 
-/** ms between two tries to connect, at first and at most. */
+/** ms between two tries to connect: the first and the longest wait. */
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 2000;
-/** ms a connection may take, and an answer on it. */
+/** ms for a connection, or for an answer on it. */
 const PATIENCE = 10_000;
-/** How often the connection is asked whether it still is one, ms: a router that forgot it tells nobody. */
+/** ms between two pings. A router drops an idle connection without telling either side. */
 const BEAT = 30_000;
 
 /** What a {@link Notifier} needs. */
@@ -58,7 +57,7 @@ export class Notifier {
           await this.#lives(session);
         }
       } catch {
-        // Calls say what is wrong with Redis, if it is Redis.
+        // The store's calls report what is wrong with Redis.
       } finally {
         session?.end();
       }
@@ -79,11 +78,11 @@ export class Notifier {
     return inTime(client.subscribe(await this.#options.channel()));
   }
 
-  /** Resolves when it has ended. */
+  /** Resolves when the session has ended. */
   async #lives(session: Session): Promise<void> {
     const { client } = session;
     const beat = setInterval(async () => {
-      // A cluster's client changes its connection without a word.
+      // A Cluster replaces its connection silently, so messages may be lost.
       if (isCluster(client)) this.#options.wake();
       else if (!(await inTime(client.ping()))) session.end();
     }, BEAT).unref();
@@ -95,7 +94,7 @@ export class Notifier {
   }
 }
 
-/** Whether it was answered. */
+/** Resolves to whether an answer came in time. */
 async function inTime(answer: Promise<unknown>): Promise<boolean> {
   const answered = answer.then(
     () => true,

@@ -87,4 +87,4 @@ test("without ioredis, importing loads nothing, and the first call says how to i
     console.log(JSON.stringify({ before, errors }));`);
   const error = [true, 'redisStore needs the package "ioredis". Install it: npm install ioredis'];
   expect(said).toEqual({ before: 0, errors: [error, error] });
-});
+}, 30_000);

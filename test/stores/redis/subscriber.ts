@@ -35,6 +35,7 @@ const webhooks = createWebhookHandler({
   client,
   store,
   leaseDuration: 2000,
+  recheckAfter: false,
   logger: silent,
   on: {
     async fallback({ eventId, notification }) {
