@@ -63,6 +63,76 @@ test("the error for a model without a status says so in its last line", async ()
   expect(lines.length).toBeLessThanOrEqual(6);
 }, 60_000);
 
+describe("the event of a callback", () => {
+  const code = `import { Booking, createWebhookHandler, StayhookClient } from "stayhook";
+    import { sqliteStore } from "stayhook/sqlite";
+    import * as z from "zod";
+    const MyBooking = Booking.extend({ guestName: z.string() });
+    const access = { baseUrl: "https://h.example", accessToken: "t" };
+    const client = new StayhookClient({ ...access, models: { booking: MyBooking } });
+    createWebhookHandler({ client, store: sqliteStore("events.db"), on: {
+      "booking.Initiated": ({ booking }) => booking.bookingCode,
+      "booking.Request": ({ booking, decideBy }) => [booking.bookingCode, decideBy],
+      "booking.Confirmed": ({ booking, atomically }) => atomically((tx) => tx.exec(booking.guestName)),
+      "booking.Declined": ({ booking }) => booking.bookingCode,
+      "booking.Cancelled": async ({ booking, status }) => [booking.checkIn, status],
+      "booking.unknown": ({ booking }) => booking.bookingCode,
+      "listing.InReview": ({ listing }) => listing.listingId,
+      "listing.Published": ({ listing }) => listing.listingId,
+      "listing.Hidden": ({ listing }) => listing.listingId,
+      "listing.unknown": ({ listing }) => listing.listingId,
+      message: ({ topic }) => topic,
+      unknown: ({ eventId }) => eventId,
+      fallback: (event) => event.type === "booking.Request" && event.booking.guestName,
+    } });
+    createWebhookHandler({ client: new StayhookClient(access), store: sqliteStore("events.db"), on: {} });
+    export type On = import("stayhook").WebhookCallbacks;
+    export type Confirmed = Parameters<NonNullable<On["booking.Confirmed"]>>[0];`;
+  let program: ts.Program;
+  let file: ts.SourceFile;
+  beforeAll(() => {
+    const path = consumer.write("events.mts", code);
+    program = ts.createProgram([path], {
+      module: ts.ModuleKind.Node16,
+      target: ts.ScriptTarget.ES2022,
+      types: ["node"],
+      typeRoots: [join(consumer.directory, "node_modules/@types")],
+      strict: true,
+      skipLibCheck: true,
+    });
+    file = program.getSourceFile(path) as ts.SourceFile;
+  }, 60_000);
+  const typeOf = (name: string): ts.Type => {
+    const declared = file.statements.find(
+      (each) => ts.isTypeAliasDeclaration(each) && each.name.text === name,
+    ) as ts.TypeAliasDeclaration;
+    return program.getTypeChecker().getTypeAtLocation(declared.name);
+  };
+
+  test("costs the compiler little, however many there are", () => {
+    expect(program.getSemanticDiagnostics(file)).toEqual([]);
+    expect(program.getInstantiationCount()).toBeLessThan(3_000);
+  });
+
+  test("has a type that says which event it is, with the client last", () => {
+    const confirmed = typeOf("Confirmed");
+    expect(program.getTypeChecker().typeToString(confirmed)).toBe(
+      'BookingEventOf<"Confirmed", Booking, Listing>',
+    );
+    expect(confirmed.getProperties().at(-1)?.name).toBe("client");
+  });
+
+  test("is described at each key of `on`", () => {
+    const keys = typeOf("On").getProperties();
+    expect(keys).toHaveLength(13);
+    for (const key of keys)
+      expect(
+        ts.displayPartsToString(key.getDocumentationComment(program.getTypeChecker())),
+        key.name,
+      ).not.toBe("");
+  });
+});
+
 test.each(subpaths)("%s: the values that TypeScript sees are those that it exports", async (subpath) => {
   const target = manifest.exports[subpath.replace("stayhook", ".")];
   if (typeof target !== "object") throw new Error(`${subpath} has no entry`);
