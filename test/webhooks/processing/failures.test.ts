@@ -125,7 +125,7 @@ describe("a platform that is out of reach", () => {
     expect(platform.reads).toEqual(["A1"]);
   });
 
-  test("a token that expires over a weekend parks nothing", async () => {
+  test("a token that expires over night parks nothing", async () => {
     let expired = true;
     const { deliver, platform, store } = handlerOf();
     for (let n = 0; n < 5; n += 1)
@@ -133,12 +133,12 @@ describe("a platform that is out of reach", () => {
         expired ? { status: 401 } : { status: 200, body: { bookingCode: `B${n}`, status: "Confirmed" } },
       );
     for (let n = 0; n < 5; n += 1) await deliver(notificationOf({ bookingCode: `B${n}` }));
-    await advance(60 * HOUR);
+    await advance(8 * HOUR);
     expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });
     expired = false;
     await advance(120_000);
     expect(await store.counts()).toMatchObject({ parked: 0, done: 5 });
-  });
+  }, 20_000);
 
   test("for longer than giveUpAfter, the event is parked as unavailable", async () => {
     const { event } = await failing({ status: 503 }, { giveUpAfter: HOUR });

@@ -1,0 +1,218 @@
+import { memoryStore, type WebhookEvent } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/snapshot.ts";
+import { handlerOf, notificationOf } from "../support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const nights = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
+
+/** Delivers a notification for each state of booking A1, and collects what the callback got. */
+async function play(states: readonly object[], options: Parameters<typeof handlerOf>[0] = {}) {
+  const events: Record<string, unknown>[] = [];
+  const handler = handlerOf({
+    on: { fallback: (event: WebhookEvent) => void events.push(event as never) },
+    recheckAfter: false,
+    ...options,
+  });
+  const ids: string[] = [];
+  for (const state of states) {
+    handler.platform.booking("A1", "Confirmed", state);
+    const notification = notificationOf({ bookingCode: "A1" });
+    ids.push(notification.eventId);
+    await handler.deliver(notification);
+    await advance();
+  }
+  const record = await handler.store.recordOf("booking:A1");
+  return { ...handler, events, record, ids };
+}
+
+describe("an event tells what changed", () => {
+  test("where a booking moves by a day and keeps its status", async () => {
+    const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-05" }]);
+    expect(events[0]).toMatchObject({
+      changed: true,
+      changes: {
+        status: { from: undefined, to: "Confirmed" },
+        checkIn: { from: undefined, to: "2026-07-01" },
+        checkOut: { from: undefined, to: "2026-07-04" },
+        listingId: { from: undefined, to: 7 },
+      },
+      previous: undefined,
+      previousStatus: undefined,
+    });
+    expect(events[1]).toMatchObject({
+      changed: true,
+      previous: { status: "Confirmed", ...nights },
+      previousStatus: "Confirmed",
+    });
+    expect(events[1]?.changes).toEqual({ checkOut: { from: "2026-07-04", to: "2026-07-05" } });
+    expect(record).toMatchObject({
+      snapshot: { status: "Confirmed", fields: { ...nights, checkOut: "2026-07-05" } },
+      sequence: 2,
+    });
+  });
+
+  test("and nothing where nothing did, in whatever form the days come", async () => {
+    const { events, record } = await play([
+      nights,
+      { ...nights, checkIn: "2026-07-01T15:00:00+02:00", listingId: "7", guest: "Ann" },
+    ]);
+    expect(events[1]).toMatchObject({ changed: false, changes: {} });
+    expect(record?.sequence).toBe(1);
+    expect(JSON.stringify(record)).not.toContain("Ann");
+  });
+
+  test("with dispatch: changed, a moved booking runs its callback, and an unchanged one does not", async () => {
+    const { events } = await play([nights, nights, { ...nights, listingId: 8 }], { dispatch: "changed" });
+    expect(events.map(({ changes }) => Object.keys(changes as object))).toEqual([
+      ["status", "checkIn", "checkOut", "listingId"],
+      ["listingId"],
+    ]);
+  });
+
+  test("of a listing: its name", async () => {
+    const events: unknown[] = [];
+    const { deliver, platform } = handlerOf({ on: { fallback: (event) => void events.push(event) } });
+    for (const listingName of ["By the sea", "By the lake"]) {
+      platform.listing(7, "Published", { listingName });
+      await deliver(notificationOf({ listingId: 7 }));
+      await advance();
+    }
+    expect(events[1]).toMatchObject({ changes: { listingName: { from: "By the sea", to: "By the lake" } } });
+  });
+
+  test("a deployment that tracks one more field changes no record", async () => {
+    const store = memoryStore();
+    const deploy = async (tracked: Record<string, number>) => {
+      const { events, webhooks } = await play([nights], { store, track: { booking: () => tracked } });
+      await webhooks.close();
+      return events[0];
+    };
+    await deploy({ guests: 2 });
+    expect(await deploy({ guests: 2, pets: 1 })).toMatchObject({
+      changed: false,
+      changes: {},
+      previous: { status: "Confirmed", guests: 2 },
+    });
+    expect(await deploy({ guests: 2, pets: 2 })).toMatchObject({ changes: { pets: { from: 1, to: 2 } } });
+  });
+
+  test("a checkOut that is not tracked is stored for the reconciler, and changes nothing", async () => {
+    const track = { booking: () => ({ guests: 2 }) };
+    const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-09" }], { track });
+    expect(record?.snapshot.fields).toEqual({ guests: 2, checkOut: "2026-07-09" });
+    expect(record?.sequence).toBe(1);
+    expect(events[0]?.changes).toEqual({
+      status: { from: undefined, to: "Confirmed" },
+      guests: { from: undefined, to: 2 },
+    });
+    expect(events[1]).toMatchObject({ changed: false, changes: {} });
+    expect(events[1]?.previous).toEqual({ status: "Confirmed", guests: 2 });
+  });
+});
+
+describe("a track function", () => {
+  const failing: [string, () => unknown, RegExp][] = [
+    [
+      "throws",
+      () => {
+        throw new Error("no such field");
+      },
+      /Error: no such field/,
+    ],
+    ["gives NaN", () => ({ price: Number.NaN }), /track\.booking returned NaN for the field "price"/],
+    ["gives Infinity", () => ({ price: Number.POSITIVE_INFINITY }), /returned Infinity/],
+    ["gives an object", () => ({ guest: {} }), /type object for the field "guest"/],
+    ["gives a bigint", () => ({ price: 1n }), /type bigint/],
+    ["names a field status", () => ({ status: "x" }), /a field named status/],
+    ["names a field __proto__", () => JSON.parse('{"__proto__":1}'), /a field named __proto__/],
+    ["gives nothing", () => undefined, /must return an object/],
+    ["gives a list", () => [1], /must return an object/],
+    ["gives a promise", async () => ({}), /must not return a promise/],
+    ["gives more than 4 KiB", () => ({ note: "é".repeat(2048) }), /bytes of JSON, and may have 4096/],
+  ];
+
+  test.each(failing)(
+    "that %s fails the attempt as callback, with a message that says so",
+    async (_, track, message) => {
+      const { store, ids, events } = await play([nights], { track: { booking: track as never } });
+      const event = await store.get(ids[0]!);
+      expect(event).toMatchObject({ state: "retrying", reason: "callback", attempts: 1 });
+      expect(event?.lastError).toMatch(message);
+      expect(events).toEqual([]);
+    },
+  );
+
+  test("may give 4 KiB; undefined counts as null", async () => {
+    const note = "é".repeat(2000);
+    const { record, events } = await play([nights], {
+      track: { booking: () => ({ note, none: undefined }) },
+    });
+    expect(record?.snapshot.fields).toMatchObject({ note, none: null });
+    expect(events[0]).toMatchObject({ changes: { none: { from: undefined, to: null } } });
+  });
+});
+
+describe("the default fields", () => {
+  const bookingFields = (booking: object) =>
+    snapshots()("booking", { bookingCode: "A1", status: "Confirmed", ...booking }).snapshot.fields;
+
+  test.each([
+    [{}, { checkIn: null, checkOut: null, listingId: null }],
+    [
+      { checkIn: "20260701", checkOut: 1_783_123_200 },
+      { checkIn: "2026-07-01", checkOut: "2026-07-04" },
+    ],
+    [
+      { checkIn: "soon", checkOut: true },
+      { checkIn: "soon", checkOut: true },
+    ],
+    [
+      { checkIn: { day: 1 }, checkOut: [1] },
+      { checkIn: '{"day":1}', checkOut: "[1]" },
+    ],
+    [
+      { checkIn: Number.NaN, checkOut: () => {} },
+      { checkIn: "null", checkOut: null },
+    ],
+  ])("of %j are %j", (booking, fields) => {
+    expect(bookingFields(booking)).toMatchObject(fields);
+  });
+
+  test("never fail: they keep 200 characters of the JSON of what is too large", () => {
+    const long = "😀".repeat(5_000);
+    const getter = Object.defineProperty({}, "checkIn", {
+      enumerable: true,
+      get: () => {
+        throw new Error("no");
+      },
+    });
+    expect(bookingFields({ checkIn: long }).checkIn).toBe(`"${"😀".repeat(199)}`);
+    expect(bookingFields({ listingId: { a: long } }).listingId).toBe(`{"a":"${"😀".repeat(194)}`);
+    expect(
+      snapshots()("booking", Object.assign(getter, { bookingCode: "A", status: "S" }) as never),
+    ).toBeDefined();
+    const cycle: Record<string, unknown> = {};
+    cycle.self = cycle;
+    expect(bookingFields({ checkIn: cycle }).checkIn).toBeNull();
+    const name = "x".repeat(3_000);
+    const listing = { listingId: 7, status: "Published", listingName: name };
+    expect(snapshots()("listing", listing).snapshot.fields).toEqual({ listingName: name });
+  });
+});
+
+test("a comparison looks at own fields only, and canonical JSON sorts the keys at each level", () => {
+  const seen = { snapshot: { status: "A", fields: { toString: 1 } }, tracked: ["toString"] };
+  expect(compare({ status: "A", fields: {} }, seen).changed).toBe(false);
+  const one = { status: "A", fields: { b: 1, a: null } };
+  const other = { fields: { a: null, b: 1 }, status: "A" };
+  expect(canonicalJson(one)).toBe('{"fields":{"a":null,"b":1},"status":"A"}');
+  expect(canonicalJson(other)).toBe(canonicalJson(one));
+});

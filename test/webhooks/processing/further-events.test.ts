@@ -1,0 +1,269 @@
+import { randomUUID } from "node:crypto";
+import { memoryStore, type StoredEvent, type WebhookEvent } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { handlerOf, notificationOf } from "../support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: new Date("2026-05-01T12:00:00Z") });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const rechecksOf = async (store: { list(o: { limit: number; source: "recheck" }): Promise<StoredEvent[]> }) =>
+  store.list({ limit: 100, source: "recheck" });
+
+/** A handler that has handled booking A1 once, as a Request. */
+async function handled(options: Parameters<typeof handlerOf>[0] = {}) {
+  const events: WebhookEvent[] = [];
+  const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });
+  handler.platform.booking("A1", "Request");
+  const deliver = async (fields: object = {}) => {
+    const notification = notificationOf({ bookingCode: "A1", ...fields });
+    await handler.deliver(notification);
+    await advance();
+    return notification;
+  };
+  await deliver();
+  return { ...handler, events, deliver };
+}
+
+describe("a record that is unchanged when its notification comes", () => {
+  test("is read once more a minute later, and a change then runs the callback", async () => {
+    const { events, deliver, platform, store } = await handled();
+    expect(await rechecksOf(store)).toEqual([]);
+    const first = await deliver({ timestamp: "2026-05-01T11:00:00Z" });
+    expect(events).toHaveLength(2);
+    expect(await rechecksOf(store)).toMatchObject([
+      { state: "pending", ref: "booking:A1", timestamp: "2026-05-01T11:00:00.000Z", topic: null },
+    ]);
+    platform.booking("A1", "Request", { checkIn: "2026-07-01" });
+    await advance(59_000);
+    expect(events).toHaveLength(2);
+    await advance(1_000);
+    expect(events[2]).toMatchObject({
+      source: "recheck",
+      changed: true,
+      changes: { checkIn: { from: null, to: "2026-07-01" } },
+      notification: undefined,
+      timestamp: new Date("2026-05-01T11:00:00Z"),
+      decideBy: new Date("2026-05-02T11:00:00Z"),
+    });
+    const [recheck] = await rechecksOf(store);
+    expect(JSON.parse(recheck!.notification!)).toMatchObject({ recheckOf: first.eventId });
+    expect(recheck?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
+  });
+
+  test("runs no callback for it where there is nothing new, and adds no further recheck", async () => {
+    const { events, deliver, platform, store } = await handled();
+    await deliver();
+    await advance(60_000);
+    expect(platform.reads).toHaveLength(3);
+    expect(events).toHaveLength(2);
+    expect(await rechecksOf(store)).toMatchObject([{ state: "done", type: "booking.Request" }]);
+    await advance(600_000);
+    expect(platform.reads).toHaveLength(3);
+  });
+
+  test("is rechecked once for a burst, and anew for a later one", async () => {
+    const { deliver, store } = await handled();
+    const add = vi.spyOn(store, "add");
+    for (const _ of [1, 2, 3]) await deliver();
+    expect(await rechecksOf(store)).toHaveLength(1);
+    expect(add).toHaveBeenCalledTimes(4);
+    await advance(60_000);
+    await deliver();
+    expect(await rechecksOf(store)).toHaveLength(2);
+  });
+
+  test("has the same id on every machine", async () => {
+    const ids: (string | undefined)[] = [];
+    for (const _ of [1, 2]) {
+      const { deliver, store } = await handled();
+      await deliver();
+      ids.push((await rechecksOf(store))[0]?.eventId);
+      vi.setSystemTime(new Date("2026-05-01T12:00:00Z"));
+    }
+    expect(ids[0]).toBe(ids[1]);
+  });
+
+  test("ends done with its error in the history where the record cannot be read then", async () => {
+    for (const status of [404, 503, 401]) {
+      const { deliver, platform, store } = await handled();
+      await deliver();
+      platform.answer("A1", { status });
+      await advance(60_000);
+      const [recheck] = await rechecksOf(store);
+      expect(recheck).toMatchObject({
+        state: "done",
+        type: "booking.Request",
+        lastError: expect.stringMatching(/Error/),
+      });
+      expect(recheck?.history).toMatchObject([
+        { outcome: "done", error: expect.stringContaining(String(status)) },
+      ]);
+    }
+  });
+
+  test("has its recheck before the end of its event is recorded", async () => {
+    const { deliver, store } = await handled();
+    const settled: number[] = [];
+    const settle = store.settle.bind(store);
+    vi.spyOn(store, "settle").mockImplementation(async (...args) => {
+      settled.push((await rechecksOf(store)).length);
+      return settle(...args);
+    });
+    await deliver();
+    expect(settled).toEqual([1]);
+  });
+
+  test("has its recheck though the store fails for a while", async () => {
+    const { deliver, store } = await handled();
+    const add = vi.spyOn(store, "add");
+    const { eventId } = notificationOf();
+    const real = add.getMockImplementation();
+    let failures = 2;
+    const original = Object.getPrototypeOf(store).add.bind(store);
+    add.mockImplementation((event, options) => {
+      if (event.source === "recheck" && failures-- > 0) return Promise.reject(new Error("down"));
+      return original(event, options);
+    });
+    await deliver({ eventId });
+    expect((await store.get(eventId))?.state).toBe("processing");
+    await advance(2_000);
+    expect(await store.get(eventId)).toMatchObject({ state: "done", attempts: 1 });
+    expect(await rechecksOf(store)).toHaveLength(1);
+    expect(real).toBeUndefined();
+  });
+
+  test.each([
+    ["recheckAfter is false", { recheckAfter: false as const }],
+    ["recheckAfter is 5,000", { recheckAfter: 5_000 }],
+  ])("is rechecked as told: %s", async (_, options) => {
+    const { deliver, platform } = await handled(options);
+    await deliver();
+    await advance(5_000);
+    expect(platform.reads).toHaveLength(options.recheckAfter === false ? 2 : 3);
+    await advance(600_000);
+    expect(platform.reads).toHaveLength(options.recheckAfter === false ? 2 : 3);
+  });
+
+  test("is not rechecked for a replay, process(), an event of the reconciler, or a listing that changed", async () => {
+    const { deliver, platform, store, webhooks } = await handled({ recheckAfter: 1_000 });
+    const { eventId } = await deliver();
+    await advance(1_000);
+    const before = (await rechecksOf(store)).length;
+    await store.replay({ eventId });
+    await advance(5_000);
+    await webhooks.process(notificationOf({ bookingCode: "A1" }));
+    await store.add({
+      eventId: randomUUID(),
+      ref: "booking:A1",
+      source: "reconcile",
+      topic: null,
+      timestamp: new Date().toISOString(),
+      notification: null,
+    });
+    await advance(5_000);
+    platform.listing(7, "Published");
+    await deliver({ bookingCode: null, listingId: 7 });
+    expect(await rechecksOf(store)).toHaveLength(before);
+  });
+
+  test("waits for the next drain where no loop runs", async () => {
+    const { webhooks, platform, store, deliver } = handlerOf({ autoStart: false });
+    platform.booking("A1", "Confirmed");
+    for (const _ of [1, 2]) {
+      await deliver(notificationOf({ bookingCode: "A1" }));
+      await advance(1);
+      await webhooks.drain();
+    }
+    await advance(120_000);
+    expect(platform.reads).toHaveLength(2);
+    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    expect(await rechecksOf(store)).toMatchObject([{ state: "done" }]);
+  });
+});
+
+describe("a booking that answers under a code of another case", () => {
+  /** A platform that finds HX3K9 by any spelling. */
+  function caseless(options: Parameters<typeof handlerOf>[0] = {}) {
+    const events: WebhookEvent[] = [];
+    const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });
+    const body = { bookingCode: "HX3K9", status: "Confirmed" };
+    for (const code of ["HX3K9", "hx3k9", "Hx3K9"]) handler.platform.answer(code, { status: 200, body });
+    return { ...handler, events };
+  }
+
+  test("is handled once under its own ref, by an event that follows", async () => {
+    const { deliver, events, store } = caseless();
+    const first = notificationOf({ bookingCode: "hx3k9" });
+    await deliver(first, { topic: "bookings" });
+    await advance();
+    expect(events).toHaveLength(1);
+    expect(events[0]).toMatchObject({
+      booking: { bookingCode: "HX3K9" },
+      source: "webhook",
+      topic: "bookings",
+      notification: first,
+      timestamp: new Date(first.timestamp),
+      changed: true,
+    });
+    expect(events[0]?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
+    expect(await store.get(first.eventId)).toMatchObject({ state: "done", type: "booking.Confirmed" });
+    expect(await store.recordOf("booking:hx3k9")).toBeUndefined();
+    expect(await store.recordOf("booking:HX3K9")).toMatchObject({ sequence: 1 });
+  });
+
+  test("is the same record for all spellings, outer white space included", async () => {
+    const { deliver, events } = caseless({ recheckAfter: false });
+    for (const bookingCode of ["hx3k9", "Hx3K9", " HX3K9 ", "HX3K9"])
+      await deliver(notificationOf({ bookingCode }));
+    await advance();
+    expect(events.map(({ changed }) => changed).toSorted()).toEqual([false, false, false, true]);
+  });
+
+  test("whose answers change case each time is followed once", async () => {
+    const { deliver, events, store, platform } = caseless();
+    platform.answer("HX3K9", { status: 200, body: { bookingCode: "hx3k9", status: "Confirmed" } });
+    await deliver(notificationOf({ bookingCode: "hx3k9" }));
+    await advance();
+    expect(events).toHaveLength(1);
+    expect(await store.counts()).toMatchObject({ done: 2 });
+  });
+
+  test("is handled before an inline answer", async () => {
+    const { deliver, events, webhooks } = caseless({ processing: "inline" });
+    await deliver(notificationOf({ bookingCode: "hx3k9" }));
+    expect(events).toHaveLength(1);
+    expect((await webhooks.health()).state).toBe("idle");
+  });
+
+  test("is handled again by a replay of the first event", async () => {
+    const { deliver, events, store } = caseless();
+    const first = notificationOf({ bookingCode: "hx3k9" });
+    await deliver(first);
+    await advance();
+    await store.replay({ eventId: first.eventId });
+    await advance();
+    expect(events).toHaveLength(2);
+  });
+
+  test("is handled by process() directly", async () => {
+    const { webhooks, events } = caseless();
+    const notification = notificationOf({ bookingCode: "hx3k9" });
+    expect(await webhooks.process(notification)).toMatchObject({ eventId: notification.eventId });
+    expect(events).toMatchObject([{ eventId: notification.eventId, booking: { bookingCode: "HX3K9" } }]);
+  });
+
+  test("but another code or id is an invalid record", async () => {
+    const { deliver, store, platform } = handlerOf({ store: memoryStore(), maxAttempts: 1 });
+    platform.answer("A1", { status: 200, body: { bookingCode: "B2", status: "Confirmed" } });
+    platform.answer("7", { status: 200, body: { listingId: 8, status: "Published" } });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await deliver(notificationOf({ listingId: 7 }));
+    await advance();
+    expect(await store.list({ limit: 9, reason: "invalid-record" })).toHaveLength(2);
+  });
+});

@@ -1,0 +1,179 @@
+import { type ClaimedEvent, memoryStore, type WebhookEvent } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { RecentAnswers } from "../../../src/webhooks/processing/recent-answers.ts";
+import { clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+
+/** A handler with notifications of booking A1 that wait. Nothing is processed until `drain`. */
+async function waiting(count: number, options: Parameters<typeof handlerOf>[0] = {}) {
+  const handler = handlerOf({ autoStart: false, recheckAfter: false, ...options });
+  handler.platform.booking("A1", "Confirmed", { guest: { name: "Ann" } });
+  const add = async (n: number) => {
+    const ids: string[] = [];
+    for (let index = 0; index < n; index += 1) {
+      const notification = notificationOf({ bookingCode: "A1" });
+      ids.push(notification.eventId);
+      await handler.deliver(notification);
+    }
+    await advance(1);
+    return ids;
+  };
+  return { ...handler, add, ids: await add(count) };
+}
+
+describe("one read serves all that wait", () => {
+  test("each with a callback and an object of its own", async () => {
+    const events: WebhookEvent[] = [];
+    const { webhooks, platform } = await waiting(20, {
+      on: {
+        fallback: (event) => {
+          events.push(event);
+          const { guest } = event.booking as unknown as { guest: { name: string } };
+          expect(guest.name).toBe("Ann");
+          guest.name = "changed by a callback";
+        },
+      },
+    });
+    expect(await webhooks.drain()).toEqual({ done: 20, failed: 0 });
+    expect(platform.reads).toEqual(["A1"]);
+    expect(events.map(({ changed }) => changed)).toEqual([true, ...Array(19).fill(false)]);
+    expect(new Set(events.map(({ booking }) => booking)).size).toBe(20);
+  });
+
+  test("but not what was recorded after the read began", async () => {
+    const { webhooks, platform, add } = await waiting(1);
+    await webhooks.drain();
+    await add(1);
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("nor what was recorded in the same ms", async () => {
+    const handler = handlerOf({ autoStart: false, recheckAfter: false });
+    handler.platform.booking("A1", "Confirmed");
+    for (const _ of [1, 2]) await handler.deliver(notificationOf({ bookingCode: "A1" }));
+    await handler.webhooks.drain();
+    expect(handler.platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("nor a second attempt, or anything after an attempt that failed with the answer", async () => {
+    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { webhooks, platform } = await waiting(2, { on: { fallback: callback }, backoff: () => 1000 });
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1"]);
+    await advance(1000);
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1", "A1"]);
+    expect(callback).toHaveBeenCalledTimes(3);
+  });
+
+  test("nor anything after an attempt that was cut off", async () => {
+    const callback = vi.fn().mockReturnValueOnce(new Promise(() => {}));
+    const { webhooks, platform } = await waiting(2, {
+      on: { fallback: callback },
+      attemptTimeout: 1000,
+      backoff: () => 60_000,
+    });
+    const drained = webhooks.drain();
+    await advance(5_000);
+    expect(await drained).toEqual({ done: 1, failed: 1 });
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("nor what is replayed", async () => {
+    const { webhooks, platform, store, ids } = await waiting(2);
+    await webhooks.drain();
+    await store.replay({ eventId: ids[0]! });
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("nor an event of the reconciler", async () => {
+    const { webhooks, platform, store, ids } = await waiting(1);
+    const eventId = ids[0]!.replace(/./, (digit) => (digit === "0" ? "1" : "0"));
+    const timestamp = new Date().toISOString();
+    const event = { eventId, ref: "booking:A1", topic: null, timestamp, notification: null };
+    await store.add({ ...event, source: "reconcile" });
+    await advance(1);
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("for 10 s", async () => {
+    const callback = vi.fn(() => new Promise<void>((resolve) => setTimeout(resolve, 6_000)));
+    const { webhooks, platform } = await waiting(3, { on: { fallback: callback } });
+    const drained = webhooks.drain();
+    await advance(18_000);
+    await drained;
+    expect(callback).toHaveBeenCalledTimes(3);
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("unless another process has handled a later answer since", async () => {
+    const store = memoryStore();
+    const events: unknown[] = [];
+    const { webhooks, platform } = await waiting(2, {
+      store,
+      on: {
+        fallback: async ({ status, previousStatus }) => {
+          events.push([previousStatus, status]);
+          platform.booking("A1", "Cancelled");
+        },
+      },
+    });
+    const settle = store.settle.bind(store);
+    vi.spyOn(store, "settle").mockImplementationOnce((claim, outcome) => {
+      if (outcome.state !== "done") throw new Error("not done");
+      // As the other process leaves the record.
+      const snapshot = { ...outcome.record!.snapshot, status: "Cancelled" };
+      return settle(claim, { ...outcome, record: { snapshot, changed: true } });
+    });
+    await webhooks.drain();
+    expect(events).toEqual([
+      [undefined, "Confirmed"],
+      ["Cancelled", "Cancelled"],
+    ]);
+  });
+
+  test("not where the model makes other things than plain data", async () => {
+    const platform = platformOf();
+    platform.booking("A1", "Confirmed");
+    const client = clientOf(platform);
+    const get = client.bookings.get.bind(client.bookings);
+    class Guest {}
+    client.bookings.get = ((...args: Parameters<typeof get>) =>
+      get(...args).then((booking) => ({ ...booking, guest: new Guest() }))) as never;
+    const { webhooks } = await waiting(2, { client });
+    await webhooks.drain();
+    expect(platform.reads).toEqual(["A1", "A1"]);
+  });
+
+  test("and the oldest of more than 1,000 answers goes", () => {
+    const answers = new RecentAnswers();
+    const claimOf = (code: string, fields: Partial<ClaimedEvent> = {}) =>
+      ({
+        ...{ ref: `booking:${code}`, source: "webhook", replayed: false, attempts: 1, outages: 0 },
+        ...{ receivedAt: 1, claimedAt: 2, ...fields },
+      }) as ClaimedEvent;
+    const booking = { bookingCode: "A", status: "Confirmed" };
+    for (let n = 0; n <= 1_000; n += 1) answers.keep(claimOf(`B${n}`), booking);
+    expect(answers.find(claimOf("B0"))).toBeUndefined();
+    expect(answers.find(claimOf("B1"))).toEqual(booking);
+    // An answer that is renewed is the newest.
+    answers.keep(claimOf("B1"), booking);
+    answers.keep(claimOf("C"), booking);
+    expect(answers.find(claimOf("B1"))).toEqual(booking);
+    expect(answers.find(claimOf("B2"))).toBeUndefined();
+    // The store's clock was set back by an hour.
+    expect(answers.find(claimOf("C", { receivedAt: -3_600_000, claimedAt: -3_599_999 }))).toBeUndefined();
+    expect(answers.find(claimOf("C", { outages: 1 }))).toBeUndefined();
+  });
+});
