@@ -1,7 +1,6 @@
 import { check, equal, rejects } from "./expect.ts";
 import { type Cases, failed, handled, LONG, parked, unreachable } from "./harness.ts";
 import { oneOfEachState } from "./reading.ts";
-import { endMany } from "./replaying.ts";
 
 export const discarding: Cases = {
   "pending, retrying and parked events become done": async (bench) => {
@@ -86,15 +85,6 @@ export const discarding: Cases = {
     await rejects("discard({})", () => store.discard({}));
     await rejects("discard({ type: undefined })", () => store.discard({ type: undefined }));
     equal("counts().pending", (await store.counts()).pending, 1);
-  },
-
-  "a discard handles more than 1,000 events, each once": async (bench) => {
-    const { store, newEvent } = bench;
-    await endMany(bench, 550, parked());
-    await Promise.all(Array.from({ length: 510 }, () => store.add(newEvent("booking:A"))));
-    equal("how many were discarded", await store.discard({ source: "webhook" }), 1_060);
-    const counts = { pending: 0, processing: 0, retrying: 0, done: 1_060, parked: 0 };
-    equal("counts", await store.counts(), counts);
   },
 };
 

@@ -244,7 +244,7 @@ export const newerMistakes: Mistakes = {
         return replayed.reduce((sum, count) => sum + count, 0);
       },
     }),
-    fails: "replay: a replay handles more than 1,000 events, each once",
+    fails: "replay: discard and replay handle more than 1,000 events, each once",
   },
   "erases the events of refs that begin the same": {
     wrap: (store) => ({
