@@ -32,7 +32,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
 }
 
 async function dispatch(given: readonly string[], io: Io, out: Output): Promise<number> {
-  // `stayhook --json listings` is as good as `stayhook listings --json`.
+  // Allow `stayhook --json listings`, too.
   const args = given[0] === "--json" && given.length > 1 ? [...given.slice(1), "--json"] : given;
   const [first] = args;
   if (first === undefined) {
@@ -84,7 +84,7 @@ async function start(
   return (await command.run(invocation)) ?? exitCodes.done;
 }
 
-/** Follows the names to a command. @throws UsageError */
+/** Finds the command that the arguments name. @throws UsageError */
 function find(args: readonly string[]): {
   readonly command: Command;
   readonly path: readonly string[];
@@ -95,7 +95,7 @@ function find(args: readonly string[]): {
   const [first, ...rest] = args;
   const command = named(commands, first);
   if (!command) throw new UsageError("there is no such command; see stayhook --help");
-  // Options may stand before it.
+  // Options may stand before the name of the subcommand.
   const index = rest.findIndex((arg) => named(command.commands ?? [], arg));
   const below = named(command.commands ?? [], rest[index]);
   return below
@@ -123,7 +123,7 @@ function describe(error: unknown): {
   };
 }
 
-/** The message, with the name that an option of the client has on the command line. */
+/** The message, with the environment variable in place of the client option. */
 function messageOf(error: Error): string {
   const message = error.message || error.name;
   return error instanceof ConnectionError

@@ -3,28 +3,28 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Io } from "./io.ts";
 import type { Output } from "./output.ts";
 
-/** An option of a command, as parseArgs takes it, and what help says of it. */
+/** An option of a command, for parseArgs and for the help. */
 export interface Option {
   readonly type: "string" | "boolean";
   readonly short?: string | undefined;
   /** May be given more than once. */
   readonly multiple?: boolean | undefined;
-  /** What stands for the value in help, such as `<url>`. */
+  /** The placeholder for the value in the help, such as `<url>`. */
   readonly value?: string | undefined;
   readonly help: string;
 }
 
-/** What a command is run with. */
+/** The input and output of one run of a command. */
 export interface Invocation {
   readonly io: Io;
   readonly out: Output;
   readonly positionals: readonly string[];
-  /** An option's text; `undefined` where it was not given. */
+  /** The value of an option; `undefined` where it was not given. */
   text(name: string): string | undefined;
-  /** An option's texts, of one that may be given more than once. */
+  /** The values of an option that may be given more than once. */
   texts(name: string): readonly string[];
   flag(name: string): boolean;
-  /** The client that the environment is for. @throws UsageError naming what is missing */
+  /** Makes the client from the environment. @throws UsageError naming each missing setting */
   client(): StayhookClient;
 }
 
@@ -33,15 +33,15 @@ export interface Command {
   readonly name: string;
   /** One line. */
   readonly summary: string;
-  /** What follows its name, such as `<code>`. */
+  /** The arguments after the name, such as `<code>`. */
   readonly takes?: string | undefined;
-  /** How many arguments there must be, and may be. Default none. */
+  /** The least and the greatest number of arguments. Default: none. */
   readonly arguments?: readonly [least: number, most: number] | undefined;
   /** Further lines of its help. */
   readonly description?: string | undefined;
   readonly examples: readonly string[];
   readonly options?: Readonly<Record<string, Option>> | undefined;
-  /** Whether it asks the platform, and so takes `--base-url` and the access token. */
+  /** Whether the command sends requests to the platform, and so takes `--base-url` and the access token. */
   readonly asksPlatform?: boolean | undefined;
   readonly commands?: readonly Command[] | undefined;
   /** Resolves to the exit code; nothing for 0. */

@@ -9,7 +9,7 @@ import {
 } from "../client/errors.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 
-/** What the process ends with; `stayhook --help` lists them. */
+/** The exit codes of the process. `stayhook --help` lists them. */
 export const exitCodes = {
   done: 0,
   failed: 1,
@@ -22,18 +22,15 @@ export const exitCodes = {
 
 export const describedExitCodes: readonly (readonly [number, string])[] = [
   [exitCodes.done, "done"],
-  [exitCodes.failed, "failed: what was asked for could not be done, or a check of doctor did not pass"],
-  [
-    exitCodes.usage,
-    "wrong usage: an unknown command or option, a value that cannot be, a setting that is missing",
-  ],
+  [exitCodes.failed, "the command failed, or a check of doctor did not pass"],
+  [exitCodes.usage, "wrong usage: an unknown command or option, an invalid value, or a missing setting"],
   [exitCodes.refused, "the platform refused the access token (401, 403)"],
   [exitCodes.notFound, "there is no such booking, event, store or configuration"],
   [exitCodes.unreachable, "the platform is out of reach, or says that it cannot answer now (429, 5xx)"],
   [exitCodes.interrupted, "interrupted by Ctrl-C"],
 ];
 
-/** The command line was used wrongly; says how it is used. */
+/** The command line is wrong. The message says how to use it. */
 export class UsageError extends StayhookError {
   constructor(message: string) {
     super(message);
@@ -41,7 +38,7 @@ export class UsageError extends StayhookError {
   }
 }
 
-/** There is no such thing. */
+/** The named booking, event, store or configuration does not exist. */
 export class MissingError extends StayhookError {
   constructor(message: string) {
     super(message);

@@ -1,7 +1,7 @@
 import { type Command, optionsOf } from "./command.ts";
 import { describedExitCodes } from "./exit-code.ts";
 
-/** Of `stayhook` itself. */
+/** The help of `stayhook` itself. */
 export function helpOfAll(commands: readonly Command[]): string {
   return [
     "Usage: stayhook <command> [options]",
@@ -18,9 +18,12 @@ export function helpOfAll(commands: readonly Command[]): string {
     "",
     "Environment:",
     ...columns([
-      ["STAYHOOK_BASE_URL", "where the platform is; or --base-url"],
-      ["STAYHOOK_ACCESS_TOKEN", "the access token; never an option, as others on the machine can read those"],
-      ["STAYHOOK_STORE", "where events are kept; or --store"],
+      ["STAYHOOK_BASE_URL", "the platform's URL; or --base-url"],
+      [
+        "STAYHOOK_ACCESS_TOKEN",
+        "the access token; never an option, because other users of the machine can read options",
+      ],
+      ["STAYHOOK_STORE", "the store of the events; or --store"],
       [
         "STAYHOOK_ENDPOINT_BOOKINGS",
         "the endpoint of a topic; also _LISTINGS, _MESSAGES; or --bookings and so on",

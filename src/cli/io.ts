@@ -6,7 +6,7 @@ export interface Sink extends NodeJS.WritableStream {
   readonly columns?: number | undefined;
 }
 
-/** What a command gets from the world outside, so that it can be run without a process. */
+/** The streams, environment and signal of a process. Tests run commands without one. */
 export interface Io {
   readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
   readonly stdout: Sink;

@@ -4,7 +4,7 @@ import { exitCodes } from "./exit-code.ts";
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  // Once: who asks a second time does not want to wait.
+  // Once, so that a second Ctrl-C ends the process at once.
   process.once(signal, () => interruption.abort());
 }
 // `stayhook events ls | head` closes the pipe when it has seen enough.
@@ -27,5 +27,5 @@ process.exitCode = await run(process.argv.slice(2), {
   env,
   signal: interruption.signal,
 });
-// What it was waiting for may keep the process alive.
+// An open connection would keep the process alive.
 if (process.exitCode === exitCodes.interrupted) process.exit();

@@ -1,7 +1,7 @@
 import { MissingError } from "./exit-code.ts";
 
-// The stores make what they need at their first use; a command that looks must not make it where a name is mistyped.
-// What else is wrong (no server, no package, no right) the store itself says.
+// A store creates its tables or keys at its first use. A command must not create them under a mistyped name.
+// The store reports all other problems, such as a missing server, package or permission.
 
 /** ms */
 const PATIENCE = 5000;
@@ -9,13 +9,13 @@ const PATIENCE = 5000;
 /** @throws MissingError where the database has no such schema of the store's */
 export async function assertSchema(connectionString: string, schema = "stayhook"): Promise<void> {
   if ((await hasEventTable(connectionString, schema)) === false)
-    throw new MissingError(`there are no events in the schema ${schema}: no stayhook has ever used it`);
+    throw new MissingError(`there are no events in the schema ${schema}: stayhook has never used it`);
 }
 
 /** @throws MissingError where Redis has no such keys of the store's */
 export async function assertPrefix(url: string, prefix = "stayhook"): Promise<void> {
   if ((await hasMeta(url, prefix)) === false)
-    throw new MissingError(`there are no events under the prefix ${prefix}: no stayhook has ever used it`);
+    throw new MissingError(`there are no events under the prefix ${prefix}: stayhook has never used it`);
 }
 
 async function hasEventTable(connectionString: string, schema: string): Promise<boolean | undefined> {

@@ -17,9 +17,9 @@ export const storeOptions: Readonly<Record<string, Option>> = {
 };
 
 /**
- * Runs `use` with the store that the user named, and closes it. Only the engine that it is on gets loaded.
+ * Opens the store that the user named, runs `use` with it, and closes it. Loads no other store's driver.
  *
- * @throws UsageError where none is named; MissingError where the file is not there: a typo must not make a new one
+ * @throws UsageError where no store is named; MissingError where it does not exist, because a typo must not create one
  */
 export async function withStore<T>(
   invocation: Invocation,
@@ -31,11 +31,11 @@ export async function withStore<T>(
   const interrupted = new Promise<never>((_resolve, reject) => {
     interrupt = () => reject(signal.reason);
   });
-  // Who sees to Ctrl-C itself has something to say then.
+  // A command that handles Ctrl-C itself still has to report.
   if (!seesToSignal) signal.addEventListener("abort", interrupt, { once: true });
   const used = open(invocation).then((store) => use(store).finally(() => store.close()));
   try {
-    // Where the store is what keeps the user waiting, its end is not waited for either.
+    // On Ctrl-C, do not wait for a store that does not answer.
     return await Promise.race([used, interrupted]);
   } finally {
     signal.removeEventListener("abort", interrupt);
@@ -46,7 +46,7 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
   const { text, io, out } = invocation;
   const given = text("store");
   const where = given ?? io.env.STAYHOOK_STORE;
-  if (!where) throw new UsageError("say where the events are: --store, or STAYHOOK_STORE");
+  if (!where) throw new UsageError("name the store of the events with --store or STAYHOOK_STORE");
   if (given !== undefined && hasPassword(given))
     out.warn("others on this machine can read the password in --store; STAYHOOK_STORE is not shown to them");
   // One letter and a colon is a drive of Windows.
@@ -55,7 +55,7 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
     case "postgres://":
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
-      // First of all it looks at its arguments.
+      // The store checks its arguments before it connects.
       const store = postgresStore({ connectionString: where, schema: text("schema") });
       await assertSchema(where, text("schema"));
       return store;
@@ -63,7 +63,7 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
     case "redis://":
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
-      // What its settings would lose is said where the app runs.
+      // The app itself logs the warnings about settings of Redis.
       const store = redisStore({ url: where, prefix: text("prefix"), logger: () => {} });
       await assertPrefix(where, text("prefix"));
       return store;
@@ -77,23 +77,23 @@ async function open(invocation: Invocation): Promise<EventStore<unknown>> {
 
 async function openFile(path: string): Promise<EventStore<unknown>> {
   if (!existsSync(path)) {
-    // What was meant to be a connection string may hold a password.
+    // A mistyped connection string may hold a password.
     throw new MissingError(/[@=]/.test(path) ? "there is no such file" : `there is no file ${path}`);
   }
   try {
     const { DatabaseSync } = await import("node:sqlite");
     if (isForeign(path, DatabaseSync))
-      throw new MissingError(`there are no events in ${path}: no stayhook has ever used it`);
+      throw new MissingError(`there are no events in ${path}: stayhook has never used it`);
     const { sqliteStore } = await import("../stores/sqlite/index.ts");
     return sqliteStore(path) as EventStore<unknown>;
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "ERR_UNKNOWN_BUILTIN_MODULE")
-      throw new StayhookError("this runtime has no node:sqlite; Node has it from 22.13 on", { cause: error });
+      throw new StayhookError("this runtime has no node:sqlite; use Node 22.13 or newer", { cause: error });
     throw error;
   }
 }
 
-/** Whether it is a database without the store's tables: looking into it must not make them. */
+/** Whether the file is a database without the store's tables. Does not create them. */
 function isForeign(path: string, Database: typeof DatabaseSync): boolean {
   let database: DatabaseSync | undefined;
   try {
@@ -101,7 +101,7 @@ function isForeign(path: string, Database: typeof DatabaseSync): boolean {
     const table = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'stayhook_events'").get();
     return table === undefined;
   } catch {
-    // What is wrong with it, the store says.
+    // The store reports what is wrong with the file.
     return false;
   } finally {
     database?.close();

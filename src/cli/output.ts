@@ -3,12 +3,12 @@ import type { Io, Sink } from "./io.ts";
 
 type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 
-/** One column of a table: its heading, and what a row shows in it. */
+/** One column of a table: its heading, and the value of a row in it. */
 export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown];
 
 /**
- * Writes results to stdout and what is about them to stderr. With `--json` results are JSON; on a terminal they
- * are tables with colour; in a pipe they are lines with tabs, as `cut` and `awk` take them.
+ * Writes results to stdout and everything else to stderr. With `--json`, results are JSON. On a terminal they are
+ * tables with color. In a pipe they are lines with tabs, for `cut` and `awk`.
  */
 export class Output {
   readonly json: boolean;
@@ -27,14 +27,14 @@ export class Output {
     return this.#stdout.isTTY === true;
   }
 
-  /** A result: `value` as JSON, or the text for a person. */
+  /** Writes the result: `value` as JSON, or the text for a person. */
   result(value: unknown, text: () => string): void {
     const shown = this.json ? printableJson(value ?? null, 2) : text();
-    // An empty list is no line in a pipe.
+    // In a pipe, an empty list has no line.
     if (shown !== "") this.line(shown);
   }
 
-  /** One of many results that come one after another: a line of JSON each, or a line of text. */
+  /** Writes one of many results: a line of JSON, or a line of text. */
   item(value: unknown, text: () => string): void {
     this.line(this.json ? printableJson(value) : text());
   }
@@ -43,7 +43,7 @@ export class Output {
     this.#stdout.write(`${text}\n`);
   }
 
-  /** What is not the result itself, and not wanted in a pipe. */
+  /** Writes a line to stderr, so that it does not get into a pipe. */
   note(text: string): void {
     this.#stderr.write(`${text}\n`);
   }
@@ -52,7 +52,7 @@ export class Output {
     return this.#styled(style, text, this.#stdout);
   }
 
-  /** Something went wrong; `details` are for JSON. */
+  /** Writes an error. Only JSON has the `details`. */
   error(message: string, details: Readonly<Record<string, unknown>> = {}): void {
     if (this.json) this.note(printableJson({ error: { ...details, message } }));
     else this.note(`${this.#styled("red", "stayhook:", this.#stderr)} ${printable(message)}`);
@@ -64,7 +64,7 @@ export class Output {
   }
 
   #styled(style: Style, text: string, sink: Sink): string {
-    // Whether it is wanted is asked of `env`; styleText would ask the process.
+    // styleText would look at the environment of the process instead of `env`.
     return sink.isTTY === true && this.#wantsColour
       ? styleText(style, text, { validateStream: false })
       : text;
@@ -85,7 +85,7 @@ export class Output {
     return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
   }
 
-  /** The fields of one thing, a line each. */
+  /** The fields of one record, a line each. */
   fields(entries: readonly (readonly [name: string, value: unknown])[]): string {
     const width = Math.max(0, ...entries.map(([name]) => printable(name).length));
     return entries
@@ -97,7 +97,7 @@ export class Output {
       .join("\n");
   }
 
-  /** Says how far a long work has come, on a terminal only; the returned function wipes it away. */
+  /** Shows the progress of long work on a terminal. The returned function clears the line. */
   progress(text: string): () => void {
     if (this.#stderr.isTTY !== true || this.json) return () => {};
     this.#stderr.write(`\r\u001b[2K${text}`);
@@ -105,10 +105,10 @@ export class Output {
   }
 }
 
-// Anybody may have named a listing: what comes from outside must not steer the terminal, nor break the lines.
+// Text from outside, such as a listing's name, must not control the terminal or start a new line.
 const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A value as it is shown in one line. */
+/** A value as text in one line. */
 export function printable(value: unknown): string {
   if (value === undefined || value === null) return "-";
   if (value instanceof Date) return value.toISOString();
@@ -119,7 +119,7 @@ export function printable(value: unknown): string {
   });
 }
 
-/** The same in JSON, which it stays: what JSON leaves as it is may steer a terminal too. */
+/** JSON with the characters escaped that could control a terminal. */
 function printableJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, null, indent).replace(steering, (character) =>
     character === "\n"
@@ -131,7 +131,7 @@ function printableJson(value: unknown, indent?: number): string {
   );
 }
 
-/** On a terminal; elsewhere there is none. */
+/** Whether the environment allows color on a terminal. */
 function wantsColour({ NO_COLOR, FORCE_COLOR, TERM }: Io["env"]): boolean {
   if (FORCE_COLOR !== undefined && FORCE_COLOR !== "") return !/^(0|false)$/.test(FORCE_COLOR);
   return !NO_COLOR && TERM !== "dumb";

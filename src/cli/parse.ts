@@ -7,12 +7,12 @@ export interface Parsed {
   readonly positionals: readonly string[];
 }
 
-/** Names of options that people try for the access token. Their values must not be repeated. */
+/** Option names that people try for the access token. Errors must not repeat their values. */
 const secretOptions =
   /^--?(stayhook[-_]?)?(access[-_]?)?(token|api[-_]?key|key|secret|password|auth(orization)?|bearer)\b/i;
 
 /**
- * Reads the arguments of a command. Its errors never repeat a value: somebody may have put a secret there.
+ * Reads the arguments of a command. Its errors never repeat a value, which may be a secret.
  *
  * @throws UsageError
  */
@@ -50,22 +50,22 @@ function describe(error: unknown, command: Command, args: readonly string[]): st
     return "the access token is taken from STAYHOOK_ACCESS_TOKEN alone, as others on the machine can read options";
   }
   const { code } = error as { readonly code?: unknown };
-  // Of -xyz only the letter is a name; the rest may be its value.
+  // In -xyz only the x is a name. The rest may be a value.
   if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION")
     return `there is no option ${unknown?.replace(/^(-[^-]).*$/s, "$1") ?? "of that name"}`;
-  if (code === "ERR_PARSE_ARGS_INVALID_OPTION_VALUE") return `${culprit(known, args)} is used wrongly`;
+  if (code === "ERR_PARSE_ARGS_INVALID_OPTION_VALUE") return culprit(known, args);
   return "the arguments cannot be read";
 }
 
-/** The option that lacks its value, or has one that it does not take. */
+/** Says which option lacks its value, or has one that it does not take. */
 function culprit(known: [string, { type: string }][], args: readonly string[]): string {
   for (const [index, arg] of args.entries()) {
     const [name, ...value] = arg.split("=");
     const type = known.find(([option]) => name === `--${option}`)?.[1].type;
     const next = args[index + 1];
-    if (type === "boolean" && value.length > 0) return `${name} takes no value: it`;
+    if (type === "boolean" && value.length > 0) return `${name} takes no value`;
     if (type === "string" && value.length === 0 && (next === undefined || next.startsWith("-")))
-      return `${name} needs a value: it`;
+      return `${name} needs a value`;
   }
-  return "an option";
+  return "an option is used wrongly";
 }

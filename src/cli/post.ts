@@ -5,13 +5,13 @@ export const REPLY_TIME = 30_000;
 export interface Posted {
   /** `undefined` where no answer came. */
   readonly status: number | undefined;
-  /** Why none came. */
+  /** Why there was no answer. */
   readonly error: string | undefined;
   /** ms */
   readonly duration: number;
 }
 
-/** Sends a body as the platform does: JSON, no redirects followed, 30 s. Rejects only where `signal` aborts. */
+/** Sends a body as the platform does: as JSON, without following redirects, for 30 s at most. Rejects only where `signal` aborts. */
 export async function post(
   url: string,
   body: string | undefined,
@@ -35,7 +35,7 @@ export async function post(
   }
 }
 
-/** Short, and without the URL, which may hold a secret. */
+/** A short reason without the URL, which may hold a secret. */
 export function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === "TimeoutError")
     return `no answer within ${REPLY_TIME / 1000} s`;
@@ -44,5 +44,5 @@ export function reasonOf(error: unknown): string {
   return cause instanceof Error ? cause.message : "no connection";
 }
 
-/** A URL for the eye: its query, or its path, may hold a secret. */
+/** The part of a URL that is safe to show. Its path and query may hold a secret. */
 export const originOf = (url: string): string => new URL(url).origin;

@@ -66,7 +66,7 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
     show(invocation, shown ?? (await webhookConfig.get({ signal })));
   } catch (error) {
     if (error instanceof NotFoundError)
-      throw new MissingError(`${noConfig}; make one by stayhook config set`);
+      throw new MissingError(`${noConfig}; make one with stayhook config set`);
     throw error;
   }
   return undefined;
@@ -80,7 +80,7 @@ const get: Command = {
   options: { "show-secrets": { type: "boolean", help: "show the URLs as they are" } },
   run: async (invocation) => {
     const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
-    if (!config) throw new MissingError(`${noConfig}; make one by stayhook config set`);
+    if (!config) throw new MissingError(`${noConfig}; make one with stayhook config set`);
     const { out, flag } = invocation;
     if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
     else show(invocation, config);
@@ -90,7 +90,7 @@ const get: Command = {
 
 const setCommand: Command = {
   name: "set",
-  summary: "replace the whole configuration: topics that are left out are removed",
+  summary: "replace the whole configuration, and remove the topics that are left out",
   examples: ["stayhook config set --bookings - < url.txt"],
   asksPlatform: true,
   options: setOptions,
@@ -99,7 +99,7 @@ const setCommand: Command = {
 
 const ensure: Command = {
   name: "ensure",
-  summary: "make the configuration be what is given: topics that are left out stay as they are",
+  summary: "set the given topics, and leave the others as they are",
   description: "Writes only where something differs. An empty URL removes its topic.",
   examples: [
     "stayhook config ensure --to - < url.txt",
@@ -140,8 +140,7 @@ const on: Command = {
 
 const off: Command = {
   name: "off",
-  summary:
-    "switch delivery off: nothing arrives until it is on again, and what happens meanwhile is not sent later",
+  summary: "switch delivery off; the platform does not send the missed notifications later",
   examples: ["stayhook config off"],
   asksPlatform: true,
   options: yesOption,
@@ -151,7 +150,7 @@ const off: Command = {
 
 const remove: Command = {
   name: "delete",
-  summary: "delete the configuration: nothing is delivered any more",
+  summary: "delete the configuration, so that the platform sends nothing any more",
   examples: ["stayhook config delete"],
   asksPlatform: true,
   options: yesOption,

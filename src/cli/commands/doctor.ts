@@ -14,7 +14,7 @@ const marks = {
   skipped: ["dim", "-"],
 } as const satisfies Record<CheckState, readonly [Parameters<Output["style"]>[0], string]>;
 
-/** Topics by their URL: one that serves several topics is looked at once. */
+/** The topics by their URL, so that a URL for several topics is checked once. */
 async function endpointsOf(
   invocation: Invocation,
   configured: Readonly<Record<string, unknown>>,
@@ -30,14 +30,14 @@ async function endpointsOf(
   return endpoints;
 }
 
-/** Says, before anything is sent, what the endpoints would record of it. */
+/** Says what the endpoints will record, before the command sends anything. */
 function announce({ out, flag }: Invocation, delivery: Delivery): void {
   if (out.json) return;
   const records = `one notification about no record, ${JSON.stringify(delivery)}, and run its fallback callback`;
   out.note(
     flag("deliver")
       ? `Each endpoint will record ${records}.`
-      : `Endpoints get only what they must refuse. With --deliver, each would record ${records}.`,
+      : `Endpoints get only requests that they must refuse. With --deliver, each would record ${records}.`,
   );
 }
 
@@ -53,14 +53,14 @@ async function* allChecks(invocation: Invocation, delivery: Delivery): AsyncGene
 export const doctor: Command = {
   name: "doctor",
   summary: "check the token, the configuration, the endpoint and the clock",
-  description: `The endpoint must answer over https in time, refuse a wrong secret and a malformed body. Nothing is
-recorded by these checks. With --deliver, a notification about no record is sent, twice, and both must be
-answered 200. Ends with 1 where a check has failed; warnings do not count.`,
+  description: `The endpoint must answer over https in time, and refuse a wrong secret and a malformed body. It records none of
+these requests. With --deliver, the command sends a notification about no record twice, and the endpoint must answer
+both with 200. Ends with 1 where a check failed. Warnings do not count.`,
   examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
   asksPlatform: true,
   options: {
     ...toOption("the endpoint to look at instead of those that are configured"),
-    deliver: { type: "boolean", help: "send a notification too, which the endpoint records" },
+    deliver: { type: "boolean", help: "also send a notification, which the endpoint records" },
   },
   run: async (invocation) => {
     const { out } = invocation;
@@ -70,7 +70,7 @@ answered 200. Ends with 1 where a check has failed; warnings do not count.`,
       bookingCode: null,
       listingId: null,
     };
-    // Before anything is sent, so that a setting that is missing is said alone.
+    // Reports a missing setting before anything else is printed.
     invocation.client();
     announce(invocation, delivery);
     const checks: Check[] = [];

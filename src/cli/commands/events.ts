@@ -37,7 +37,7 @@ const ls: Command = {
   options: {
     ...filterOptions,
     limit: { type: "string", value: "<n>", help: "how many; default: 20" },
-    after: { type: "string", value: "<eventId>", help: "go on behind this one" },
+    after: { type: "string", value: "<eventId>", help: "go on after this event" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -59,7 +59,7 @@ function line({ at, outcome, reason, duration, worker, error }: AttemptEntry): s
 
 const show: Command = {
   name: "show",
-  summary: "show all that is known of an event, with its last attempts",
+  summary: "show one event and its last attempts",
   takes: "<eventId>",
   arguments: [1, 1],
   examples: ["stayhook events show 6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11 --store events.db"],
@@ -86,7 +86,7 @@ const show: Command = {
 
 const replay = changeCommand({
   name: "replay",
-  summary: "have events handled again, by the processes of the app",
+  summary: "have the processes of the app handle events again",
   description: `Takes done, parked and retrying events. With --all it takes those that are parked, unless --state says
 otherwise.`,
   counted: "replayed",
@@ -113,7 +113,7 @@ const purge: Command = {
     "older-than": {
       type: "string",
       value: "<duration>",
-      help: "in their state for so long, such as 24h, 30m or 0; default: 7d",
+      help: "only events that have been done or parked for so long: 24h, 30m, 0; default: 7d",
     },
     ...storeOptions,
   },
@@ -137,7 +137,7 @@ const purge: Command = {
 
 const erase: Command = {
   name: "erase",
-  summary: "delete all that is known of one booking or listing",
+  summary: "delete all events and the snapshot of one booking or listing",
   description: `Deletes its events, whatever their state, with notifications and attempts, and its snapshot. Fails while
 one of its events is being processed.`,
   takes: "<ref>",

@@ -25,10 +25,10 @@ function concurrencyOf({ text }: Invocation): number | undefined {
   return given === undefined ? undefined : Number(given);
 }
 
-/** Says what is found as it is found, and on a terminal how far the pass is. */
+/** Prints the changes and failures of a pass as they come, and its progress on a terminal. */
 function teller({ out }: Invocation): {
   observe(event: ReconcileObservation): void;
-  /** Whether it is the access token that the platform does not take. */
+  /** Whether the platform refused the access token. */
   refused(): boolean;
   end(): void;
 } {
@@ -61,10 +61,10 @@ function teller({ out }: Invocation): {
 
 export const reconcile: Command = {
   name: "reconcile",
-  summary: "make one pass over listings and known bookings, for what never arrived",
-  description: `Puts what has changed into the store, where the processes of the app handle it: this command has none of
-their callbacks, and runs none. Ends with 1 where something could not be read or another pass is under way, and
-with 5 where the platform is out of reach; with 3 where it refuses the access token.`,
+  summary: "find changes that no notification brought, in one pass over listings and known bookings",
+  description: `Adds an event to the store for each change. The processes of the app handle the events; this command runs no
+callbacks. Ends with 1 where something could not be read or another pass is under way, with 3 where the platform
+refuses the access token, and with 5 where the platform is out of reach.`,
   examples: [
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
@@ -75,13 +75,13 @@ with 5 where the platform is out of reach; with 3 where it refuses the access to
       type: "string",
       multiple: true,
       value: "<code>",
-      help: "have this booking read too, from now on",
+      help: "read this booking in this pass and all later ones",
     },
     "no-baseline": {
       type: "boolean",
-      help: "on the first pass tell of listings that were never handled, instead of only learning them",
+      help: "on the first pass, add events for unknown listings instead of learning them",
     },
-    concurrency: { type: "string", value: "<n>", help: "bookings that are read at once; default: 4" },
+    concurrency: { type: "string", value: "<n>", help: "how many records are read at once; default: 4" },
     ...storeOptions,
   },
   run: async (invocation) => {

@@ -23,7 +23,7 @@ function integerOf({ text }: Invocation, name: string): number | undefined {
 function rateOf({ text }: Invocation): number | undefined {
   const given = text("drop");
   if (given === undefined) return undefined;
-  // Whether it can be one, the sandbox says.
+  // The sandbox itself checks the range.
   return given.trim() === "" ? Number.NaN : Number(given);
 }
 
@@ -57,7 +57,7 @@ function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
     [
       `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}`,
       `  export STAYHOOK_BASE_URL=${url}${ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${sandbox.accessToken}`}`,
-      `Type ${out.style("bold", "help")} for what can happen there.`,
+      `Type ${out.style("bold", "help")} for the commands.`,
     ].join("\n"),
   );
 }
@@ -101,9 +101,9 @@ async function takeCommands(
 
 export const sandbox: Command = {
   name: "sandbox",
-  summary: "run the platform's sandbox as a server, and move its bookings and listings by hand",
-  description: `Prints a line for each request that it gets and each notification that it delivers, until quit or
-Ctrl-C. It takes the access token in STAYHOOK_ACCESS_TOKEN, else "sandbox". Typed at it:
+  summary: "run the platform's sandbox as a server, and change its bookings and listings by hand",
+  description: `Prints a line for each request and each notification, until quit or Ctrl-C. The access token is
+STAYHOOK_ACCESS_TOKEN, or "sandbox" without it. Commands to type:
 
 ${typedHelp}`,
   examples: ["stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1"],
@@ -111,10 +111,10 @@ ${typedHelp}`,
     port: { type: "string", value: "<port>", help: "default: 4010; 0 for one that is free" },
     host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },
     ...toOption("configure this endpoint for all topics, with topic=<topic> added for each"),
-    seed: { type: "string", value: "<integer>", help: "to have the same codes, ids and order again" },
-    duplicates: { type: "string", value: "<n>", help: "how many more times each notification is delivered" },
+    seed: { type: "string", value: "<integer>", help: "repeats the codes, ids and order of another run" },
+    duplicates: { type: "string", value: "<n>", help: "how many more times to deliver each notification" },
     shuffle: { type: "boolean", help: "deliver in another order" },
-    drop: { type: "string", value: "<rate>", help: "the share of notifications that get lost, from 0 to 1" },
+    drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
     profile: { type: "string", value: "<name>", help: "how answers are formed, such as wrapped" },
   },
   run: async (invocation) => {

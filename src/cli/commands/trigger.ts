@@ -6,7 +6,7 @@ import { toOf, toOption } from "../endpoints.ts";
 import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
 import { originOf, post } from "../post.ts";
 
-/** What the platform would send. */
+/** The topic and reference of the notification to send. */
 interface Wanted {
   readonly topic: "bookings" | "listings" | "messages";
   readonly bookingCode: string | null;
@@ -18,13 +18,13 @@ const statuses: Readonly<Record<string, readonly string[]>> = {
   listing: listingStatuses,
 };
 
-/** Of nothing that exists, most likely: eight digits. */
+/** A code or id of eight random digits, which probably does not exist. */
 const madeUp = (prefix: string): string =>
   `${prefix}${String(crypto.getRandomValues(new Uint32Array(1))[0])
     .padStart(8, "0")
     .slice(-8)}`;
 
-/** @throws UsageError where the platform sends no such thing */
+/** @throws UsageError where the platform sends no such notification */
 function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
   for (const other of ["booking", "listing"])
@@ -54,7 +54,7 @@ async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promi
   const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
   const url = config?.endpoints[topic];
   if (typeof url !== "string" || !parseUrl(url))
-    throw new MissingError(`the account's webhook configuration has no URL for ${topic}; give one by --to`);
+    throw new MissingError(`the account's webhook configuration has no URL for ${topic}; give one with --to`);
   return url;
 }
 
@@ -63,18 +63,17 @@ export const trigger: Command = {
   summary: "send one notification to an endpoint, as the platform would",
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
-  description: `<what> is booking, listing or message; or an event, such as booking.Confirmed: a notification does
-not name the kind of event, so that the subscriber finds out by reading the record, and its status there
-is what counts. Without a code or id one is made up, which the subscriber will not find. Ends with 0 where
-it was answered 200.`,
+  description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
+kind of event: the subscriber reads the record, and goes by the record's own status. Without a code or id the
+command makes one up, which the subscriber will not find. Ends with 0 where the endpoint answers 200.`,
   examples: ["stayhook trigger booking HX3K9 --to - < url.txt", "stayhook trigger listing.Published 5717008"],
   asksPlatform: true,
   options: {
     ...toOption("the endpoint instead of the one that is configured for the topic"),
-    booking: { type: "string", value: "<code>", help: "the booking that it is about" },
-    listing: { type: "string", value: "<id>", help: "the listing that it is about" },
-    "event-id": { type: "string", value: "<uuid>", help: "to send one again; default: a new one" },
-    timestamp: { type: "string", value: "<time>", help: "when it happened, ISO 8601; default: now" },
+    booking: { type: "string", value: "<code>", help: "the code of the booking" },
+    listing: { type: "string", value: "<id>", help: "the id of the listing" },
+    "event-id": { type: "string", value: "<uuid>", help: "sends a notification again; default: a new id" },
+    timestamp: { type: "string", value: "<time>", help: "the time of the event in ISO 8601; default: now" },
   },
   run: async (invocation) => {
     const { out, io, text } = invocation;

@@ -1,11 +1,11 @@
-/** What became of one check. `skipped`: it could not be made, or was not asked for. */
+/** The result of one check. `skipped`: the check was not possible, or not asked for. */
 export type CheckState = "passed" | "warned" | "failed" | "skipped";
 
-/** One thing that doctor has looked at. */
+/** One check of doctor. */
 export interface Check {
   readonly check: string;
   readonly state: CheckState;
-  /** What was found, and what to do about it. */
+  /** The finding, and what to do about it. */
   readonly detail: string;
 }
 

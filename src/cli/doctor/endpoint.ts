@@ -2,10 +2,10 @@ import { isLoopback, parseUrl } from "../../client/urls.ts";
 import { originOf, type Posted, post, REPLY_TIME } from "../post.ts";
 import { type Check, failed, passed, skipped, warned } from "./check.ts";
 
-/** An answer that takes longer is a warning: the platform's limit is near when a machine is busy. */
+/** A slower answer is a warning, because a busy machine would exceed the platform's limit. */
 const SLOW = REPLY_TIME / 3;
 
-/** What `--deliver` sends. About no record, so that nothing but a `fallback` callback hears of it. */
+/** The notification of `--deliver`. It refers to no record, so that only a `fallback` callback gets it. */
 export interface Delivery {
   readonly eventId: string;
   readonly timestamp: string;
@@ -13,7 +13,7 @@ export interface Delivery {
   readonly listingId: null;
 }
 
-/** Looks at an endpoint. But for `delivery`, it sends only what no subscriber can record. */
+/** Checks an endpoint. Apart from `delivery`, it sends only requests that no subscriber records. */
 export async function* checkEndpoint(
   topic: string,
   endpoint: string,
@@ -49,7 +49,7 @@ function checkAnswer(check: string, endpoint: string, { status, error, duration 
   return passed(check, `within ${duration} ms`);
 }
 
-/** Another URL, which whoever does not know the secret might try. */
+/** The URL with a wrong secret, as a stranger might try it. */
 function withWrongSecret(url: URL): string {
   const wrong = new URL(url);
   const guess = crypto.randomUUID();
@@ -65,18 +65,18 @@ function checkSecret(check: string, { status, error }: Posted, url: URL): Check 
     return failed(
       check,
       url.search === ""
-        ? "whoever knows the URL can send notifications: give the handler verify, and the URL a secret"
-        : "any value in the URL's query is taken: give the handler verify",
+        ? "anyone who knows the URL can send notifications: set verify on the handler, and put a secret in the URL"
+        : "the endpoint accepts any value in the URL's query: set verify on the handler",
     );
-  return failed(check, `answered ${status}, where 401 was due`);
+  return failed(check, `answered ${status}, but 401 was expected`);
 }
 
 function checkMalformed(check: string, { status, error }: Posted): Check {
   if (status === 400) return passed(check, "answered 400");
   if (status === 401 || status === 403)
-    return failed(check, `answered ${status}: it does not take the secret in the URL that is configured`);
-  if (status === 404) return failed(check, "answered 404: nothing is served at the URL that is configured");
-  return failed(check, status === undefined ? `${error}` : `answered ${status}, where 400 was due`);
+    return failed(check, `answered ${status}: it refuses the secret in the configured URL`);
+  if (status === 404) return failed(check, "answered 404: nothing is served at the configured URL");
+  return failed(check, status === undefined ? `${error}` : `answered ${status}, but 400 was expected`);
 }
 
 async function* checkDelivery(
@@ -86,7 +86,7 @@ async function* checkDelivery(
   signal: AbortSignal,
 ): AsyncGenerator<Check> {
   if (!delivery) {
-    yield skipped(check, "with --deliver a notification about no record is sent, and its repetition");
+    yield skipped(check, "use --deliver to send a notification about no record, twice");
     return;
   }
   for (const which of ["a notification", "the same again"]) {
@@ -97,6 +97,6 @@ async function* checkDelivery(
       yield duration > SLOW
         ? warned(check, `${detail}, and the platform waits for ${REPLY_TIME} ms`)
         : passed(check, detail);
-    } else yield failed(check, `${which} was answered ${answered}, where 200 was due`);
+    } else yield failed(check, `${which} was answered ${answered}, but 200 was expected`);
   }
 }

@@ -3,7 +3,7 @@ import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../..
 import type { WebhookConfig } from "../../models/webhook-config.ts";
 import { type Check, failed, passed, skipped, warned } from "./check.ts";
 
-/** How far the clocks may be apart, ms: less is a slow answer, more makes deadlines wrong. */
+/** How far the clocks may be apart, ms. A slow answer explains less; more makes deadlines wrong. */
 const TOLERANCE = 60_000;
 
 export interface PlatformChecks {
@@ -11,7 +11,7 @@ export interface PlatformChecks {
   readonly config: WebhookConfig | undefined;
 }
 
-/** Whether the token works, the configuration is there and on, and the clocks agree: by one request that changes nothing. */
+/** Checks the token, the configuration and the clocks with one request that changes nothing. */
 export async function checkPlatform(client: StayhookClient, signal: AbortSignal): Promise<PlatformChecks> {
   try {
     const { data, response } = await client.webhookConfig.get({ signal }).withResponse();
@@ -25,7 +25,7 @@ export async function checkPlatform(client: StayhookClient, signal: AbortSignal)
     };
   } catch (error) {
     signal.throwIfAborted();
-    // There is none, in another form.
+    // This platform answers 404 where there is no configuration.
     if (error instanceof NotFoundError)
       return {
         checks: [
@@ -47,16 +47,19 @@ function trouble(error: unknown): [check: string, detail: string] {
 }
 
 function checkConfig(config: WebhookConfig | undefined): Check[] {
-  if (!config) return [failed("configuration", "there is none: make one by stayhook config ensure")];
+  if (!config) return [failed("configuration", "there is none: make one with stayhook config ensure")];
   const topics = Object.keys(config.endpoints);
   const missing = ["bookings", "listings"].filter((topic) => !topics.includes(topic));
   return [
     config.isActive
       ? passed("configuration", "it is on")
-      : failed("configuration", "it is off, and nothing is delivered: switch it on by stayhook config on"),
+      : failed(
+          "configuration",
+          "it is off, so the platform sends nothing: switch it on with stayhook config on",
+        ),
     ...(topics.length === 0 ? [failed("endpoints", "none is configured: stayhook config ensure")] : []),
     ...(topics.length > 0 && missing.length > 0
-      ? [warned("endpoints", `nothing is delivered of ${missing.join(" and ")}, which have no URL`)]
+      ? [warned("endpoints", `the platform sends nothing for ${missing.join(" and ")}, which have no URL`)]
       : []),
   ];
 }

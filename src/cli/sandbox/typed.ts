@@ -12,7 +12,7 @@ interface Typed {
   readonly run: (sandbox: Sandbox, rest: string, out: Output) => Promise<Moved | undefined>;
 }
 
-/** By what is typed for it. */
+/** The commands by their names. */
 const commands: Readonly<Record<string, Typed>> = {
   request: {
     usage: "request [code]",
@@ -26,17 +26,17 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   approve: {
     usage: "approve <code>",
-    help: "the host says yes",
+    help: "the host approves",
     run: (sandbox, code) => sandbox.bookings.approve(code),
   },
   decline: {
     usage: "decline <code>",
-    help: "the host says no",
+    help: "the host declines",
     run: (sandbox, code) => sandbox.bookings.decline(code),
   },
   cancel: {
     usage: "cancel <code>",
-    help: "it is called off",
+    help: "the booking is cancelled",
     run: (sandbox, code) => sandbox.bookings.cancel(code),
   },
   alter: {
@@ -59,21 +59,21 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   hide: {
     usage: "hide <id>",
-    help: "it is taken off",
+    help: "a listing is hidden",
     run: (sandbox, id) => sandbox.listings.hide(Number(id)),
   },
   send: {
     usage: "send <json>",
-    help: "any notification, or any text, to the endpoint that is configured",
+    help: "send any notification or text to the configured endpoint",
     run: async (sandbox, text, out) => {
-      // Not waited for: its line comes when it was answered, after retries it may be.
+      // Do not wait for retries. The delivery prints its own line.
       sandbox.send(parsed(text)).catch((error: Error) => out.error(error.message));
       return undefined;
     },
   },
   fault: {
     usage: "fault <status> [route]",
-    help: "requests are answered so, such as: fault 503 GET /v2/listings",
+    help: "answer requests with a status, such as: fault 503 GET /v2/listings",
     run: async (sandbox, rest) => {
       const [, status = "", route] = /^(\S*)\s*(.*)$/s.exec(rest) ?? [];
       const fault = { status: Number(status), ...(route ? { route } : {}) };
@@ -83,7 +83,7 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   heal: {
     usage: "heal",
-    help: "ends all faults",
+    help: "end all faults",
     run: async (sandbox) => {
       sandbox.faults.clear();
       return undefined;
@@ -91,7 +91,7 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   profile: {
     usage: "profile <name>",
-    help: "answers take another form, such as wrapped",
+    help: "answer in another form, such as wrapped",
     run: async (sandbox, name) => {
       sandbox.profile.set(name as SandboxProfileName);
       return undefined;
@@ -107,7 +107,7 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   help: {
     usage: "help",
-    help: "this",
+    help: "list the commands",
     run: async (_sandbox, _rest, out) => {
       out.note(typedHelp);
       return undefined;
@@ -122,7 +122,7 @@ export const typedHelp: string = [
   `  ${"quit".padEnd(width)}  end`,
 ].join("\n");
 
-/** Carries out one line. Resolves to whether to go on; never rejects. */
+/** Runs one typed line. Resolves to whether to go on; never rejects. */
 export async function typed(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
   const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
   if (name === "") return true;
