@@ -194,42 +194,6 @@ describe("processing begins", () => {
   });
 });
 
-describe("health", () => {
-  test("tells counts, the age of the oldest in seconds, and when the last came", async () => {
-    const { deliver, webhooks } = handlerOf({ autoStart: false });
-    expect(await webhooks.health()).toEqual({
-      state: "idle",
-      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
-      oldestPendingAge: undefined,
-      lastReceivedAt: undefined,
-    });
-    await deliver(notificationOf());
-    const receivedAt = new Date();
-    await advance(90_000);
-    expect(await webhooks.health()).toMatchObject({
-      counts: { pending: 1 },
-      oldestPendingAge: 90,
-      lastReceivedAt: receivedAt,
-    });
-  });
-
-  test("takes nothing that was refused for received", async () => {
-    const { deliver, webhooks } = handlerOf({ autoStart: false });
-    expect((await deliver("no notification")).status).toBe(400);
-    expect((await webhooks.health()).lastReceivedAt).toBeUndefined();
-  });
-
-  test("says paused while the platform is out of reach, and stopped when closed", async () => {
-    const { deliver, webhooks, platform } = handlerOf();
-    platform.answer("*", { status: 401 });
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
-    expect((await webhooks.health()).state).toBe("paused");
-    await webhooks.close();
-    expect((await webhooks.health()).state).toBe("stopped");
-  });
-});
-
 describe("close", () => {
   test("refuses what comes with 503, lets callbacks finish, and leaves the store open", async () => {
     const { callback, release } = heldCallback();

@@ -1,0 +1,218 @@
+import { forwardTo, memoryStore } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { handlerOf, notificationOf } from "./support.ts";
+
+const NOW = new Date("2026-05-01T12:00:00Z");
+const HOUR = 3_600_000;
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: NOW });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+
+describe("health", () => {
+  test("tells counts, the age of the oldest in seconds, and when the last came", async () => {
+    const { deliver, webhooks } = handlerOf({ autoStart: false });
+    expect(await webhooks.health()).toEqual({
+      state: "idle",
+      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      oldestPendingAge: undefined,
+      lastReceivedAt: undefined,
+      pausedSince: undefined,
+      pauseReason: undefined,
+    });
+    await deliver(notificationOf());
+    await advance(90_000);
+    expect(await webhooks.health()).toMatchObject({
+      counts: { pending: 1 },
+      oldestPendingAge: 90,
+      lastReceivedAt: NOW,
+    });
+  });
+
+  test("tells when the last notification came to any process, also after a restart", async () => {
+    const store = memoryStore();
+    const first = handlerOf({ autoStart: false, store });
+    await first.deliver(notificationOf());
+    await first.webhooks.close();
+    await advance(HOUR);
+    const second = handlerOf({ autoStart: false, store });
+    expect(await second.webhooks.health()).toMatchObject({ lastReceivedAt: NOW });
+  });
+
+  test("takes nothing that was refused for received", async () => {
+    const { deliver, webhooks } = handlerOf({ autoStart: false });
+    expect((await deliver("no notification")).status).toBe(400);
+    expect((await webhooks.health()).lastReceivedAt).toBeUndefined();
+  });
+
+  test("says since when and why it is paused, and stopped when closed", async () => {
+    const { deliver, webhooks, platform } = handlerOf();
+    platform.answer("*", { status: 401 });
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+    await advance(60_000);
+    expect(await webhooks.health()).toMatchObject({
+      state: "paused",
+      pausedSince: NOW,
+      pauseReason: expect.stringContaining("AuthenticationError"),
+    });
+    platform.booking("A1", "Confirmed");
+    await advance(60_000);
+    expect(await webhooks.health()).toMatchObject({
+      state: "running",
+      pausedSince: undefined,
+      pauseReason: undefined,
+    });
+    await webhooks.close();
+    expect((await webhooks.health()).state).toBe("stopped");
+  });
+
+  test("never rejects: a store that cannot be asked is unavailable", async () => {
+    const store = memoryStore();
+    const { webhooks } = handlerOf({ store, autoStart: false });
+    await store.close();
+    expect(await webhooks.health()).toEqual({ state: "unavailable", error: expect.any(Error) });
+  });
+
+  test("says unavailable of a store that does not answer within 10 s", async () => {
+    const store = memoryStore();
+    vi.spyOn(store, "counts").mockReturnValue(new Promise(() => {}));
+    const { webhooks } = handlerOf({ store, autoStart: false });
+    const health = webhooks.health();
+    await advance(10_000);
+    expect(await health).toMatchObject({
+      state: "unavailable",
+      error: { message: expect.stringMatching(/10000 ms/) },
+    });
+  });
+
+  test("with forwardTo is of this process", async () => {
+    const { webhooks, deliver } = handlerOf({ store: forwardTo(() => {}) as never });
+    await deliver(notificationOf());
+    expect(await webhooks.health()).toMatchObject({
+      state: "idle",
+      lastReceivedAt: NOW,
+      counts: { pending: 0 },
+    });
+  });
+});
+
+describe("ready", () => {
+  test("resolves where the store answers, and with forwardTo", async () => {
+    expect(await handlerOf().webhooks.ready()).toBeUndefined();
+    expect(await handlerOf({ store: forwardTo(() => {}) as never }).webhooks.ready()).toBeUndefined();
+  });
+
+  test("rejects where the store cannot be had", async () => {
+    const store = memoryStore();
+    await store.close();
+    await expect(handlerOf({ store }).webhooks.ready()).rejects.toThrow("closed");
+  });
+});
+
+describe("receive never rejects", () => {
+  test("503 where the store was closed before the first request", async () => {
+    const store = memoryStore();
+    const { webhooks, deliver } = handlerOf({ store });
+    await store.close();
+    expect((await deliver(notificationOf())).status).toBe(503);
+    const request = { method: "POST", url: "/", headers: {}, body: notificationOf() };
+    for (const context of [undefined, { waitUntil: () => {} }])
+      expect((await webhooks.receive(request, context)).status).toBe(503);
+    const inline = handlerOf({ store, processing: "inline" });
+    expect((await inline.deliver(notificationOf())).status).toBe(503);
+  });
+
+  test("200 for what is recorded, though it cannot be processed at once", async () => {
+    const store = memoryStore();
+    vi.spyOn(store, "claim").mockRejectedValue(new Error("down"));
+    const { webhooks, deliver } = handlerOf({ store, processing: "inline" });
+    expect((await deliver(notificationOf())).status).toBe(200);
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+    await webhooks.close();
+  });
+});
+
+test("above maxWaiting, notifications are answered 503 until events are discarded", async () => {
+  const { deliver, store, kinds } = handlerOf({ autoStart: false, maxWaiting: 2 });
+  const statuses: number[] = [];
+  for (let n = 0; n < 5; n += 1) {
+    statuses.push((await deliver(notificationOf())).status);
+    await advance(1_001);
+  }
+  expect(statuses).toEqual([200, 200, 200, 503, 503]);
+  expect(kinds().slice(-2)).toEqual(["refused", "refused"]);
+  await store.discard({ state: "pending" });
+  await advance(1_001);
+  expect((await deliver(notificationOf())).status).toBe(200);
+});
+
+describe("silentAfter", () => {
+  const silences = (observed: readonly { kind: string }[]) =>
+    observed.filter(({ kind }) => kind === "silent");
+
+  test("tells once when nothing has arrived for so long, and again after the next notification", async () => {
+    const { deliver, webhooks, observed, logger } = handlerOf({ silentAfter: HOUR });
+    webhooks.start();
+    await advance(HOUR / 2);
+    await deliver(notificationOf());
+    await advance(HOUR - 1);
+    expect(silences(observed)).toEqual([]);
+    await advance(1);
+    const lastReceivedAt = new Date(NOW.getTime() + HOUR / 2);
+    expect(silences(observed)).toEqual([{ kind: "silent", lastReceivedAt }]);
+    expect(logger.lines.at(-1)).toContain("no notification has arrived since 2026-05-01T12:30:00.000Z");
+    await advance(24 * HOUR);
+    expect(silences(observed)).toHaveLength(1);
+    await deliver(notificationOf());
+    await advance(2 * HOUR);
+    expect(silences(observed)).toHaveLength(2);
+    await webhooks.close();
+    await advance(24 * HOUR);
+    expect(silences(observed)).toHaveLength(2);
+  });
+
+  test("counts from the start where nothing ever came, and hears of notifications to other processes", async () => {
+    const store = memoryStore();
+    const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
+    webhooks.start();
+    await advance(HOUR);
+    expect(silences(observed)).toEqual([{ kind: "silent", lastReceivedAt: undefined }]);
+    const other = handlerOf({ autoStart: false, store });
+    await other.deliver(notificationOf());
+    await advance(HOUR / 2);
+    expect(silences(observed)).toHaveLength(1);
+  });
+
+  test("asks again where the store cannot be asked", async () => {
+    const store = memoryStore();
+    vi.spyOn(store, "newestReceived").mockRejectedValueOnce(new Error("down"));
+    const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
+    webhooks.start();
+    await advance(2 * HOUR);
+    expect(silences(observed)).toHaveLength(1);
+  });
+
+  test("is checked by drain where no loop runs", async () => {
+    const { webhooks, deliver, observed } = handlerOf({ silentAfter: HOUR, autoStart: false });
+    await deliver(notificationOf());
+    await webhooks.drain();
+    await advance(HOUR);
+    expect(silences(observed)).toEqual([]);
+    await webhooks.drain();
+    await webhooks.drain();
+    expect(silences(observed)).toHaveLength(1);
+  });
+
+  test("is off by default", async () => {
+    const { webhooks, observed } = handlerOf();
+    webhooks.start();
+    await advance(1_000 * HOUR);
+    expect(silences(observed)).toEqual([]);
+  });
+});

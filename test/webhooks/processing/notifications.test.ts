@@ -1,0 +1,156 @@
+import { randomUUID } from "node:crypto";
+import { memoryStore, type WebhookEvent } from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { handlerOf, notificationOf } from "../support.ts";
+
+const NOW = new Date("2026-05-01T12:00:00Z");
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: NOW });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+
+/** A handler for booking A1 and listing 7, and the events that its callback got. */
+function collecting(options: Parameters<typeof handlerOf>[0] = {}) {
+  const events: WebhookEvent[] = [];
+  const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });
+  handler.platform.booking("A1", "Request");
+  handler.platform.listing(7, "Published");
+  const deliver = async (fields: object, context: object = {}) => {
+    const notification = notificationOf({ bookingCode: "A1", ...fields });
+    const { status } = await handler.deliver(notification, context);
+    await advance();
+    return { status, event: events.at(-1)!, notification };
+  };
+  return { ...handler, events, deliver };
+}
+
+describe("decideBy", () => {
+  test.each([
+    ["the timestamp", "2026-05-01T11:00:00Z", "2026-05-02T11:00:00Z"],
+    ["a timestamp 7 days before the receipt", "2026-04-24T12:00:00Z", "2026-04-25T12:00:00Z"],
+    ["a timestamp 5 minutes after the receipt", "2026-05-01T12:05:00Z", "2026-05-02T12:05:00Z"],
+    ["the receipt, for an older timestamp", "2026-04-24T11:59:59Z", "2026-05-02T12:00:00Z"],
+    ["the receipt, for a forged timestamp", "2000-01-01T00:00:00Z", "2026-05-02T12:00:00Z"],
+    ["the receipt, for a later timestamp", "2026-05-01T12:05:01Z", "2026-05-02T12:00:00Z"],
+    ["the receipt, for no timestamp", undefined, "2026-05-02T12:00:00Z"],
+  ])("is 24 h after %s", async (_, timestamp, decideBy) => {
+    const { deliver } = collecting();
+    const { event } = await deliver({ timestamp });
+    expect(event).toMatchObject({ type: "booking.Request", decideBy: new Date(decideBy) });
+  });
+
+  test("is undefined for an event of the reconciler, and absent for other types", async () => {
+    const { store, events, deliver, platform } = collecting();
+    await store.add({
+      eventId: randomUUID(),
+      ref: "booking:A1",
+      source: "reconcile",
+      topic: null,
+      timestamp: NOW.toISOString(),
+      notification: null,
+    });
+    platform.booking("A2", "Confirmed");
+    await deliver({ bookingCode: "A2" });
+    const byType = new Map(events.map((event) => [event.type, event]));
+    expect(byType.get("booking.Request")).toMatchObject({ source: "reconcile", decideBy: undefined });
+    expect(byType.get("booking.Confirmed")).not.toHaveProperty("decideBy");
+  });
+});
+
+describe("a timestamp", () => {
+  test.each([undefined, null, "yesterday", {}, 5])(
+    "that is %j costs no event: event.timestamp equals event.receivedAt",
+    async (timestamp) => {
+      const store = memoryStore();
+      const { deliver, logger } = collecting({ store });
+      const { status, event } = await deliver({ timestamp });
+      expect(status).toBe(200);
+      expect(event.timestamp).toEqual(event.receivedAt);
+      expect(event.notification?.timestamp).toEqual(timestamp);
+      expect(logger.lines.filter((line) => line.includes("no readable timestamp"))).toHaveLength(1);
+    },
+  );
+
+  test("equals the receipt by the store's clock, also of an attempt that comes much later", async () => {
+    const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { deliver } = collecting({ on: { fallback: failing }, backoff: () => 3_600_000 });
+    await deliver({ timestamp: "yesterday" });
+    await advance(3_600_000);
+    expect(failing.mock.calls.map(([{ timestamp }]) => timestamp)).toEqual([NOW, NOW]);
+  });
+
+  test.each([
+    [1_777_633_200, "2026-05-01T11:00:00.000Z"],
+    ["1777633200123", "2026-05-01T11:00:00.123Z"],
+    ["20260501T130000+02", "2026-05-01T11:00:00.000Z"],
+  ])("of %j is read", async (timestamp, iso) => {
+    const { deliver, logger } = collecting();
+    const { event } = await deliver({ timestamp });
+    expect(event.timestamp.toISOString()).toBe(iso);
+    expect(logger.lines).toEqual([]);
+  });
+});
+
+describe("a notification with both references", () => {
+  test.each([
+    [{ topic: "listings" }, "listing.Published", 0],
+    [{ topic: "bookings" }, "booking.Request", 0],
+    [{}, "booking.Request", 1],
+  ])("from an endpoint of %j is of type %s", async (context, type, warnings) => {
+    const { deliver, logger } = collecting();
+    const { event } = await deliver({ listingId: 7 }, context);
+    expect(event.type).toBe(type);
+    expect(logger.lines).toHaveLength(warnings);
+  });
+});
+
+describe("the messages topic", () => {
+  test("runs on.message, reads no references and no record", async () => {
+    const message = vi.fn();
+    const { deliver, platform, store } = collecting({ on: { message, fallback: () => {} } });
+    const { notification } = await deliver(
+      { bookingCode: "A1", listingId: {}, text: "hi" },
+      { topic: "messages" },
+    );
+    expect(message).toHaveBeenCalledTimes(1);
+    const event = message.mock.calls[0]![0];
+    expect(event).toMatchObject({ type: "message", topic: "messages", notification });
+    for (const field of ["booking", "listing", "status", "changed", "changes", "previous", "previousStatus"])
+      expect(event).not.toHaveProperty(field);
+    expect(platform.reads).toEqual([]);
+    expect(await store.get(notification.eventId)).toMatchObject({
+      state: "done",
+      type: "message",
+      ref: null,
+    });
+  });
+
+  test("runs fallback where there is no on.message, each time", async () => {
+    const { deliver, events } = collecting({ dispatch: "changed" });
+    await deliver({}, { topic: "messages" });
+    await deliver({}, { topic: "messages" });
+    expect(events.map(({ type }) => type)).toEqual(["message", "message"]);
+  });
+
+  test("may stand in the endpoint's URL, and goes with forwarded events through process()", async () => {
+    const message = vi.fn();
+    const { webhooks, store } = handlerOf({ autoStart: false, on: { message } });
+    const body = JSON.stringify(notificationOf({ bookingCode: "A1" }));
+    const request = new Request("https://you.example/hooks?key=x&topic=messages", { method: "POST", body });
+    expect((await webhooks.fetch(request)).status).toBe(200);
+    const [event] = await store.list({ limit: 1 });
+    await webhooks.process(event!);
+    expect(message).toHaveBeenCalledTimes(1);
+  });
+
+  test("a failed message is tried again, with its type in the history", async () => {
+    const { deliver, store } = collecting({ on: { message: () => Promise.reject(new Error("no")) } });
+    const { notification } = await deliver({}, { topic: "messages" });
+    expect(await store.get(notification.eventId)).toMatchObject({ state: "retrying", type: "message" });
+  });
+});
