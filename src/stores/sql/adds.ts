@@ -34,7 +34,9 @@ export function* add(
     const [known] = yield* select(sql.eventById, id);
     return toRef(known!.record) === ref ? "duplicate" : "conflict";
   }
-  const seq = inserted.insertId ?? number((yield* select(sql.eventById, id))[0]!.seq);
+  // Not `??`: the CommonJS build would put the `yield` into an arrow function.
+  const seq =
+    inserted.insertId === undefined ? number((yield* select(sql.eventById, id))[0]!.seq) : inserted.insertId;
   if ((yield* change(sql.insertQueue, record, readyAt, seq)) > 0) return "added";
   if (dueIn === undefined) yield* change(sql.queueNow, seq, record);
   else yield* change(sql.queueLater, seq, readyAt, record, readyAt);
