@@ -1,20 +1,25 @@
 /**
- * What the SQLite store costs, as ratios within one run: `npx node bench/sqlite-store.ts [kept ...]`, with how
- * many done events are kept (default 10000 1000000; 5000000 takes 2 GB of disk and some minutes to fill).
+ * Measures the SQLite store. Compare figures of one run only: `npx node bench/sqlite-store.ts [kept ...]`, where `kept`
+ * is how many done events the file has (default 10000 1000000; 5000000 takes 2 GB of disk and minutes to fill).
  */
 import { randomUUID } from "node:crypto";
 import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { type SqliteStoreOptions, sqliteStore } from "../src/stores/sqlite/index.ts";
 import type { EventStore, NewEvent } from "../src/stores/event-store.ts";
+import { type SqliteStoreOptions, sqliteStore } from "../src/stores/sqlite/index.ts";
 
 const GROUP = 50;
 const ADDS = 50_000;
 const CLAIMS = 500;
 const EVENTS_A_RECORD = 5;
-const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
+const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 20 },
+  record: { snapshot: { status: "Confirmed", fields: { checkIn: "2026-07-01" } }, changed: true },
+} as const;
 
 const sizes = process.argv.slice(2).map(Number);
 const directory = mkdtempSync(join(tmpdir(), "stayhook-bench-"));
@@ -56,7 +61,7 @@ async function measure(kept: number): Promise<void> {
   });
 }
 
-/** Straight into the tables: one by one it would take too long. */
+/** Fills the tables directly, as adds would take too long. */
 async function fill(path: string, kept: number): Promise<void> {
   await sqliteStore(path).close();
   const db = new DatabaseSync(path);
@@ -64,18 +69,18 @@ async function fill(path: string, kept: number): Promise<void> {
   const notification = newEvent(kept).notification!;
   db.exec(`
     BEGIN;
-    INSERT INTO stayhook_events (id, lock, state, due_at, received_at, attempts, ended_at, type, source, timestamp, notification)
+    INSERT INTO stayhook_events (id, record, state, due_at, received_at, attempts, ended_at, type, source, timestamp, notification)
     SELECT randomblob(16), 'booking:HM' || printf('%08d', abs(random()) % ${Math.ceil(kept / EVENTS_A_RECORD)}), 'done',
       ${Date.now()} - ${kept} + value, ${Date.now()} - ${kept} + value, 1, ${Date.now()} - ${kept} + value,
       'booking.Confirmed', 'webhook', '2026-03-01T10:00:00.000Z', '${notification}'
     FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ${kept}) SELECT value FROM n);
-    INSERT INTO stayhook_statuses (ref, status, sequence, seen_at)
-    SELECT lock, 'Confirmed', 1, max(ended_at) FROM stayhook_events GROUP BY lock;
+    INSERT INTO stayhook_records (record, snapshot, sequence, seen_at)
+    SELECT record, '${JSON.stringify(DONE.record.snapshot)}', 1, max(ended_at) FROM stayhook_events GROUP BY record;
     COMMIT;
     PRAGMA journal_mode = WAL;
     PRAGMA wal_checkpoint(TRUNCATE);`);
   db.close();
-  // Or the disk would still be busy with it while we measure.
+  // Or the disk would still be busy while the benchmark measures.
   const file = openSync(path, "r+");
   fsyncSync(file);
   closeSync(file);
@@ -103,7 +108,7 @@ async function addMany(store: EventStore<DatabaseSync>, count: number, kept: num
   return { perSecond, p50: quantile(took, 0.5), p99: quantile(took, 0.99) };
 }
 
-/** Ends what waits. */
+/** Ends all events that wait. */
 async function clear(store: EventStore<DatabaseSync>): Promise<void> {
   for (;;) {
     const claims = await store.claim({ limit: 500, leaseDuration: 60_000 });
