@@ -172,7 +172,7 @@ function handlerOf(
     for (;;) {
       const changed = new Promise<void>((resolve) => changes.add(resolve));
       const { counts } = await webhooks.health();
-      const waiting = counts.pending + counts.processing + counts.retrying;
+      const waiting = counts ? counts.pending + counts.processing + counts.retrying : 1;
       if (calls.length >= count && !(allDone && waiting > 0)) return;
       await changed;
     }
@@ -283,7 +283,7 @@ async function probeOnce(options: ProbeOptions) {
     counts,
     received: lastReceivedAt instanceof Date,
     kept: [kept?.state, kept?.type, kept?.attempts],
-    status: (await store.statusOf("booking:HX3K9"))?.status,
+    status: (await store.recordOf("booking:HX3K9"))?.snapshot.status,
   };
 }
 

@@ -212,7 +212,7 @@ test("of an endless message, the beginning is kept", async () => {
   await advance();
   const { lastError } = (await store.get(notification.eventId)) ?? {};
   expect(lastError).toMatch(/^Error: no no /);
-  expect(new TextEncoder().encode(lastError).length).toBeLessThanOrEqual(2048);
+  expect(new TextEncoder().encode(String(lastError)).length).toBeLessThanOrEqual(2048);
 });
 
 describe("a record that does not validate", () => {
