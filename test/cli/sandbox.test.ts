@@ -66,7 +66,10 @@ describe("sandbox", () => {
   test("configures one URL for all topics, each with its topic in the query, from whatever names it", async () => {
     const { url: to } = await receiver();
     const endpoints = Object.fromEntries(
-      ["bookings", "listings", "messages"].map((topic) => [topic, `${new URL(to).href}?key=s3cret&topic=${topic}`]),
+      ["bookings", "listings", "messages"].map((topic) => [
+        topic,
+        `${new URL(to).href}?key=s3cret&topic=${topic}`,
+      ]),
     );
     for (const [args, env, line] of [
       [["--to", `${to}?key=s3cret`], {}, undefined],

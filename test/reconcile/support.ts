@@ -154,7 +154,14 @@ export function machineOf(
 
 function shown(event: WebhookEvent): Told {
   const { type, source, status, previousStatus, changed = false, booking, listing } = event;
-  return { type, source, status, previousStatus, changed, record: booking?.bookingCode ?? listing?.listingId };
+  return {
+    type,
+    source,
+    status,
+    previousStatus,
+    changed,
+    record: booking?.bookingCode ?? listing?.listingId,
+  };
 }
 
 /** The reads of records that the sandbox has got since the last call. */
