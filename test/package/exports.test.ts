@@ -56,15 +56,17 @@ const names: Readonly<Record<string, readonly string[]>> = {
 /** What each subpath loads from outside the package, at once or later. */
 const loads: Readonly<Record<string, readonly string[]>> = {
   // Without a node: module the core runs on Workers, Deno and Bun.
-  stayhook: ["ky", "zod"],
+  stayhook: ["ky", "uuid", "zod"],
   "stayhook/fastify": ["node:buffer"],
   "stayhook/koa": ["node:buffer"],
   "stayhook/lambda": [],
+  "stayhook/mysql": ["mysql2/promise", "node:timers", "node:timers/promises"],
   "stayhook/node": ["node:buffer"],
-  "stayhook/postgres": ["node:timers", "pg"],
+  "stayhook/postgres": ["node:crypto", "node:timers", "pg"],
   "stayhook/reconcile": ["uuid", "zod"],
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
+  "stayhook/store": [],
   "stayhook/testing": ["ky", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
 };
