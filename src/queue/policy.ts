@@ -99,7 +99,8 @@ export function outcomeOf(
   if (outage || (failure.refused && now.limiting)) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };
-    const own = policy.backoff(claim.outages + 1);
+    // A refusal that counted before is no reason to come back sooner.
+    const own = policy.backoff(claim.outages + (outage ? 1 : claim.attempts));
     const backoff = outage && now.paused ? Math.min(own, LONGEST_WAIT_IN_PAUSE) : own;
     const asked = Math.min(outage?.retryAfter ?? 0, LONGEST_RETRY_AFTER);
     return {

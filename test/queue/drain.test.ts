@@ -48,7 +48,7 @@ describe("drain", () => {
     await add("bad 1", "bad 2");
     await queue.drain({});
     await add("bad 3");
-    await store.replay("bad 1");
+    await store.replay({ eventId: "bad 1" });
     ran.length = 0;
     expect(await queue.drain({})).toEqual({ done: 0, failed: 3 });
     expect([...ran].sort()).toEqual(["bad 1", "bad 2", "bad 3"]);
@@ -433,7 +433,7 @@ describe("close", () => {
     await closing;
     expect(await stateOf("a")).toBe("done");
     queue.start();
-    queue.added("a");
+    queue.added();
     await advance(HOUR);
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
     expect(ran).toEqual(["a"]);

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { vi } from "vitest";
-import type { EventStore, WebhookHandlerOptions } from "../../src/index.ts";
+import { type EventStore, memoryStore, type WebhookHandlerOptions } from "../../src/index.ts";
 import { type Answer, clientOf, handlerOf, notificationOf } from "../webhooks/support.ts";
 
 export const SECOND = 1000;
@@ -28,15 +28,44 @@ export const confirmed = (bookingCode: string): Answer => ({
   body: { bookingCode, status: "Confirmed" },
 });
 
+/** A store, and whether a call to it is under way or an event is leased: something then still happens at this moment. */
+function watched(store: EventStore): { readonly store: EventStore; readonly isBusy: () => boolean } {
+  let calls = 0;
+  const leased = new Set<string>();
+  const proxy = new Proxy(store, {
+    get(target, property: keyof EventStore) {
+      const value = target[property];
+      if (typeof value !== "function") return value;
+      if (property === "subscribe" || property === "records") return (value as () => unknown).bind(target);
+      return async (...args: readonly unknown[]) => {
+        calls += 1;
+        try {
+          const answer = await (value as (...args: readonly unknown[]) => unknown).apply(target, [...args]);
+          if (property === "claim")
+            for (const { eventId } of answer as { eventId: string }[]) leased.add(eventId);
+          if (property === "settle") leased.delete((args[0] as { eventId: string }).eventId);
+          return answer;
+        } finally {
+          calls -= 1;
+        }
+      };
+    },
+  });
+  return { store: proxy, isBusy: () => calls > 0 || leased.size > 0 };
+}
+
+/** Turns of the real event loop without anything under way, after which nothing more happens at a moment. */
+const IDLE_TURNS = 2;
+
 /**
  * A handler, by fake timers, in front of a platform whose answer depends on the booking and the time; and what
- * became of each booking's notification. `turns`: of the real event loop, that all takes which happens at one
- * moment of the simulated time.
+ * became of each booking's notification. Time passes only when the handler and its store have nothing left to do.
  */
 export function simulate(
   answer: (code: string, at: number) => Answer,
-  { turns = 2, ...options }: Partial<WebhookHandlerOptions> & { store?: EventStore; turns?: number } = {},
+  { store: given = memoryStore(), ...options }: Partial<WebhookHandlerOptions> & { store?: EventStore } = {},
 ) {
+  const { store, isBusy } = watched(given);
   const start = Date.now();
   const now = () => Date.now() - start;
   const reads: Read[] = [];
@@ -55,6 +84,7 @@ export function simulate(
   const made = handlerOf({
     client,
     ...options,
+    store,
     observe(event) {
       if (event.kind === "paused") pauses += 1;
       if ((event.kind !== "done" && event.kind !== "parked") || event.ref === null) return;
@@ -67,7 +97,7 @@ export function simulate(
 
   /** All that can happen at this moment happens. */
   async function settle(): Promise<void> {
-    for (let n = 0; n < turns; n += 1) await turn();
+    for (let idle = 0; idle < IDLE_TURNS; idle = isBusy() ? 0 : idle + 1) await turn();
   }
 
   return {
