@@ -82,7 +82,8 @@ function misjudged(seen: Seen): string | undefined {
     .replace(/^\ufeff/, "");
   if (event.eventId !== verdict.eventId || event.ref !== verdict.ref)
     return tell(`recorded as ${JSON.stringify(event)}`);
-  if (Math.abs(Date.parse(event.timestamp) - verdict.time) > 1) return tell(`recorded at ${event.timestamp}`);
+  const [time, tolerance] = verdict.time === undefined ? [Date.now(), 300_000] : [verdict.time, 1];
+  if (Math.abs(Date.parse(event.timestamp) - time) > tolerance) return tell(`recorded at ${event.timestamp}`);
   return event.notification === text ? undefined : tell("recorded other than it came");
 }
 

@@ -2,7 +2,8 @@
 export interface Verdict {
   readonly eventId: string;
   readonly ref: string | null;
-  readonly time: number;
+  /** `undefined`: the time of receipt. */
+  readonly time: number | undefined;
 }
 
 /** What must be recorded of a body, or `undefined` where nothing may be. */
@@ -21,16 +22,27 @@ export function judge(body: Uint8Array): Verdict | undefined {
   const own = (name: string): unknown => Object.getOwnPropertyDescriptor(value, name)?.value ?? null;
   const eventId = own("eventId");
   const time = momentOf(own("timestamp"));
-  const code = own("bookingCode");
-  const listing = listingOf(own("listingId"));
-  if (typeof eventId !== "string" || !isUuid(eventId) || time === undefined) return undefined;
+  const given = { code: own("bookingCode"), listing: own("listingId") };
+  const known = { code: isCode(given.code), listing: typeof listingOf(given.listing) === "number" };
+  const code = isNothing(given.code) && known.listing && !isNothing(given.listing) ? null : given.code;
+  const listing = isNothing(given.listing) && isSome(given.code) ? null : listingOf(given.listing);
+  if (typeof eventId !== "string" || !isUuid(eventId)) return undefined;
   if ((code !== null && !isCode(code)) || listing === undefined) return undefined;
   return { eventId: eventId.toLowerCase(), ref: refOf(code as string | null, listing), time };
 }
 
+/** `0`, `""` and white space refer to nothing beside a reference that does. */
+function isNothing(reference: unknown): boolean {
+  return reference === 0 || (typeof reference === "string" && /^[\s0]*$/.test(reference));
+}
+
+function isSome(code: unknown): boolean {
+  return typeof code === "string" && !isNothing(code);
+}
+
 function refOf(code: string | null, listing: number | null): string | null {
-  if ((code === null) === (listing === null)) return null;
-  return code === null ? `listing:${listing}` : `booking:${code}`;
+  if (code !== null) return `booking:${code.trim() || code}`;
+  return listing === null ? null : `listing:${listing}`;
 }
 
 function isUuid(text: string): boolean {
@@ -40,8 +52,10 @@ function isUuid(text: string): boolean {
   );
 }
 
-function isCode(value: unknown): boolean {
-  if (typeof value !== "string" || ["", ".", ".."].includes(value) || !value.isWellFormed()) return false;
+function isCode(given: unknown): boolean {
+  if (typeof given !== "string") return false;
+  const value = given.trim() || given;
+  if (["", ".", ".."].includes(value) || !value.isWellFormed()) return false;
   const points = Array.from(value, (character) => character.codePointAt(0) as number);
   return points.length <= 256 && points.every((point) => point >= 32 && !(point >= 127 && point <= 159));
 }
@@ -54,7 +68,13 @@ function listingOf(value: unknown): number | null | undefined {
 }
 
 /** Of ISO 8601, offset and seconds may be missing; in ms. */
-function momentOf(value: unknown): number | undefined {
+function momentOf(given: unknown): number | undefined {
+  const value = typeof given === "string" ? given.trim() : given;
+  const number = typeof value === "string" && /^[0-9]{9,}$/.test(value) ? Number(value) : value;
+  if (typeof number === "number") {
+    const ms = number < 1e11 ? number * 1000 : number;
+    return number >= 1e8 && ms < Date.parse("9999-12-31T23:59:59.999Z") ? ms : undefined;
+  }
   if (typeof value !== "string") return undefined;
   const [, day = "", hours = "", seconds = "", fraction = "", zone = ""] =
     /^([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?([.,][0-9]+)?([Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?$/.exec(
