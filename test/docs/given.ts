@@ -33,11 +33,11 @@ export async function makeGiven() {
   const afterwards: (() => unknown)[] = [];
   const directory = mkdtempSync(join(tmpdir(), "stayhook-docs-"));
   const made: WebhookHandler[] = [];
-  const making: typeof createWebhookHandler = (options) => {
-    const handler = createWebhookHandler(options);
+  const making = ((options: Parameters<typeof createWebhookHandler>[0]) => {
+    const handler = createWebhookHandler(options) as WebhookHandler;
     made.push(handler);
     return handler;
-  };
+  }) as typeof createWebhookHandler;
   return {
     platform: sandbox,
     platformUrl,

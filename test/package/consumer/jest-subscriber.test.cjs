@@ -2,7 +2,8 @@ const { createServer } = require("node:http");
 const stayhook = require("stayhook");
 const { toNodeHandler } = require("stayhook/node");
 const { sqliteStore } = require("stayhook/sqlite");
-const { createSandbox, storeContract } = require("stayhook/testing");
+const { storeContract } = require("stayhook/store");
+const { createSandbox } = require("stayhook/testing");
 const { calendar, on } = require("./subscriber.js");
 
 const { createWebhookHandler, memoryStore, NotFoundError, sharedSecret, StayhookClient, StayhookError } =
