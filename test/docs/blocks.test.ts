@@ -263,7 +263,7 @@ test("they all type-check, as their readers will have them", { timeout: 60_000 }
   expect(check).not.toThrow();
 });
 
-test.each(Object.keys(plans))("%s", { timeout: 20_000 }, async (name) => {
+test.each(Object.keys(plans))("%s", { timeout: 60_000 }, async (name) => {
   const plan = plans[name] as Plan;
   await plan.before?.(given);
   const { run } = await import(/* @vite-ignore */ modules.get(name) as string);
@@ -314,7 +314,8 @@ async function theContractHolds(topic = "") {
   expect(cases.length).toBeGreaterThan(90);
   const chosen = cases.filter(({ name }) => name.startsWith(topic));
   expect(chosen).not.toEqual([]);
-  await Promise.all(chosen.map(({ run }) => run()));
+  // All at once they would wait for the processor longer than for the store.
+  while (chosen.length > 0) await Promise.all(chosen.splice(0, 20).map(({ run }) => run()));
 }
 
 /** A database of the block's own, on the server that tests share. */

@@ -12,6 +12,9 @@ import { check, equal } from "./expect.ts";
 /** A lease or wait, in ms, that does not end while a case runs. */
 export const LONG = 60_000;
 
+/** How many units a case waits for an event. A right store needs a few of them, but a busy machine may need more. */
+export const PATIENCE = 200;
+
 /** ms by which a clock may be off. The store's clock may count in whole ms. */
 const CLOCK = 5;
 
@@ -152,11 +155,11 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
     },
 
     async eventually(what, probe) {
-      const end = performance.now() + 60 * unit;
+      const end = performance.now() + PATIENCE * unit;
       for (;;) {
         const value = await probe();
         if (value !== undefined && value !== false) return value;
-        check(performance.now() < end, `waited ${60 * unit} ms in vain for ${what}`);
+        check(performance.now() < end, `waited ${PATIENCE * unit} ms in vain for ${what}`);
         await bench.sleep(0.1);
       }
     },
