@@ -1,17 +1,28 @@
 /**
- * What the PostgreSQL store costs on a real server (the machine's, or one of its own), within one run:
- * `npx node bench/postgres-store.ts [kept ...]`, with how many done events are kept (default 1000 1000000).
+ * Measures the PostgreSQL store on a real server, the machine's or one of its own:
+ * `npx node bench/postgres-store.ts [kept ...]`. `kept` is the number of done events in the store (default 1000 1000000).
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
-import { type PostgresStore, postgresStore } from "../src/stores/postgres/index.ts";
 import type { NewEvent } from "../src/stores/event-store.ts";
+import { type PostgresStore, postgresStore } from "../src/stores/postgres/index.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 
 const ADDS = 5000;
 const STEPS = 300;
 const HOT = 10_000;
-const DONE = { state: "done", type: "booking.Confirmed", status: "Confirmed" } as const;
+const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 5 },
+  record: {
+    snapshot: {
+      status: "Confirmed",
+      fields: { checkIn: "2026-03-02", checkOut: "2026-03-05", listingId: 7 },
+    },
+    changed: true,
+  },
+} as const;
 
 const connectionString = await postgresUrl();
 const sizes = process.argv.slice(2).map(Number);
@@ -32,8 +43,10 @@ async function measure(kept: number): Promise<void> {
       SELECT nextval('${schema}.event_seq'), gen_random_uuid()::text, 'booking:K' || n % 100000, 'done', now(), now(), now(), 'webhook', '', repeat('x', 200)
       FROM generate_series(1, ${kept}) n`);
     await client.query(`
-      INSERT INTO ${schema}.records (record, status, sequence, seen_at)
-      SELECT 'booking:K' || n, 'Confirmed', 1, now() FROM generate_series(0, least(${kept}, 100000) - 1) n`);
+      INSERT INTO ${schema}.refs SELECT 'booking:K' || n FROM generate_series(0, least(${kept}, 100000) - 1) n`);
+    await client.query(`
+      INSERT INTO ${schema}.records (record, version, snapshot, sequence, seen_at)
+      SELECT 'booking:K' || n, 0, '{"status":"Confirmed","fields":{}}', 1, now() FROM generate_series(0, least(${kept}, 100000) - 1) n`);
     await client.query(`VACUUM ANALYZE ${schema}.events`);
     console.log(`\n${kept.toLocaleString("en")} done events kept`);
     await measureAdds(store);

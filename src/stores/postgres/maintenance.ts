@@ -1,5 +1,4 @@
-import { definer, newest, parts } from "./functions.ts";
-import { quote } from "./sql.ts";
+import { definer, newest, parts, quote } from "./sql.ts";
 
 /** How many events one step of a list, a replay or a discard looks at. */
 const MOST_SCANNED = 5000;

@@ -1,12 +1,16 @@
+import type { ClientBase } from "pg";
 import type {
   AttemptEntry,
   ClaimedEvent,
+  EventFilter,
   EventState,
   NewEvent,
+  Outcome,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import type { Addition } from "./adds.ts";
 import type { Row } from "./connections.ts";
 
 /** Texts that PostgreSQL cannot hold, and texts that begin like an escaped one. */
@@ -102,3 +106,53 @@ function toNewEvent(row: Row): NewEvent & { readonly traceparent: string | null 
 function maybe(text: string | null | undefined): string | null {
   return text === null || text === undefined ? null : fromText(text);
 }
+
+export function addValues(jobs: readonly Addition[], patience: string, notify: boolean): unknown[] {
+  const events = jobs.map(({ event }) => event);
+  return [
+    events.map(({ eventId }) => toText(eventId)),
+    events.map(toRecord),
+    events.map(({ source }) => source),
+    events.map(({ topic }) => optional(topic)),
+    events.map(({ timestamp }) => toText(timestamp)),
+    events.map(({ notification }) => optional(notification)),
+    events.map(({ traceparent }) => optional(traceparent)),
+    jobs.map(({ dueIn }) => dueIn ?? null),
+    patience,
+    notify,
+  ];
+}
+
+export function filterValues(filter: EventFilter): unknown[] {
+  const { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
+  const texts = [
+    optional(eventId),
+    optional(ref),
+    state ?? null,
+    optional(type),
+    reason ?? null,
+    source ?? null,
+  ];
+  return [...texts, receivedAfter?.getTime() ?? null, receivedBefore?.getTime() ?? null];
+}
+
+export function settleValues(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure: boolean): unknown[] {
+  const { type, reason, entry, in: wait, counted, record } = { ...NOTHING, ...outcome };
+  const kept = claim.ref === null ? undefined : record;
+  const text = entry && JSON.stringify({ ...entry, outcome: outcome.state });
+  return [
+    ...[toText(claim.eventId), toRecord(claim), claim.lease, outcome.state, optional(type)],
+    ...[kept ? toSnapshotText(kept.snapshot) : null, kept?.changed ?? false],
+    ...[wait, counted, outcome.state === "done" ? null : (reason ?? null), text ?? null, unsure],
+  ];
+}
+
+/** The values of fields that an outcome may leave out. */
+const NOTHING: {
+  readonly type?: string | undefined;
+  readonly reason?: string | undefined;
+  readonly entry?: Extract<Outcome, { readonly entry: unknown }>["entry"] | undefined;
+  readonly record?: Extract<Outcome, { readonly state: "done" }>["record"];
+  readonly in: number;
+  readonly counted: boolean;
+} = { in: 0, counted: true };

@@ -1,6 +1,5 @@
 import type { EventState } from "../event-store.ts";
-import { epoch, newest } from "./functions.ts";
-import { literal, quote } from "./sql.ts";
+import { epoch, literal, newest, quote } from "./sql.ts";
 
 /** So many done events are counted; beyond, PostgreSQL's own estimate has to do. */
 const COUNTED = 100_000;

@@ -1,25 +1,80 @@
 // Not the globals: a database goes by no fake clock.
 import { clearTimeout, setTimeout } from "node:timers";
 import type { ClientBase } from "pg";
-import type { Outcome } from "../event-store.ts";
+import type { ClaimedEvent, Outcome } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
-import type { Session } from "./connections.ts";
-import { serverGone, sqlState } from "./errors.ts";
+import { type Row, type Session, Undone } from "./connections.ts";
+import { lostConnection, serverGone, sqlState } from "./errors.ts";
+import { settleValues, toText } from "./rows.ts";
+import type { Statements } from "./statements.ts";
 
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
 /** How long the writes of one event may take together, ms: they hold a connection. */
-export const MOST_TIME = 60_000;
+const MOST_TIME = 60_000;
 
 /** A write of the user's failed. Its `cause` is the user's own error. */
 export class WriteFailed extends Error {}
+
+/** The server ends a session, and with it the transaction and its locks, when the process is frozen within it. */
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${MOST_TIME}`;
+/** How the end of a lease is recorded. */
+export interface Ending {
+  readonly statements: Statements;
+  readonly claim: ClaimedEvent;
+  readonly outcome: Outcome<ClientBase>;
+  readonly writes: Writes;
+  /** It may have been recorded before. */
+  readonly unsure: boolean;
+}
+
+/**
+ * Ends an event with the user's writes in one transaction. The writes go first, and the event's end last: an add to its
+ * record waits for the end alone.
+ *
+ * @returns the row of `settle_event`; `undefined` where the lease was lost
+ */
+export async function settleWithWrites(session: Session, ending: Ending): Promise<Row | undefined> {
+  const { statements, claim, outcome, writes, unsure } = ending;
+  const stateOf = async (): Promise<string | null | undefined> => {
+    const [row] = await session.query(statements.stateOfLease, [toText(claim.eventId), claim.lease]);
+    return row?.lease;
+  };
+  await session.query(BEGIN);
+  try {
+    if ((await stateOf()) === "held") {
+      await runWrites(session, writes);
+      // Not if it was recorded before: these writes would be there twice.
+      const [row] = await session.query(statements.settleAtLast, settleValues(claim, outcome, false));
+      if (row?.settled === "true") {
+        await session.query("COMMIT");
+        return row;
+      }
+    }
+    await session.query("ROLLBACK");
+    return unsure && (await stateOf()) === "settled" ? { settled: "true" } : undefined;
+  } catch (error) {
+    throw await undo(session, error);
+  }
+}
+
+/** A connection that answers is cleaned up, so that it can be lent again. */
+async function undo(session: Session, error: unknown): Promise<unknown> {
+  if (!(error instanceof WriteFailed) && lostConnection(error)) return error;
+  try {
+    await session.query("ROLLBACK");
+    return new Undone("undone", { cause: error });
+  } catch {
+    return error;
+  }
+}
 
 /**
  * Runs the user's writes inside the open transaction of `session`.
  *
  * @throws {@link WriteFailed} where a write throws; `InvalidWriteError` where one has left the transaction unusable
  */
-export async function runWrites(session: Session, writes: Writes): Promise<void> {
+async function runWrites(session: Session, writes: Writes): Promise<void> {
   await session.query("SAVEPOINT stayhook_writes");
   await withinTime(async () => {
     try {

@@ -74,6 +74,7 @@ const webhooks = createWebhookHandler({
   store,
   leaseDuration,
   concurrency: 3,
+  recheckAfter: false,
   backoff: () => 100,
   logger,
   on: {
