@@ -73,7 +73,7 @@ export const adding: Cases = {
     equal("how often it was a conflict", answers.filter((answer) => answer === "conflict").length, 9);
   },
 
-  "many at once are all kept": async ({ store, newEvent, claim }) => {
+  "of many different events at once, all are added": async ({ store, newEvent, claim }) => {
     const events = Array.from({ length: 60 }, (_, index) => newEvent(`booking:${index % 30}`));
     const answers = await Promise.all(events.map((event) => store.add(event)));
     equal("how many were added", answers.filter((answer) => answer === "added").length, 60);
@@ -81,7 +81,7 @@ export const adding: Cases = {
     equal("how many records can be claimed", (await claim()).length, 30);
   },
 
-  "what is recorded comes back as it was given": async ({ store, add, claim, get }) => {
+  "an event comes back as it was given": async ({ store, add, claim, get }) => {
     const events = [
       await add("booking:ü'\"%_\\;日本🎉 -- ", {
         topic: "bookings",

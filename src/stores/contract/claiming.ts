@@ -81,7 +81,7 @@ export const claiming: Cases = {
     }
   },
 
-  "what was never claimed goes before retries, unless retries are to go first": async (bench) => {
+  "new events go before retries, unless retries are to go first": async (bench) => {
     const { add, claimOne, settle, done, tick } = bench;
     const failing = await add("booking:A");
     await settle(await claimOne(), failed(0));

@@ -13,7 +13,7 @@ export const leases: Cases = {
     check(second.lease !== first.lease, "lease: expected a new token, got the old one");
   },
 
-  "so can one without a record": async ({ add, claimOne, claimLater, unit }) => {
+  "an event without a record can be claimed again, too": async ({ add, claimOne, claimLater, unit }) => {
     await add(null);
     const start = performance.now();
     const { eventId } = await claimOne({ leaseDuration: 2 * unit });
@@ -76,7 +76,7 @@ export const leases: Cases = {
     const before = (await get(event)).dueAt;
     const renewed = await store.renew([claimed], LONG);
     equal(
-      "what is still held",
+      "the claims that are still held",
       renewed.map(({ eventId, lease }) => [eventId, lease]),
       [[claimed.eventId, claimed.lease]],
     );
@@ -116,7 +116,7 @@ export const leases: Cases = {
     const taken = await claimOne();
     const late = await store.settle(given, handled(given));
     equal("settle with the lease that was given back", late, false);
-    equal("what is still held", (await store.renew([given, taken], LONG)).length, 1);
+    equal("the claims that are still held", (await store.renew([given, taken], LONG)).length, 1);
   },
 
   "of many settling one lease at once, one does": async ({ store, add, claimOne }) => {

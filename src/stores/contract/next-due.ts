@@ -22,7 +22,7 @@ export const nextDue: Cases = {
     equal("with one given back", await store.nextDue(), 0);
   },
 
-  "it counts the end of a lease, also for what waits behind it": async ({ store, add, claimOne }) => {
+  "it counts the end of a lease, also for events that wait behind it": async ({ store, add, claimOne }) => {
     await add("booking:A");
     await claimOne({ leaseDuration: LONG });
     between("with a leased event", await store.nextDue(), LONG - 30_000, LONG);
@@ -51,7 +51,7 @@ export const nextDue: Cases = {
     between("with a later retry beside it", await store.nextDue(), LONG - 30_000, LONG);
   },
 
-  "who sleeps so long finds something to claim": async (bench) => {
+  "after that time an event can be claimed": async (bench) => {
     const { store, add, claim, claimOne, settle, sleep, unit } = bench;
     for (const prepare of [
       async () => void (await claimOne({ leaseDuration: 2 * unit })),

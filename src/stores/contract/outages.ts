@@ -18,7 +18,7 @@ export const outages: Cases = {
     equal("attempts and outages, claimed again", [again.attempts, again.outages], [1, 1]);
   },
 
-  "it makes the whole record wait, and no other": async (bench) => {
+  "an outage makes the whole record wait, and no other record": async (bench) => {
     const { add, claim, claimOne, settle, get } = bench;
     const failing = await add("booking:A");
     const behind = await add("booking:A");

@@ -91,7 +91,7 @@ export const pruning: Cases = {
     equal("its attempts and its record's status", [again.attempts, again.previous?.status], [1, "Confirmed"]);
   },
 
-  "what waits is never pruned": async ({ store, add, claimOne, settle }) => {
+  "an event that waits is never pruned": async ({ store, add, claimOne, settle }) => {
     await add("booking:A");
     await settle(await claimOne(), failed(LONG));
     await add("booking:B");

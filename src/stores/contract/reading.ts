@@ -74,7 +74,7 @@ export const reading: Cases = {
     });
   },
 
-  "oldestWaiting is the age of the oldest that somebody should take": async (bench) => {
+  "oldestWaiting is the age of the oldest event that waits": async (bench) => {
     const { store, add, claimOne, done, settle, sleep, unit } = bench;
     equal("in an empty store", await store.oldestWaiting(), undefined);
     const start = performance.now();
@@ -103,7 +103,7 @@ export const reading: Cases = {
     }
   },
 
-  "oldestWaiting counts what a dead process left": async ({
+  "oldestWaiting counts an event whose lease has ended": async ({
     store,
     add,
     claimOne,

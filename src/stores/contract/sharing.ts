@@ -33,7 +33,7 @@ export const restarting: Readonly<
     equal("add of a known id", await again.add(pending), "duplicate");
     const claims = await again.claim({ limit: 10, leaseDuration: LONG });
     const seen = claims.map(({ eventId, previous, sequence }) => [eventId, previous?.status, sequence]);
-    equal("what can be claimed", seen, [[pending.eventId, "Confirmed", 1]]);
+    equal("the claims", seen, [[pending.eventId, "Confirmed", 1]]);
   },
 
   "a lease outlives the process that took it": async ({ add, claimOne }, reopen) => {
@@ -96,7 +96,10 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
       equal("counts by the other", await other.counts(), await store.counts());
     },
 
-    "one takes over what the other lost": async ({ store, add, claimOne, eventually, unit }, other) => {
+    "one process takes over an event that the other lost": async (
+      { store, add, claimOne, eventually, unit },
+      other,
+    ) => {
       await add("booking:A");
       const lost = await claimOne({ leaseDuration: unit });
       const held = await eventually("the other's claim", async () => {
@@ -107,7 +110,7 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
       equal("settle by the other", await other.settle(held, handled(held)), true);
     },
 
-    "what one adds wakes the other": async ({ add, eventually, sleep }, other) => {
+    "an event that one process adds wakes the other": async ({ add, eventually, sleep }, other) => {
       if (other.subscribe === undefined) return;
       let calls = 0;
       const end = other.subscribe(() => {

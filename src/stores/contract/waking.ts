@@ -34,7 +34,7 @@ export const waking: Cases = {
     await wakes(bench, "replay", () => bench.store.replay({ state: "parked" }));
   },
 
-  "who no longer subscribes is not woken": async ({ store, add, sleep }) => {
+  "a subscription that has ended is not woken": async ({ store, add, sleep }) => {
     if (store.subscribe === undefined) return;
     let calls = 0;
     const wake = () => {
@@ -50,7 +50,7 @@ export const waking: Cases = {
     equal("how often it was woken", calls, 0);
   },
 
-  "a subscriber that throws disturbs nobody": async (bench) => {
+  "a subscriber that throws does no harm": async (bench) => {
     const { store, claim } = bench;
     const end = store.subscribe?.(() => {
       throw new Error("a subscriber's own");

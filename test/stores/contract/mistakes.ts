@@ -34,7 +34,7 @@ export const mistakes: Mistakes = {
           notification: event.notification && JSON.stringify(JSON.parse(event.notification)),
         }),
     }),
-    fails: "add: what is recorded comes back as it was given",
+    fails: "add: an event comes back as it was given",
   },
   "knows no records: each event has a lock of its own": {
     wrap: (store) => {
@@ -64,7 +64,7 @@ export const mistakes: Mistakes = {
   },
   "has no order of retries": {
     wrap: (store) => ({ claim: ({ order: _, ...options }) => store.claim(options) }),
-    fails: "claim: what was never claimed goes before retries, unless retries are to go first",
+    fails: "claim: new events go before retries, unless retries are to go first",
   },
   "claims any event where one was asked for": {
     wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),
@@ -72,7 +72,7 @@ export const mistakes: Mistakes = {
   },
   "cuts leases short": {
     wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
-    fails: "nextDue: it counts the end of a lease, also for what waits behind it",
+    fails: "nextDue: it counts the end of a lease, also for events that wait behind it",
   },
   "takes leases for seconds": {
     wrap: (store) => ({

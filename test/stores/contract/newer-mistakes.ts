@@ -296,7 +296,7 @@ export const newerMistakes: Mistakes = {
   },
   "loses the traceparent": {
     wrap: (store) => ({ add: ({ traceparent: _, ...event }, options) => store.add(event, options) }),
-    fails: "add: what is recorded comes back as it was given",
+    fails: "add: an event comes back as it was given",
   },
   "hands out the snapshot that it keeps": {
     wrap: (store) => {
