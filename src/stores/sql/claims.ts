@@ -89,11 +89,15 @@ function* lease(
   return claimOf(event!, known, { lease: token, now });
 }
 
-/** The row with the leased event as the first retry, unless another one is ready sooner. */
+/**
+ * The row with the leased event as the first retry, unless another one is ready sooner. `retryDue` 0 says that there
+ * is no other one: `retry_at` is the end of the lease then, and the settle need not look for more.
+ */
 function leased(row: QueueRow): QueueRow {
   const { retryDue, retrySeq, leaseSeq, leaseEnd } = row;
-  const isOther = retryDue !== null && retrySeq !== leaseSeq && retryDue <= leaseEnd;
-  return isOther ? row : { ...row, retryDue: leaseEnd, retrySeq: leaseSeq };
+  if (retrySeq === null) return { ...row, retryDue: 0, retrySeq: leaseSeq };
+  const isFirst = retrySeq === leaseSeq ? retryDue !== 0 : retryDue! > leaseEnd;
+  return isFirst ? { ...row, retryDue: leaseEnd, retrySeq: leaseSeq } : row;
 }
 
 /** The event's history. An event that was being processed gets an entry for the lease that ended. */

@@ -18,8 +18,10 @@ export function* settle<Tx>(
   if (outcome.state === "done" && outcome.writes !== undefined && outcome.writes.length > 0) {
     yield { writes: outcome.writes as readonly Write<never>[] };
   }
-  const changes = yield* end(operation, row, event, outcome as Outcome<never>, claim.ref !== null);
-  const retry = yield* firstRetry(operation, row.record);
+  const changes = yield* end(operation, row, event, outcome as Outcome<never>, claim);
+  const isOnlyRetry = row.retrySeq === row.leaseSeq && row.retryDue === 0;
+  const hasRetry = outcome.state === "retrying" || outcome.state === "released" || !isOnlyRetry;
+  const retry = hasRetry ? yield* firstRetry(operation, row.record) : { retryDue: null, retrySeq: null };
   const after = { ...row, ...retry, ...changes, lease: null, leaseSeq: null, leaseEnd: 0 };
   yield* putQueue(operation, after);
   return { held: true, more: after.pendingSeq !== null || after.retrySeq !== null };
@@ -30,7 +32,7 @@ function* end(
   row: QueueRow,
   event: SqlRow,
   outcome: Outcome<never>,
-  hasRecord: boolean,
+  { ref, sequence }: ClaimedEvent,
 ): SqlSteps<Partial<QueueRow>> {
   const { sql, now } = operation;
   const seq = number(event.seq);
@@ -49,8 +51,9 @@ function* end(
     }
     case "done":
       yield* change(sql.endEvent, "done", now, toText(outcome.type), null, historyOf(event, outcome), seq);
-      if (outcome.record !== undefined && hasRecord) {
-        yield* remember(operation, row.record, outcome.record.snapshot, outcome.record.changed);
+      if (outcome.record !== undefined && ref !== null) {
+        const { snapshot, changed } = outcome.record;
+        yield* remember(operation, row.record, snapshot, { changed, isNew: sequence === 0 });
       }
       return {};
     case "parked": {
@@ -72,14 +75,19 @@ function* end(
   }
 }
 
-/** Writes the snapshot of a record. */
+/**
+ * Writes the snapshot of a record.
+ *
+ * @param isNew - there is probably none yet, which saves a statement
+ */
 export function* remember(
   { sql, now }: Operation,
   record: string,
-  snapshot: Snapshot,
-  changed: boolean,
+  { status, fields }: Snapshot,
+  { changed, isNew }: { readonly changed: boolean; readonly isNew: boolean },
 ): SqlSteps<void> {
-  const json = JSON.stringify({ status: snapshot.status, fields: snapshot.fields });
+  const json = JSON.stringify({ status, fields });
+  if (isNew && (yield* change(sql.insertRecord, record, json, now)) > 0) return;
   if ((yield* change(sql.setRecord, json, changed ? 1 : 0, now, record)) > 0) return;
   yield* change(sql.insertRecord, record, json, now);
 }

@@ -66,7 +66,9 @@ export function statementsOf(dialect: SqlDialect) {
       UNION ALL ${OLDEST_DUE("state = 'processing' AND ready_at <= ?")} AS c
       ORDER BY seq LIMIT 1`,
     event: "SELECT * FROM stayhook_events WHERE seq = ?",
-    heldEvent: "SELECT * FROM stayhook_events WHERE id = ?",
+    heldEvent: `
+      SELECT seq, due_at, attempts, outages, first_outage_at, claimed_at, worker, history FROM stayhook_events
+      WHERE id = ?`,
     claimEvent: `
       UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, ready_at = ?, wait_from = NULL,
         claimed_at = ?, worker = ?, history = ?

@@ -126,7 +126,7 @@ export function* learn(operation: Operation, ref: string, snapshot: Snapshot): S
   const [known] = yield* select(sql.record, record);
   if (known !== undefined) {
     if (!isSameSnapshot(snapshotOf(known), snapshot)) return false;
-    yield* remember(operation, record, snapshot, false);
+    yield* remember(operation, record, snapshot, { changed: false, isNew: false });
     return true;
   }
   // The row locks the record until the end of the transaction. A record with open events has one.
@@ -134,7 +134,7 @@ export function* learn(operation: Operation, ref: string, snapshot: Snapshot): S
   // Read again under the lock: another process may have learned the record since the first look.
   const [learned] = yield* select(sql.record, record);
   const isFree = learned === undefined && (yield* select(sql.parkedOf, record)).length === 0;
-  if (isFree) yield* remember(operation, record, snapshot, true);
+  if (isFree) yield* remember(operation, record, snapshot, { changed: true, isNew: true });
   yield* change(sql.dropQueue, record);
   return isFree || (learned !== undefined && isSameSnapshot(snapshotOf(learned), snapshot));
 }
