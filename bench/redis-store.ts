@@ -98,18 +98,18 @@ async function fill(admin: Redis, kept: number): Promise<void> {
         local ref = 'booking:HM' .. string.format('%08d', math.floor(number / ${EVENTS_A_RECORD}))
         redis.call('HSET', base .. ':event:' .. id, 'seq', number, 'state', 'done', 'received', now,
           'time', '2026-03-01T10:00:00.000Z', 'ref', ref, 'attempts', 1, 'settled', '01234567890', 'type', 'booking.Confirmed',
-          'h0', '[' .. now .. ',"${WORKER}",120,"done"]', 'h', 1, 'ended', now)
+          'h0', '[' .. now .. ',120,"done"]', 'h', 1, 'w0', '${WORKER}', 'ended', now)
         redis.call('SET', base .. ':notification:' .. id, '${notification}')
         redis.call('ZADD', base .. ':state:done', number, id)
         redis.call('ZADD', base .. ':of:' .. ref, number, number)
-        redis.call('ZADD', base .. ':ended:done', number, number)
+        redis.call('ZADD', base .. ':ended:done', now, number)
         if number % ${EVENTS_A_RECORD} == 0 then
           redis.call('HSET', base .. ':records', ref, '1:' .. ARGV[2] .. ':${JSON.stringify(SNAPSHOT)}')
           redis.call('ZADD', base .. ':refs', 0, ref)
           redis.call('ZADD', base .. ':seen', now, ref)
         end
       end
-      redis.call('HSET', base .. ':meta', 'seq', 1e9, 'ended', 1e9)`,
+      redis.call('HSET', base .. ':meta', 'seq', 1e9)`,
       1,
       "{stayhook}",
       String(10_000 + from),

@@ -18,8 +18,8 @@ type Fields = readonly string[];
 export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
 /** What `get` and `list` give: id, fields, notification, until when its record waits. */
 export type RowReply = readonly [string, Fields, string | null, string | null];
-/** One entry of a history: when, worker, duration, outcome, reason, error. */
-type PackedEntry = [number, string | null, number, AttemptEntry["outcome"], FailureReason?, string?];
+/** One entry of a history: when, duration, outcome, reason, error. */
+type PackedEntry = [number, number, AttemptEntry["outcome"], (FailureReason | null)?, string?];
 
 export function toClaim([id, list, notification, packed, lease]: ClaimReply, now: number): ClaimedEvent {
   const fields = toMap(list);
@@ -68,19 +68,20 @@ function historyIn(fields: ReadonlyMap<string, string>): AttemptEntry[] {
   const first = Math.max(0, count - HISTORY_LENGTH);
   return Array.from({ length: count - first }, (_, index) => {
     const packed = JSON.parse(fields.get(`h${first + index}`)!) as PackedEntry;
-    const [at, worker, duration, outcome, reason, error] = packed;
+    const [at, duration, outcome, reason, error] = packed;
+    const worker = fields.get(`w${first + index}`);
     return {
       at: new Date(at),
       duration,
       outcome,
       ...(reason != null && { reason }),
-      ...(error != null && { error }),
-      ...(worker !== null && { worker }),
+      ...(error !== undefined && { error }),
+      ...(worker !== undefined && { worker }),
     };
   });
 }
 
-/** The end of a {@link PackedEntry}: the script puts the claim's time and worker before it. */
+/** The end of a {@link PackedEntry}: the script puts the claim's time before it. */
 export function packEntry({ state, entry }: Exclude<Outcome, { state: "released" }>): string {
   const { duration, reason, error } = entry;
   const parts: unknown[] = [duration, state];

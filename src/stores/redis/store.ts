@@ -211,9 +211,9 @@ export class RedisStore extends BaseStore {
   }
 
   async #claim(options: ClaimOptions, limit: number): Promise<ClaimedEvent[]> {
-    const { leaseDuration, eventId = "", order = "oldest", worker = null } = options;
+    const { leaseDuration, eventId = "", order = "oldest", worker = "" } = options;
     const key = newName();
-    const args = [String(limit), leaseMs(leaseDuration), key, order, JSON.stringify(worker), eventId];
+    const args = [String(limit), leaseMs(leaseDuration), key, order, worker, eventId];
     try {
       const reply = await this.#change("claim", [...args, ...this.#keys.lostClaims()]);
       const [now, claims] = reply as [number | string, ClaimReply[]];

@@ -4,13 +4,13 @@
  *
  * | key | |
  * |---|---|
- * | `:meta` | hash: `schema`; `seq`, `ended`: counters of arrivals and ends; `newest`: when the newest webhook event came |
+ * | `:meta` | hash: `schema`; `seq`: counts the arrivals; `newest`: when the newest webhook event came |
  * | `:values` | hash by key of `setMeta`: `<set at>:<value>` |
  * | `:event:<id>` | hash, see `load` and `entry_of`; times are epoch ms |
  * | `:notification:<id>` | its JSON text. In the event's hash it would quadruple the hash's memory |
  * | `:state:<state>` | sorted set of ids by arrival |
  * | `:of:<ref>` | sorted set of the arrivals of a record's events |
- * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of arrivals by end |
+ * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of arrivals by the time of the end |
  * | `:lock:<lock>` | the packed state of a record that has an event to process; `ref:<ref>`, or `event:<id>` without a record |
  * | `:line:pending:<lock>` | sorted set of its pending events that are due, by arrival |
  * | `:line:retries:<lock>` | the same of its retrying events, and of events whose lease ended |
@@ -40,17 +40,18 @@ local function line_key(kind, lock) return base .. ':line:' .. kind .. ':' .. lo
 local function member_of(event) return string.format('%014d', event.seq) .. event.id end
 local function id_of(member) return string.sub(member, 15) end
 
--- fields: the reply to HGETALL, where there is one already
-local function load(id, fields)
-  local v = {}
-  fields = fields or call('HGETALL', event_key(id))
-  for index = 1, #fields, 2 do v[fields[index]] = fields[index + 1] end
-  if not v.seq then return nil end
+local function event_of(id, seq, ref, state, received, due, attempts, outages, outage_at, reason, lease_end, claimed, entries, began)
   return {
-    id = id, seq = tonumber(v.seq), ref = v.ref, state = v.state, due = tonumber(v.due or v.received), began = tonumber(v.began),
-    lease_end = tonumber(v.lease_end), attempts = tonumber(v.attempts) or 0, outages = tonumber(v.outages) or 0,
-    outage_at = tonumber(v.outage_at), reason = v.reason, claimed = v.claimed, worker = v.worker, entries = tonumber(v.h) or 0
+    id = id, seq = tonumber(seq), ref = ref, state = state, due = tonumber(due or received), attempts = tonumber(attempts) or 0,
+    outages = tonumber(outages) or 0, outage_at = tonumber(outage_at), reason = reason, lease_end = tonumber(lease_end),
+    claimed = claimed, entries = tonumber(entries) or 0, began = tonumber(began), is_plain = not (due or outages or reason)
   }
+end
+
+local function load(id)
+  local v = call('HMGET', event_key(id), 'seq', 'ref', 'state', 'received', 'due', 'attempts', 'outages', 'outage_at',
+    'reason', 'lease_end', 'claimed', 'h', 'began')
+  if v[1] then return event_of(id, unpack(v)) end
 end
 
 -- The state of a lock is one packed value. A field that it has not is read from the metatable.
@@ -179,10 +180,6 @@ local function set_state(event, state, ...)
   event.state = state
 end
 
--- Where memory is full, Redis refuses a script's first write if that could take more, but none of the later ones. An
--- attempt that has begun must end all the same: its end makes room, and without it a callback would run again.
-local function also_when_full() call('DEL', base .. ':none') end
-
 -- Tells the other handles, and the caller, that something may be due sooner than it was.
 local function answer(result)
   if due_sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
@@ -195,15 +192,20 @@ export const guard = `
 if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
 `;
 
-/** For the scripts that end attempts. */
+/**
+ * For the scripts that begin and end attempts. Where memory is full, Redis refuses a script's first write if that could
+ * take more memory, but none of the later ones. So these scripts delete something first: an attempt that has begun must
+ * be able to end, or its callback would run again.
+ */
 export const ending = `
--- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. Short
--- fields keep the hash small: one of more than 64 bytes would quadruple its memory.
+-- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. The
+-- claim has written the entry's worker to 'w0', 'w1' and so on. Short fields keep the hash small: one of more than 64
+-- bytes would quadruple its memory.
 local function entry_of(event, rest)
   local count = event.entries
-  if count >= 10 then call('HDEL', event_key(event.id), 'h' .. (count - 10)) end
+  if count >= 10 then call('HDEL', event_key(event.id), 'h' .. (count - 10), 'w' .. (count - 10)) end
   event.entries = count + 1
-  return 'h' .. count, '[' .. event.claimed .. ',' .. event.worker .. ',' .. rest, 'h', count + 1
+  return 'h' .. count, '[' .. event.claimed .. ',' .. rest, 'h', count + 1
 end
 
 -- The event and its lock, unless the record was claimed again.
@@ -222,9 +224,9 @@ end
 
 local function release(event, lock)
   local attempts = event.attempts - 1
+  call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'w' .. event.entries)
   leave_lines(lock, event)
   set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying', 'attempts', attempts)
-  call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'worker')
   enter_due(lock, event, event.due)
   unlock(lock)
 end
@@ -237,10 +239,11 @@ end
 
 -- Further arguments: fields to set and their values.
 local function finish(event, state, reason, ...)
-  local key, order = event_key(event.id), call('HINCRBY', base .. ':meta', 'ended', 1)
-  call('HDEL', key, 'due', 'began', 'lease_end', 'claimed', 'worker', 'outages', 'outage_at', 'reason')
-  call('ZADD', base .. ':ended:' .. state, order, event.seq)
-  if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. reason, order, event.seq) end
+  if not event.is_plain then
+    call('HDEL', event_key(event.id), 'due', 'began', 'outages', 'outage_at', 'reason')
+  end
+  call('ZADD', base .. ':ended:' .. state, now, event.seq)
+  if state == 'parked' then call('ZADD', base .. ':ended:parked:' .. reason, now, event.seq) end
   if reason then set_state(event, state, 'ended', now, 'reason', reason, ...) else set_state(event, state, 'ended', now, ...) end
 end
 `;
@@ -259,7 +262,8 @@ end
 local function row(id)
   local fields = call('HGETALL', event_key(id))
   if not fields[1] then return false end
-  return { id, fields, call('GET', notification_key(id)), lock_of(load(id, fields)).wait }
+  local lock = lock_of({ id = id, ref = call('HGET', event_key(id), 'ref') })
+  return { id, fields, call('GET', notification_key(id)), lock.wait }
 end
 
 -- The arrival before which to look, how many events to look at, how many to give at most, and the filter's fields and

@@ -39,12 +39,13 @@ return answer('added')
 `;
 
 /**
- * limit, ms of lease, name of this claim, order, worker as JSON, event id or nothing; then the names of claims whose
+ * limit, ms of lease, name of this claim, order, worker or nothing, event id or nothing; then the names of claims whose
  * answer was lost on its way: nobody works on what they leased.
  */
 export const claim = `${ending}
 local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local worker, only = ARGV[7], ARGV[8]
+call('DEL', base .. ':none')
 
 if ARGV[9] then
   local lost = {}
@@ -57,11 +58,12 @@ if ARGV[9] then
 end
 
 local claims = {}
-also_when_full()
 -- The fields are from before the claim: its process knows what the claim changes.
 local function lease(lock, id, next_pending)
-  local fields = call('HGETALL', event_key(id))
-  local event = load(id, fields)
+  local fields, v = call('HGETALL', event_key(id)), {}
+  for index = 1, #fields, 2 do v[fields[index]] = fields[index + 1] end
+  local event = event_of(id, v.seq, v.ref, v.state, v.received, v.due, v.attempts, v.outages, v.outage_at, v.reason,
+    v.lease_end, v.claimed, v.h, v.began)
   if next_pending then
     call('ZREM', line_key('pending', lock), member_of(event))
     lock.pending = next_pending
@@ -71,8 +73,10 @@ local function lease(lock, id, next_pending)
     local rest = string.format('%d,"lost"]', event.lease_end - tonumber(event.claimed))
     set_state(event, 'processing', entry_of(event, rest))
   end
-  set_state(event, 'processing', 'attempts', event.attempts + 1, 'lease_end', now + duration, 'claimed', now, 'worker', worker)
-  lock.lease, lock.event, lock.lease_end, lock.ended = token, id, now + duration, 0
+  local lease_end, attempts = now + duration, event.attempts + 1
+  if worker == '' then set_state(event, 'processing', 'attempts', attempts, 'lease_end', lease_end, 'claimed', now)
+  else set_state(event, 'processing', 'attempts', attempts, 'lease_end', lease_end, 'claimed', now, 'w' .. event.entries, worker) end
+  lock.lease, lock.event, lock.lease_end, lock.ended = token, id, lease_end, 0
   save(lock)
   local record = event.ref and call('HGET', base .. ':records', event.ref) or false
   claims[#claims + 1] = { id, fields, call('GET', notification_key(id)), record, token }
@@ -126,7 +130,7 @@ return answer({ now, claims })
 /** ms of lease; then id and token of each claim. Gives the places of those still held. */
 export const renew = `${ending}
 local lease_end, renewed = now + tonumber(ARGV[3]), {}
-also_when_full()
+call('DEL', base .. ':none')
 for index = 4, #ARGV, 2 do
   local event, lock = held(ARGV[index], ARGV[index + 1])
   if event then
@@ -151,13 +155,13 @@ local event, lock = held(id, ARGV[4])
 -- The answer to the same call was lost, and it is made once more: it has been done.
 if not event then return answer(call('HGET', key, 'settled') == name and 1 or 0) end
 
-also_when_full()
 if state == 'released' then
-  call('HSET', key, 'settled', name)
   release(event, lock)
+  call('HSET', key, 'settled', name)
   return answer(1)
 end
 
+call('HDEL', key, 'lease_end', 'claimed')
 if lock.ended == 1 then leave_lines(lock, event) end
 local changes = { 'settled', name, entry_of(event, ARGV[11]) }
 local function set(field, value)
@@ -166,7 +170,6 @@ local function set(field, value)
 end
 if string.find(given, 't') then set('type', ARGV[8]) end
 if state == 'retrying' then
-  call('HDEL', key, 'lease_end', 'claimed', 'worker')
   local wait = now + tonumber(ARGV[12])
   if ARGV[13] == '1' then
     call('HDEL', key, 'outages', 'outage_at')
@@ -298,13 +301,13 @@ return answer(1)
 export const prune = `${ending}
 local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local ended = base .. ':ended:' .. state
-for _, seq in ipairs(call('ZRANGE', reason == '' and ended or (ended .. ':' .. reason), 0, limit - 1)) do
+if reason ~= '' then ended = ended .. ':' .. reason end
+for _, seq in ipairs(call('ZRANGEBYSCORE', ended, '-inf', now - age, 'LIMIT', 0, limit)) do
   local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
-  local v = call('HMGET', event_key(id), 'ended', 'reason', 'ref')
-  if tonumber(v[1]) > now - age then break end
-  leave_ended({ seq = seq, state = state, reason = v[2] })
+  local v = call('HMGET', event_key(id), 'reason', 'ref')
+  leave_ended({ seq = seq, state = state, reason = v[1] })
   call('ZREM', state_key(state), id)
-  if v[3] then call('ZREM', base .. ':of:' .. v[3], seq) end
+  if v[2] then call('ZREM', base .. ':of:' .. v[2], seq) end
   call('UNLINK', event_key(id), notification_key(id))
   pruned = pruned + 1
 end
