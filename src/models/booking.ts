@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type FieldTypes, type Tolerant, tolerant } from "./fields.ts";
+import { type FieldTypes, tolerant } from "./fields.ts";
 import { toInteger } from "./integer.ts";
 
 /** The statuses of a booking that the platform lists. */
@@ -26,17 +26,17 @@ export interface Booking {
   checkOut?: string | number | null | undefined;
 }
 
-type DateField = Tolerant<string | number>;
-// Without the index signature that zod gives to loose objects: `booking.chekIn` must not compile.
+// Without the index signature that zod gives to loose objects: `booking.chekIn` must not compile. Without names of
+// our own: a declaration file that exports `Booking.extend(...)` could not import them.
 type BookingSchema = z.ZodObject<{
   bookingCode: z.ZodString;
   status: z.ZodString;
-  listingId: Tolerant<string | number>;
-  checkIn: DateField;
-  checkOut: DateField;
+  listingId: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string | number>>>>;
+  checkIn: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string | number>>>>;
+  checkOut: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string | number>>>>;
 }>;
 
-const date: DateField = tolerant(z.union([z.string(), z.number()]));
+const date = tolerant(z.union([z.string(), z.number()]));
 
 /**
  * The zod schema of a booking. It requires the code and the status, and keeps every further field.

@@ -12,9 +12,7 @@ export const integer: z.ZodType<number> = z
   });
 
 /** A field that fails no record: a `T`, `null` or absent. Any other value is passed on unchanged. */
-export type Tolerant<T> = z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<T>>>>;
-
-export function tolerant<T>(type: z.ZodType<T>): Tolerant<T> {
+export function tolerant<T>(type: z.ZodType<T>): z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<T>>>> {
   return type.nullish().catch((context) => context.value as T);
 }
 

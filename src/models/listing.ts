@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type FieldTypes, integer, type Tolerant, tolerant } from "./fields.ts";
+import { type FieldTypes, integer, tolerant } from "./fields.ts";
 
 /** The statuses of a listing that the platform lists. */
 export const listingStatuses = ["InReview", "Published", "Hidden"] as const;
@@ -24,7 +24,7 @@ export interface Listing {
 type ListingSchema = z.ZodObject<{
   listingId: z.ZodType<number>;
   status: z.ZodString;
-  listingName: Tolerant<string>;
+  listingName: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string>>>>;
 }>;
 
 /** The zod schema of a listing. It requires the id and the status, and keeps every further field. */

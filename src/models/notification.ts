@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
-import { integer, type Tolerant, tolerant } from "./fields.ts";
+import { integer, tolerant } from "./fields.ts";
 import { toInteger } from "./integer.ts";
 import { toIssues } from "./issues.ts";
 import { readTimestamp } from "./timestamp.ts";
@@ -26,12 +26,12 @@ export interface WebhookNotification {
   listingId?: number | null | undefined;
 }
 
-type Nullish<T extends z.ZodType> = z.ZodOptional<z.ZodNullable<T>>;
+// Without names of our own, as those of the other models.
 type NotificationSchema = z.ZodObject<{
   eventId: z.ZodString;
-  timestamp: Tolerant<string | number>;
-  bookingCode: Nullish<z.ZodString>;
-  listingId: Nullish<z.ZodType<number>>;
+  timestamp: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string | number>>>>;
+  bookingCode: z.ZodOptional<z.ZodNullable<z.ZodString>>;
+  listingId: z.ZodOptional<z.ZodNullable<z.ZodType<number>>>;
 }>;
 
 /**

@@ -26,11 +26,10 @@ export interface WebhookConfig {
   otherEndpoints?: Record<string, string | null> | undefined;
 }
 
-type OtherEndpoints = NonNullable<WebhookConfig["otherEndpoints"]>;
 type WebhookConfigSchema = z.ZodObject<{
   isActive: z.ZodBoolean;
   endpoints: z.ZodType<Endpoints>;
-  otherEndpoints: z.ZodOptional<z.ZodType<OtherEndpoints>>;
+  otherEndpoints: z.ZodOptional<z.ZodType<Record<string, string | null>>>;
 }>;
 
 /**

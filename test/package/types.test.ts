@@ -25,14 +25,14 @@ describe.each(Object.entries(settings))("a project as %s", (_, { extension, ...r
 
   test("takes all of stayhook, and models of zod and valibot, with the web's types alone", async () => {
     expect(await said(["core", "models"], { lib: ["ES2023", "DOM"], types: [] })).toBe("");
-  }, 60_000);
+  }, 120_000);
 
   test("takes every subpath, and models of arktype, with Node's types alone", async () => {
     // arktype is ESM only.
     const arktype = extension === "cts" ? [] : ["arktype"];
     const fixtures = ["server", "declared", "callbacks", ...arktype];
     expect(await said(fixtures, { lib: ["ES2023"], types: ["node"] })).toBe("");
-  }, 60_000);
+  }, 120_000);
 });
 
 test("a project with moduleResolution node10 sees one declaration of each class", async () => {
@@ -47,7 +47,7 @@ test("a project with moduleResolution node10 sees one declaration of each class"
   const settings = { module: "commonjs", moduleResolution: "node10", ignoreDeprecations: "6.0" };
   // Other packages, such as zod, have types that node10 does not find.
   expect(await check([file], { ...settings, lib: ["ES2023"], types: ["node"], skipLibCheck: true })).toBe("");
-}, 60_000);
+}, 120_000);
 
 test("the error for a model without a status says so in its last line", async () => {
   const file = consumer.write(
@@ -61,7 +61,7 @@ test("the error for a model without a status says so in its last line", async ()
   const lines = (await check([file], settings)).trim().split("\n");
   expect(lines.at(-1)).toContain("Property 'status' is missing in type '{ bookingCode: string; }'");
   expect(lines.length).toBeLessThanOrEqual(6);
-}, 60_000);
+}, 120_000);
 
 describe("the event of a callback", () => {
   const code = `import { Booking, createWebhookHandler, StayhookClient } from "stayhook";
@@ -101,7 +101,7 @@ describe("the event of a callback", () => {
       skipLibCheck: true,
     });
     file = program.getSourceFile(path) as ts.SourceFile;
-  }, 60_000);
+  }, 120_000);
   const typeOf = (name: string): ts.Type => {
     const declared = file.statements.find(
       (each) => ts.isTypeAliasDeclaration(each) && each.name.text === name,
@@ -133,19 +133,20 @@ describe("the event of a callback", () => {
   });
 });
 
-test.each(subpaths)("%s: the values that TypeScript sees are those that it exports", async (subpath) => {
-  const target = manifest.exports[subpath.replace("stayhook", ".")];
-  if (typeof target !== "object") throw new Error(`${subpath} has no entry`);
-  const file = join(consumer.directory, "node_modules/stayhook", target.import?.types ?? "");
-  const program = ts.createProgram([file], { module: ts.ModuleKind.Node16 });
-  const keys = await consumer.node(
-    consumer.write(
-      "keys.mjs",
-      `console.log(JSON.stringify(Object.keys(await import("${subpath}")).sort()));`,
-    ),
-  );
-  expect(valuesOf(program, file).sort()).toEqual(JSON.parse(keys.stdout));
-});
+test("the values that TypeScript sees are those that each subpath exports", async () => {
+  const files = subpaths.map((subpath) => {
+    const target = manifest.exports[subpath.replace("stayhook", ".")];
+    if (typeof target !== "object") throw new Error(`${subpath} has no entry`);
+    return join(consumer.directory, "node_modules/stayhook", target.import?.types ?? "");
+  });
+  const program = ts.createProgram(files, { module: ts.ModuleKind.Node16 });
+  const seen = subpaths.map((subpath, index) => [subpath, valuesOf(program, files[index] as string).sort()]);
+  const script = `const keys = ${JSON.stringify(subpaths)}.map(async (subpath) =>
+      [subpath, Object.keys(await import(subpath)).sort()]);
+    console.log(JSON.stringify(await Promise.all(keys)));`;
+  const ran = await consumer.node(consumer.write("keys.mjs", script));
+  expect(seen).toEqual(JSON.parse(ran.stdout));
+}, 120_000);
 
 /** The names that a module exports as values, by its declarations. */
 function valuesOf(program: ts.Program, file: string): string[] {
@@ -172,5 +173,5 @@ async function check(files: readonly string[], options: object): Promise<string>
   };
   const project = consumer.write("tsconfig.json", JSON.stringify({ compilerOptions, files }));
   const ran = await consumer.node(join(root, "node_modules/typescript/bin/tsc"), "-p", project);
-  return ran.stdout + ran.stderr;
+  return ran.code === null ? "the compiler took too long" : ran.stdout + ran.stderr;
 }

@@ -4,10 +4,13 @@ import {
   type BookingEvent,
   createWebhookHandler,
   forwardTo,
+  Listing,
   memoryStore,
   StayhookClient,
   sharedSecret,
   stay,
+  WebhookConfig,
+  WebhookNotification,
 } from "stayhook";
 import { toFastifyPlugin } from "stayhook/fastify";
 import { toKoaMiddleware } from "stayhook/koa";
@@ -23,6 +26,9 @@ const access = { baseUrl: "https://api.example.com", accessToken: "token" };
 export const client = new StayhookClient(access);
 export const { bookings, listings, webhookConfig } = client;
 export const MyBooking = Booking.extend({ guest: z.string() });
+export const MyListing = Listing.extend({ city: z.string() });
+export const MyNotification = WebhookNotification.extend({ sender: z.string() });
+export const MyConfig = WebhookConfig.extend({ owner: z.string() });
 export const mine = new StayhookClient({ ...access, models: { booking: MyBooking } });
 export const store = memoryStore();
 export const verify = sharedSecret({ query: "key", secret: "secret" });

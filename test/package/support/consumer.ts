@@ -58,7 +58,7 @@ export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consu
       new Promise((resolve) => {
         // Ends what hangs.
         const options = {
-          timeout: 50_000,
+          timeout: 100_000,
           cwd: directory,
           encoding: "utf8",
           env: { ...process.env, NODE_OPTIONS: "" },
