@@ -18,17 +18,17 @@ export interface AdapterOptions {
   readonly topic?: string | undefined;
 }
 
-/** What a framework knows of a request beside Node's own. */
+/** The facts that a framework adds to Node's request. */
 export interface FrameworkRequest {
-  /** The URL before a router has cut it. */
+  /** The URL before a router cut its prefix off. */
   readonly url?: string | undefined;
-  /** What a body parser has made of the body. */
+  /** The output of a body parser. */
   readonly body?: unknown;
-  /** The bytes that were kept beside it. */
+  /** The bytes of the body, where the platform kept them beside the parsed body. */
   readonly rawBody?: unknown;
 }
 
-/** How long a client that still sends may take to notice that it was answered, in ms. */
+/** How long a client that still sends may take to notice the answer, ms. */
 const LINGER = 1_000;
 
 /**
@@ -41,7 +41,7 @@ export function startProcessing(webhooks: Webhooks, options: AdapterOptions | un
   if (webhooks.autoStart) webhooks.start?.();
 }
 
-/** Hands a request of Node's to the handler, and its answer to the response. Does not reject. */
+/** Passes a Node request to the handler, and writes the handler's answer. Never rejects. */
 export async function exchange(
   webhooks: Pick<Webhooks, "receive">,
   request: IncomingMessage,
@@ -51,16 +51,16 @@ export async function exchange(
   const { method = "", headers } = request;
   const url = given.url ?? request.url ?? "";
   const arrived = { method, url, headers, body: bodyOf(request, given), topic: given.topic };
-  // It does not reject; if it did, the platform should come again.
+  // `receive` never rejects. If it did, the platform should send the notification again.
   const result = await webhooks.receive(arrived).catch(() => refused("internal"));
   send(request, response, result);
 }
 
-/** Whatever still has the body: the stream, the bytes that a platform has kept, or what a parser made of them. */
+/** The body: the unread stream, the bytes that a platform kept, or the output of a parser. */
 function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): ReceiveRequest["body"] {
   if (!request.readableDidRead && isUnparsed(body)) return request;
   if (ArrayBuffer.isView(rawBody)) return rawBody;
-  // Read, and nothing made of it: the handler says what to do about it.
+  // Somebody read the stream and kept nothing. The handler's log line says what to do.
   return body === undefined ? request : (body as ReceiveRequest["body"]);
 }
 
@@ -76,9 +76,9 @@ function send(
   response: ServerResponse,
   { status, headers, body }: ReceiveResult,
 ): void {
-  // The client has gone, or something in front has answered: a timeout, say.
+  // The client has gone, or a timeout in front of the handler has answered.
   if (response.headersSent || response.writableEnded || response.destroyed) return;
-  // Without it Node would answer in chunks, which HTTP/1.0 has not: such a connection could not be kept.
+  // Without a length Node answers in chunks. HTTP/1.0 has none, so the connection could not be kept.
   const sized = { ...headers, "content-length": String(Buffer.byteLength(body)) };
   if (request.complete || request.httpVersionMajor > 1) {
     response.writeHead(status, sized).end(body);
@@ -90,8 +90,8 @@ function send(
 }
 
 /**
- * Ends a connection on which a body still arrives that nobody will read. Ended at once, it would be reset, and
- * the answer lost with what the client has not read yet. The answer is whole without the end, by its length.
+ * Ends a connection whose body still arrives and will not be read. An end at once would reset the connection, and the
+ * client would lose the answer. The client knows the end of the answer by its length.
  */
 function closeSoon(request: IncomingMessage, response: ServerResponse): void {
   const end = (): void => void response.end();

@@ -3,7 +3,7 @@ import { type AdapterOptions, exchange, startProcessing, type Webhooks } from ".
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
-/** What of a Fastify instance is used here. */
+/** The part of a Fastify instance that the plugin uses. */
 export interface FastifyLike {
   removeAllContentTypeParsers(): void;
   addContentTypeParser(
@@ -32,14 +32,15 @@ interface FastifyReplyLike {
   hijack(): unknown;
 }
 
-/** Fits `app.register`. */
+/** A plugin for `app.register`. */
 export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: Error) => void) => void;
 
 /**
- * A webhook handler as a Fastify plugin. It takes all that is below its prefix, with a body parser of its own,
- * so that any content type arrives and the limits are the handler's. Processing begins when it is made, unless
+ * Makes a Fastify plugin of a webhook handler. The plugin takes all requests below its prefix. It has its own body
+ * parser, so that every content type arrives and the handler's limits apply. Making it starts the processing, unless
  * the handler has `autoStart: false`.
  *
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
  * @example
  * ```ts
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
@@ -49,10 +50,10 @@ export function toFastifyPlugin(webhooks: Webhooks, options?: AdapterOptions): F
   startProcessing(webhooks, options);
   const topic = options?.topic;
   return (app, _options, done) => {
-    // In this plugin's own context: the parsers of the app around it stay as they are.
+    // In this plugin's own context: the parsers of the app stay.
     app.removeAllContentTypeParsers();
     app.addContentTypeParser("*", (_request, payload, parsed) => parsed(null, payload));
-    // Even one parser for all is not asked about what is no media type: Fastify is shown another meanwhile.
+    // Fastify refuses a content type that is not a media type before it asks a parser, so it is shown another one.
     const types = new WeakMap<IncomingMessage, string>();
     app.addHook("onRequest", ({ raw }, _reply, next) => {
       const type = raw.headers["content-type"];
@@ -63,12 +64,12 @@ export function toFastifyPlugin(webhooks: Webhooks, options?: AdapterOptions): F
       next();
     });
     const handle = (request: FastifyRequestLike, reply: FastifyReplyLike): void => {
-      // What is answered, and when a connection ends whose body nobody reads, is the handler's.
+      // The adapter writes the answer itself, and ends the connection when the body was not read.
       reply.hijack();
       const { raw, originalUrl: url } = request;
       const type = types.get(raw);
       if (type !== undefined) raw.headers["content-type"] = type;
-      // A hook in front may have put another stream in the place of Node's.
+      // A hook may have replaced Node's stream.
       const body = request.body === raw ? undefined : request.body;
       void exchange(webhooks, raw, reply.raw, { url, body, topic });
     };

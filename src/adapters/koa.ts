@@ -3,23 +3,24 @@ import { type AdapterOptions, exchange, startProcessing, type Webhooks } from ".
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
-/** What of a Koa context is used here. */
+/** The part of a Koa context that the middleware uses. */
 export interface KoaContextLike {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly originalUrl: string;
-  /** What a body parser in front has left on it. */
+  /** The request of Koa, on which body parsers put their output. */
   readonly request: object;
   respond?: boolean | undefined;
 }
 
-/** Fits `app.use` and a router's routes. */
+/** Middleware for `app.use` and for a router's routes. */
 export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
 
 /**
- * A webhook handler as Koa middleware, with a body parser in front or without. Mount it on a path of its own: it
- * answers every request. Processing begins when it is made, unless the handler has `autoStart: false`.
+ * Makes Koa middleware of a webhook handler. It works with and without a body parser in front. Mount it on its own
+ * path, because it answers every request. Making it starts the processing, unless the handler has `autoStart: false`.
  *
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
  * @example
  * ```ts
  * router.post("/hooks", toKoaMiddleware(webhooks));
@@ -29,7 +30,7 @@ export function toKoaMiddleware(webhooks: Webhooks, options?: AdapterOptions): K
   startProcessing(webhooks, options);
   const topic = options?.topic;
   return async (context) => {
-    // What is answered, and when a connection ends whose body nobody reads, is the handler's.
+    // The adapter writes the answer itself, and ends the connection when the body was not read.
     context.respond = false;
     const { body, rawBody } = context.request as { readonly body?: unknown; readonly rawBody?: unknown };
     await exchange(webhooks, context.req, context.res, { url: context.originalUrl, body, rawBody, topic });

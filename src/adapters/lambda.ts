@@ -13,12 +13,12 @@ export {
   toSqsHandler,
 } from "./sqs.ts";
 
-/** What of a webhook handler is used here. */
+/** The part of a webhook handler that the function uses. */
 export interface LambdaWebhooks {
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
 }
 
-/** What of an event of API Gateway (REST and HTTP), a function URL or a load balancer is used here. */
+/** The part of an event of API Gateway (REST and HTTP), a function URL or a load balancer that the function uses. */
 export interface LambdaHttpEvent {
   readonly httpMethod?: string | undefined;
   readonly path?: string | undefined;
@@ -36,35 +36,36 @@ export interface LambdaHttpEvent {
   readonly requestContext?:
     | {
         readonly http?: { readonly method?: string | undefined } | undefined;
-        /** Of a load balancer alone. */
+        /** Only a load balancer sets it. */
         readonly elb?: unknown;
       }
     | undefined;
 }
 
-/** An answer in the form that Lambda takes from a function behind any of these. */
+/** The answer of a Lambda function behind any of these. */
 export interface LambdaHttpResult {
   readonly statusCode: number;
   readonly headers: Record<string, string>;
   readonly body: string;
 }
 
-/** What of Lambda's context is used here. */
+/** The part of Lambda's context that the function uses. */
 export interface LambdaContextLike {
   getRemainingTimeInMillis(): number;
 }
 
-/** How long work may hold up an answer, ms: the platform waits 30 s, API Gateway 29 s. */
+/** How long work may delay an answer, ms. The platform waits for 30 s, API Gateway for 29 s. */
 const LONGEST_WAIT = 20_000;
-/** What of Lambda's own time is left to it, ms. */
+/** How much of the function's time the work leaves, ms. */
 const SPARE = 1000;
 
 /**
- * A webhook handler for AWS Lambda behind API Gateway (REST and HTTP), a function URL or a load balancer.
+ * Makes a Lambda function of a webhook handler, behind API Gateway (REST and HTTP), a function URL or a load balancer.
  *
- * Nothing lives on there after the answer. With `processing: "inline"` the event is processed before it; else
- * all that is due is, for 20 s at the most. Let a schedule call `webhooks.drain()` for what has to be tried again.
+ * Lambda stops the process after the answer, so the function processes events before it answers: its own event with
+ * `processing: "inline"`, otherwise all due events, for 20 s at most. Call `webhooks.drain()` by a schedule for retries.
  *
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
  * @example
  * ```ts
  * export const handler = toLambdaHandler(webhooks);
@@ -94,7 +95,7 @@ function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
   };
 }
 
-/** The query as it came where the event has it. API Gateway REST has decoded its parts, a load balancer has not. */
+/** The raw query, where the event has it. API Gateway REST decodes the parts of the query, a load balancer does not. */
 function queryOf(event: LambdaHttpEvent): string {
   if (event.rawQueryString !== undefined)
     return event.rawQueryString === "" ? "" : `?${event.rawQueryString}`;

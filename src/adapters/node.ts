@@ -3,10 +3,10 @@ import { type AdapterOptions, exchange, startProcessing, type Webhooks } from ".
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 
-/** Fits `http.createServer`, Express and Connect. It answers every request, and never calls `next`. */
+/** A listener for `http.createServer`, Express and Connect. It answers every request, and never calls `next`. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse, next?: unknown) => void;
 
-/** What Express and Google's functions put on a request. */
+/** The properties that Express and Google's functions add to a request. */
 interface Extensions {
   readonly originalUrl?: string;
   readonly body?: unknown;
@@ -14,9 +14,11 @@ interface Extensions {
 }
 
 /**
- * A webhook handler for node:http, Express 4 and 5, and Connect. Mount it for POST on a path of its own; a body
- * parser in front is no problem. Processing begins when it is made, unless the handler has `autoStart: false`.
+ * Makes a listener of a webhook handler, for node:http, Express 4 and 5, and Connect. Mount it for POST on its own path.
+ * It works with and without a body parser in front. Making it starts the processing, unless the handler has
+ * `autoStart: false`.
  *
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
  * @example
  * ```ts
  * createServer(toNodeHandler(webhooks)).listen(3000);

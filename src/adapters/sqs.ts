@@ -2,38 +2,39 @@ import { Log } from "../logger.ts";
 import type { ProcessOptions } from "../webhooks/processing/process.ts";
 import { assertHandler } from "./assert-handler.ts";
 
-/** What of a webhook handler is used here. */
+/** The part of a webhook handler that the function uses. */
 export interface SqsWebhooks {
   process(notification: string, options?: ProcessOptions): Promise<unknown>;
 }
 
-/** What of Lambda's event for a batch of SQS messages is used here. */
+/** The part of Lambda's event for a batch of SQS messages that the function uses. */
 export interface SqsEvent {
   readonly Records: readonly SqsRecord[];
 }
 
-/** What of one SQS message is used here. */
+/** The part of an SQS message that the function uses. */
 export interface SqsRecord {
   readonly messageId: string;
   readonly body: string;
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
-/** Tells SQS which messages to deliver again: the event source needs `ReportBatchItemFailures`. */
+/** Tells SQS which messages to deliver again. The event source needs `ReportBatchItemFailures`. */
 export interface SqsBatchResponse {
   readonly batchItemFailures: { readonly itemIdentifier: string }[];
 }
 
 /**
- * Processes what `forwardTo` has put into an SQS queue, in a Lambda function: one message a notification, its
- * body the event as JSON, or the notification.
+ * Makes a Lambda function that processes the events which `forwardTo` sent to an SQS queue. The body of each message is
+ * the event as JSON, or the notification.
  *
- * In a FIFO queue with the record as group (`MessageGroupId: event.ref ?? event.eventId`) the messages of a
- * group run one after the other, and behind one that failed the rest of its group waits: nothing of one record
- * runs twice at once, or out of order. In a standard queue all run at once.
+ * In a FIFO queue, take the record as group: `MessageGroupId: event.ref ?? event.eventId`. The messages of a group then
+ * run one after the other. After a failure the rest of the group waits, so that no two events of one record run at once
+ * or out of order. In a standard queue all messages run at once.
  *
- * A message that fails is reported to SQS, which delivers it again, and in the end moves it to the dead letters.
+ * SQS delivers a failed message again, and moves it to the dead letter queue in the end.
  *
+ * @throws InvalidArgumentError where `webhooks` is not a handler
  * @example
  * ```ts
  * export const handler = toSqsHandler(webhooks);
@@ -49,7 +50,7 @@ export function toSqsHandler(webhooks: SqsWebhooks): (event: SqsEvent) => Promis
 
 const log = new Log();
 
-/** Messages that exclude each other; one without a group stands alone. */
+/** The messages by group. A message without a group is a group of its own. */
 function groupsOf(records: readonly SqsRecord[]): SqsRecord[][] {
   const groups = new Map<string, SqsRecord[]>();
   for (const record of records) {
@@ -60,7 +61,7 @@ function groupsOf(records: readonly SqsRecord[]): SqsRecord[][] {
   return [...groups.values()];
 }
 
-/** Resolves to those to be delivered again: the first that failed, and all behind it. */
+/** Resolves to the messages that SQS has to deliver again: the first that failed, and all after it. */
 async function processGroup(
   webhooks: SqsWebhooks,
   group: readonly SqsRecord[],
