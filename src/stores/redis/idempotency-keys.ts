@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import type { Outcome } from "../event-store.ts";
 
 /** How many calls are remembered at most. */
 const MOST = 1000;
@@ -13,13 +12,11 @@ export class IdempotencyKeys {
   readonly #claims = new Map<string, number>();
 
   /** The key of this settle: the same for a lease and an outcome, until an answer came. */
-  keyOf(lease: string, outcome: Outcome): string {
-    // A repeated settle may have measured its duration again.
-    const told = JSON.stringify({ ...outcome, entry: undefined });
+  keyOf(lease: string, outcome: string): string {
     const known = this.#settling.get(lease);
-    if (known?.outcome === told) return known.key;
+    if (known?.outcome === outcome) return known.key;
     const key = randomBytes(8).toString("base64url");
-    this.#settling.set(lease, { outcome: told, key });
+    this.#settling.set(lease, { outcome, key });
     forgetOldest(this.#settling);
     return key;
   }

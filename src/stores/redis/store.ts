@@ -110,8 +110,10 @@ export class RedisStore extends BaseStore {
 
   protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
     const { eventId, lease } = claim;
-    const args = [eventId, lease, this.#keys.keyOf(lease, outcome), ...settleArgs(outcome)];
-    const settled = Number(await this.#change("settle", args)) === 1;
+    const ending = settleArgs(outcome);
+    // A repeated settle may have measured its duration again, so the key leaves the history entry out.
+    const key = this.#keys.keyOf(lease, ending.toSpliced(ENTRY, 1).join(" "));
+    const settled = Number(await this.#change("settle", [eventId, lease, key, ...ending])) === 1;
     this.#keys.answered(lease);
     return settled;
   }
@@ -278,6 +280,9 @@ export class RedisStore extends BaseStore {
     return keys;
   }
 }
+
+/** The place of the history entry in {@link settleArgs}. */
+const ENTRY = 5;
 
 function settleArgs(outcome: Outcome): string[] {
   if (outcome.state === "released") return [outcome.state, ""];
