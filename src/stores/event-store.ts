@@ -247,8 +247,9 @@ export interface EventStore<Tx = never> {
    * once its record has been claimed again, for this event or another.
    *
    * @returns `false` where the lease was lost: nothing was recorded
-   * @throws where nothing could be recorded and the lease is still held; `InvalidWriteError` where a write broke
-   * the store's rules
+   * @throws where nothing could be recorded and the lease is still held. Where a write threw, the very error that it
+   * threw; `InvalidWriteError` where a write broke the store's rules; for a connection that was lost under a write, an
+   * error of the store's own
    */
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
 

@@ -1,4 +1,4 @@
-import { equal, rejects } from "./expect.ts";
+import { check, equal } from "./expect.ts";
 import { type Bench, type Cases, handled, LONG } from "./harness.ts";
 
 /** For stores that say `transactional`; others pass, as an outcome never has `writes` there. */
@@ -22,11 +22,17 @@ export const transactions: Cases = {
     if (store.transactional !== true) return;
     const event = await add("booking:A");
     const claimed = await claimOne();
+    const failure = new Error("a write's own");
     const fail = () => {
-      throw new Error("a write's own");
+      throw failure;
     };
     const outcome = { ...handled(claimed, "Confirmed"), writes: [fail] };
-    await rejects("settle", () => store.settle(claimed, outcome));
+    const rejection = await store.settle(claimed, outcome).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    // By this, a write's failure is told from a connection that was lost under it.
+    check(rejection === failure, "settle: expected it to reject with the very error that the write threw");
     equal("its state", (await get(event)).state, "processing");
     equal("the record's status", await store.recordOf("booking:A"), undefined);
     equal("claim", await claim(), []);

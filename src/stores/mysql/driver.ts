@@ -111,7 +111,7 @@ export function mysqlDriver({ pool, commandTimeout, pollInterval, close }: Mysql
           await sleep(Math.random() * 2 ** tries);
           continue;
         }
-        if (error instanceof WriteFailed && !isLost(error.cause)) throw error.cause;
+        if (error instanceof WriteFailed && !isLost(error)) throw error.cause;
         if (error instanceof StayhookError) throw error;
         const cause = error instanceof WriteFailed ? error.cause : error;
         throw new StayhookError(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
