@@ -62,7 +62,8 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
 
 /** When the event happened; when it was recorded, where its notification does not say. */
 export function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
-  const isUnknown = claim.source === "webhook" && readTimestamp(notification?.timestamp) === undefined;
+  // An event without a notification, such as one of the reconciler, has a timestamp of its own.
+  const isUnknown = notification && readTimestamp(notification.timestamp) === undefined;
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
 }
 

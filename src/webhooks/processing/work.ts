@@ -144,6 +144,6 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
 /** Events of the reconciler and rechecks have the ref of the booking's own code already. */
 function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boolean {
   if (source !== "webhook" || ref === null || notification === null) return true;
-  const { eventId: first } = JSON.parse(notification) as { readonly eventId: string };
-  return eventId === followUpId(first.toLowerCase(), ref);
+  const { eventId: first } = JSON.parse(notification) as { readonly eventId: unknown };
+  return eventId === followUpId(String(first).toLowerCase(), ref);
 }

@@ -1,4 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import { checkNoUnknown } from "../../options.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
 /** Options of {@link sharedSecret}: where the secret is, in exactly one place, and what it is. */
@@ -38,6 +39,7 @@ export type SharedSecretOptions = {
  * ```
  */
 export function sharedSecret(options: SharedSecretOptions): Verify {
+  checkNoUnknown(options, ["secret", "query", "header", "pathSegment"]);
   const secrets = checkSecrets(options);
   const find = checkPlace(options);
   // Made at the first request: Workers allow no crypto before it.

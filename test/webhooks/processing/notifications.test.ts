@@ -76,6 +76,14 @@ describe("a timestamp", () => {
     },
   );
 
+  test("of an event without a notification is its own", async () => {
+    const { store, events, webhooks } = collecting();
+    const event = { eventId: randomUUID(), ref: "booking:A1", source: "webhook", topic: null } as const;
+    await store.add({ ...event, timestamp: "2026-04-30T00:00:00.000Z", notification: null });
+    await webhooks.drain();
+    expect(events[0]).toMatchObject({ timestamp: new Date("2026-04-30"), notification: undefined });
+  });
+
   test("equals the receipt by the store's clock, also of an attempt that comes much later", async () => {
     const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { deliver } = collecting({ on: { fallback: failing }, backoff: () => 3_600_000 });
