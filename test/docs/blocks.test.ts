@@ -104,10 +104,17 @@ const plans: Record<string, Plan> = {
   },
   atomically: {
     given: ["createWebhookHandler", "client", "sqliteStore", "stay"],
-    shows: async ({ made, database }) => {
-      await seesConfirmedTwice(made[0] as WebhookHandler);
+    shows: async ({ made, database, platform }) => {
       const db = new DatabaseSync(database);
-      expect(db.prepare("SELECT * FROM sold").all()).toEqual([{ bookingCode: "HX3K9", nights: 3 }]);
+      const stays = () => db.prepare("SELECT checkIn, checkOut FROM stays WHERE bookingCode = 'HX3K9'").all();
+      await seesConfirmedTwice(made[0] as WebhookHandler);
+      expect(stays()).toEqual([{ checkIn: "2026-07-01", checkOut: "2026-07-04" }]);
+      await platform.bookings.alter("HX3K9", { checkIn: "2026-07-02", checkOut: "2026-07-05" });
+      await seesConfirmedTwice(made[0] as WebhookHandler);
+      expect(stays()).toEqual([{ checkIn: "2026-07-02", checkOut: "2026-07-05" }]);
+      await platform.bookings.cancel("HX3K9");
+      await seesConfirmedTwice(made[0] as WebhookHandler);
+      expect(stays()).toEqual([]);
       db.close();
     },
   },
@@ -162,6 +169,14 @@ const plans: Record<string, Plan> = {
       await endDatabase((rows) => expect(rows).toEqual([{ code: "HX3K9" }]));
     },
   },
+  mysql: {
+    given: ["createWebhookHandler", "client"],
+    before: () => vi.stubEnv("DATABASE_URL", "mysql://127.0.0.1:1/none"),
+    shows: async ({ made }) => {
+      const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
+      expect(status).toBe(503);
+    },
+  },
   redis: {
     given: ["createWebhookHandler", "client"],
     before: () => vi.stubEnv("REDIS_URL", "redis://127.0.0.1:6379"),
@@ -188,7 +203,11 @@ const plans: Record<string, Plan> = {
       await store.add({ ...event(), eventId: "given up" });
       const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
       if (claim)
-        await store.settle(claim, { state: "parked", reason: "callback", error: "Error: no calendar" });
+        await store.settle(claim, {
+          state: "parked",
+          reason: "callback",
+          entry: { duration: 1, error: "Error: no calendar" },
+        });
     },
     shows: async ({ store }) => {
       expect(said()).toContain("given up callback Error: no calendar");
@@ -351,7 +370,8 @@ async function endDatabase(check: (rows: unknown[]) => void) {
 
 /** Two events of one status, one after the other. */
 async function seesConfirmedTwice(webhooks: WebhookHandler) {
-  for (const done of [1, 2]) {
+  const before = (await webhooks.health()).counts?.done ?? 0;
+  for (const done of [before + 1, before + 2]) {
     const body = notification({ bookingCode: "HX3K9" });
     await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
     await vi.waitFor(async () => expect((await webhooks.health()).counts).toMatchObject({ done }));

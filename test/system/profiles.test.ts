@@ -40,14 +40,14 @@ async function day(profile: SandboxProfile, overHttp: boolean) {
     logger,
     on: {
       fallback: (event) => {
-        if (event.type === "unknown") throw new Error("it is about a record");
+        if (event.type === "unknown" || event.type === "message") throw new Error("it is about a record");
         const { type, status, previousStatus, changed } = event;
         calls.push({
           type,
           status,
           previousStatus,
           changed,
-          ...("booking" in event ? shown(event.booking) : listed(event.listing)),
+          ...(event.booking ? shown(event.booking) : listed(event.listing)),
         });
       },
     },

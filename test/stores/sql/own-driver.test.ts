@@ -93,11 +93,11 @@ describe("a driver of one's own passes the contract", () => {
 test("the tables are made at the first use, and again where that failed", async () => {
   const { driver } = createDriver();
   let failures = 1;
-  const transaction = vi.fn<SqlDriver["transaction"]>((steps, failing) => {
+  const transaction = vi.fn((steps: () => never, failing: string): Promise<never> => {
     if (failures-- > 0) return Promise.reject(new Error("out of reach"));
     return driver.transaction(steps, failing);
   });
-  const store = sqlStore({ ...driver, transaction }, dialect);
+  const store = sqlStore({ ...driver, transaction: transaction as SqlDriver["transaction"] }, dialect);
   expect(transaction).not.toHaveBeenCalled();
   await expect(store.add(event)).rejects.toThrow("out of reach");
   expect(await Promise.all([store.add(event), store.counts()])).toMatchObject(["added", {}]);
