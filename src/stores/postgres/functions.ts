@@ -17,7 +17,6 @@ export function functions(schema: string, channel: string): string {
 
   return [
     // Events in the order of their ids, then records in theirs, so that two calls with the same ones meet no deadlock.
-    // `refs` is locked, too: settle_event deletes no record that an add is about to use.
     define(
       `add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[],
   traces text[], waits double precision[], patience text, notify boolean)`,
@@ -29,8 +28,11 @@ DECLARE
   names text[];
   firsts bigint[];
   ends boolean[];
-  placed integer := 0;
+  placed text[];
+  versions bigint[];
+  differ boolean;
   made boolean := false;
+  rounds integer := 0;
 BEGIN
   PERFORM set_config('lock_timeout', patience, true);
   WITH given AS MATERIALIZED (
@@ -53,35 +55,46 @@ BEGIN
   SELECT (SELECT array_agg(g.seq ORDER BY g.place) FROM given g), ARRAY(SELECT n.seq FROM new n),
     array_agg(o.record ORDER BY o.record), array_agg(o.first ORDER BY o.record), array_agg(o.ends ORDER BY o.record)
   INTO given_seqs, new_seqs, names, firsts, ends FROM of_records o;
-  IF names IS NOT NULL THEN
-    WITH fresh AS (
-      INSERT INTO ${s}.refs AS t (record) SELECT f.record FROM unnest(names) f (record)
-      ON CONFLICT (record) DO UPDATE SET record = excluded.record WHERE false
-      RETURNING t.record
-    )
-    INSERT INTO ${s}.records (record, version, pending_seq)
-    SELECT f.record, nextval('${s}.record_version'), f.first
-    FROM unnest(names, firsts) f (record, first) JOIN fresh USING (record);
-    GET DIAGNOSTICS placed = ROW_COUNT;
-    made := placed > 0;
-    IF placed < cardinality(names) THEN
-      -- Locked even where nothing changes: a claim under way would not see the new event.
-      SELECT made OR coalesce(bool_or(l.free), false) INTO made FROM unnest(names) f (record), LATERAL (
-        SELECT rec.blocked_until IS NULL OR rec.wait_from IS NOT NULL OR rec.blocked_until <= clock_timestamp() AS free
-        ${newest(schema, "f.record")}) l;
+  WHILE names IS NOT NULL LOOP
+    -- Locked even where nothing changes: a claim under way would not see the new event.
+    SELECT array_agg(l.record), array_agg(l.version), made OR coalesce(bool_or(l.free), false),
+      coalesce(bool_or(l.pending_seq > f.first OR l.pending_seq IS NULL AND f.first IS NOT NULL OR f.ends AND l.wait_until IS NOT NULL), false)
+    INTO placed, versions, made, differ FROM unnest(names, firsts, ends) f (record, first, ends), LATERAL (
+      SELECT rec.record, rec.version, rec.pending_seq, rec.wait_until,
+        rec.blocked_until IS NULL OR rec.wait_from IS NOT NULL OR rec.blocked_until <= clock_timestamp() AS free
+      ${newest(schema, "f.record")}) l;
+    IF differ THEN
       UPDATE ${s}.records r SET ${version},
         pending_seq = least(r.pending_seq, t.first),
         blocked_until = CASE WHEN t.ends AND r.wait_from IS NOT NULL THEN NULL ELSE r.blocked_until END,
         wait_from = CASE WHEN t.ends THEN NULL ELSE r.wait_from END,
         wait_until = CASE WHEN t.ends THEN NULL ELSE r.wait_until END
       FROM (
-        SELECT f.record, f.first, f.ends, l.version FROM unnest(names, firsts, ends) f (record, first, ends), LATERAL (
-          SELECT rec.version ${newest(schema, "f.record", "")}) l
+        SELECT p.record, p.version, f.first, f.ends FROM unnest(placed, versions) p (record, version)
+        JOIN unnest(names, firsts, ends) f (record, first, ends) USING (record)
       ) t
       WHERE r.record = t.record AND r.version = t.version
         AND (r.pending_seq > t.first OR r.pending_seq IS NULL AND t.first IS NOT NULL OR t.ends AND r.wait_until IS NOT NULL);
     END IF;
-  END IF;
+    EXIT WHEN cardinality(placed) = cardinality(names);
+    WITH fresh AS (
+      INSERT INTO ${s}.refs AS t (record) SELECT f.record FROM unnest(names) f (record) WHERE f.record <> ALL (coalesce(placed, '{}'))
+      ON CONFLICT (record) DO NOTHING RETURNING t.record
+    ), made_records AS (
+      INSERT INTO ${s}.records AS t (record, version, pending_seq)
+      SELECT f.record, nextval('${s}.record_version'), f.first
+      FROM unnest(names, firsts) f (record, first) JOIN fresh USING (record)
+      RETURNING t.record
+    )
+    SELECT placed || array_agg(m.record), made OR count(*) > 0 INTO placed, made FROM made_records m;
+    -- A record that another call has made meanwhile is looked for again. Somebody may have deleted one by hand.
+    rounds := rounds + 1;
+    IF rounds > 3 THEN
+      DELETE FROM ${s}.refs k WHERE k.record = ANY (names) AND NOT EXISTS (SELECT FROM ${s}.records r WHERE r.record = k.record);
+    END IF;
+    SELECT array_agg(f.record), array_agg(f.first), array_agg(f.ends) INTO names, firsts, ends
+    FROM unnest(names, firsts, ends) f (record, first, ends) WHERE f.record <> ALL (coalesce(placed, '{}'));
+  END LOOP;
   IF notify AND made THEN PERFORM pg_notify(${literal(channel)}, ''); END IF;
   RETURN QUERY SELECT
     CASE
@@ -158,7 +171,10 @@ DECLARE
   e ${s}.events;
   r ${s}.records;
 BEGIN
-  PERFORM ${s}.end_waits();
+  IF EXISTS (SELECT FROM ${s}.records b WHERE b.blocked_until <= now()) OR EXISTS (SELECT FROM ${s}.records b WHERE b.wait_from > now())
+    OR EXISTS (SELECT FROM ${s}.events ev WHERE ev.lane = 2 AND ev.ready_at <= now())
+    OR EXISTS (SELECT FROM ${s}.events ev WHERE ev.lane = 2 AND ev.due_from > now())
+  THEN PERFORM ${s}.end_waits(); END IF;
   IF only_id IS NOT NULL THEN
     SELECT ev.seq, ev.record INTO only_seq, held FROM ${s}.events ev WHERE ev.id = only_id;
     SELECT rec.* INTO r ${newest(schema, "held")};
@@ -322,7 +338,7 @@ BEGIN
 END`,
     ),
 
-    // Only with a lock on \`refs\` that is free: an add that holds it is about to use the record.
+    // Only with a lock on \`refs\` that is free: a call that holds it is about to use the record.
     define(
       "forget_record(name text)",
       "void",

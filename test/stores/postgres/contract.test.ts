@@ -59,6 +59,15 @@ describePostgres("the contract of a store", () => {
     expect(await records()).toBe(0);
     await store.close();
   });
+  test("a record that was deleted by hand is made again", async () => {
+    const schema = schemas.name();
+    const store = open(schema);
+    await store.learn("booking:A", { status: "Confirmed", fields: {} });
+    await pool.query(`DELETE FROM ${schema}.records`);
+    expect(await store.add(eventOf("booking:A"))).toBe("added");
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+    await store.close();
+  });
   // More at once than the test runner would: most of their time they wait.
   const slots = createSlots(25);
   for (const { name, run } of cases)
