@@ -163,35 +163,35 @@ export interface Transactional<Tx> {
     : (write: (tx: Tx) => unknown) => void;
 }
 
-/** An event as a store with this transaction gives it. `never`: a store without transactions. */
-type On<Tx, E> = [Tx] extends [never] ? E : E & Transactional<Tx>;
+/** The part that a store with this transaction adds to an event. `never`: a store without transactions adds nothing. */
+type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
 /** The event of each type. {@link WebhookCallbacks} has a callback for each. */
 export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** A guest has begun to book. */
-  "booking.Initiated": On<Tx, BookingEventOf<"Initiated", B, L>>;
+  "booking.Initiated": BookingEventOf<"Initiated", B, L> & Writing<Tx>;
   /** A guest asks to book. The host has to decide before `decideBy`. */
-  "booking.Request": On<Tx, BookingRequestEvent<B, L>>;
+  "booking.Request": BookingRequestEvent<B, L> & Writing<Tx>;
   /** The booking is confirmed. Runs again, with `changed: true`, when its dates or its listing change. */
-  "booking.Confirmed": On<Tx, BookingEventOf<"Confirmed", B, L>>;
+  "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
   /** The host has declined the request. */
-  "booking.Declined": On<Tx, BookingEventOf<"Declined", B, L>>;
+  "booking.Declined": BookingEventOf<"Declined", B, L> & Writing<Tx>;
   /** The booking is cancelled. */
-  "booking.Cancelled": On<Tx, BookingEventOf<"Cancelled", B, L>>;
+  "booking.Cancelled": BookingEventOf<"Cancelled", B, L> & Writing<Tx>;
   /** The booking has a status that this package does not know. */
-  "booking.unknown": On<Tx, BookingEventOf<"unknown", B, L>>;
+  "booking.unknown": BookingEventOf<"unknown", B, L> & Writing<Tx>;
   /** The platform reviews the listing. */
-  "listing.InReview": On<Tx, ListingEventOf<"InReview", B, L>>;
+  "listing.InReview": ListingEventOf<"InReview", B, L> & Writing<Tx>;
   /** The listing is published. */
-  "listing.Published": On<Tx, ListingEventOf<"Published", B, L>>;
+  "listing.Published": ListingEventOf<"Published", B, L> & Writing<Tx>;
   /** The listing is hidden. */
-  "listing.Hidden": On<Tx, ListingEventOf<"Hidden", B, L>>;
+  "listing.Hidden": ListingEventOf<"Hidden", B, L> & Writing<Tx>;
   /** The listing has a status that this package does not know. */
-  "listing.unknown": On<Tx, ListingEventOf<"unknown", B, L>>;
+  "listing.unknown": ListingEventOf<"unknown", B, L> & Writing<Tx>;
   /** A notification of the `messages` topic. */
-  message: On<Tx, MessageWebhookEvent<B, L>>;
+  message: MessageWebhookEvent<B, L> & Writing<Tx>;
   /** A notification that refers to no record. */
-  unknown: On<Tx, UnknownEvent<B, L>>;
+  unknown: UnknownEvent<B, L> & Writing<Tx>;
 }
 
 /**
