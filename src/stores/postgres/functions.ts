@@ -28,8 +28,8 @@ DECLARE
   names text[];
   firsts bigint[];
   ends boolean[];
-  placed text[];
   versions bigint[];
+  missing boolean;
   differ boolean;
   made boolean := false;
   rounds integer := 0;
@@ -57,43 +57,44 @@ BEGIN
   INTO given_seqs, new_seqs, names, firsts, ends FROM of_records o;
   WHILE names IS NOT NULL LOOP
     -- Locked even where nothing changes: a claim under way would not see the new event.
-    SELECT array_agg(l.record), array_agg(l.version), made OR coalesce(bool_or(l.free), false),
-      coalesce(bool_or(l.pending_seq > f.first OR l.pending_seq IS NULL AND f.first IS NOT NULL OR f.ends AND l.wait_until IS NOT NULL), false)
-    INTO placed, versions, made, differ FROM unnest(names, firsts, ends) f (record, first, ends), LATERAL (
-      SELECT rec.record, rec.version, rec.pending_seq, rec.wait_until,
+    SELECT array_agg(l.version), made OR coalesce(bool_or(l.free), false), bool_or(l.version IS NULL),
+      coalesce(bool_or(l.pending_seq > f.first OR l.pending_seq IS NULL AND f.first IS NOT NULL OR f.ends AND l.wait_until IS NOT NULL)
+        FILTER (WHERE l.version IS NOT NULL), false)
+    INTO versions, made, missing, differ FROM unnest(names, firsts, ends) f (record, first, ends) LEFT JOIN LATERAL (
+      SELECT rec.version, rec.pending_seq, rec.wait_until,
         rec.blocked_until IS NULL OR rec.wait_from IS NOT NULL OR rec.blocked_until <= clock_timestamp() AS free
-      ${newest(schema, "f.record")}) l;
+      ${newest(schema, "f.record")}) l ON true;
     IF differ THEN
       UPDATE ${s}.records r SET ${version},
         pending_seq = least(r.pending_seq, t.first),
         blocked_until = CASE WHEN t.ends AND r.wait_from IS NOT NULL THEN NULL ELSE r.blocked_until END,
         wait_from = CASE WHEN t.ends THEN NULL ELSE r.wait_from END,
         wait_until = CASE WHEN t.ends THEN NULL ELSE r.wait_until END
-      FROM (
-        SELECT p.record, p.version, f.first, f.ends FROM unnest(placed, versions) p (record, version)
-        JOIN unnest(names, firsts, ends) f (record, first, ends) USING (record)
-      ) t
+      FROM unnest(names, firsts, ends, versions) t (record, first, ends, version)
       WHERE r.record = t.record AND r.version = t.version
         AND (r.pending_seq > t.first OR r.pending_seq IS NULL AND t.first IS NOT NULL OR t.ends AND r.wait_until IS NOT NULL);
     END IF;
-    EXIT WHEN cardinality(placed) = cardinality(names);
+    EXIT WHEN NOT missing;
     WITH fresh AS (
-      INSERT INTO ${s}.refs AS t (record) SELECT f.record FROM unnest(names) f (record) WHERE f.record <> ALL (coalesce(placed, '{}'))
+      INSERT INTO ${s}.refs AS t (record) SELECT f.record FROM unnest(names, versions) f (record, version) WHERE f.version IS NULL
       ON CONFLICT (record) DO NOTHING RETURNING t.record
-    ), made_records AS (
+    ), placed AS (
       INSERT INTO ${s}.records AS t (record, version, pending_seq)
       SELECT f.record, nextval('${s}.record_version'), f.first
       FROM unnest(names, firsts) f (record, first) JOIN fresh USING (record)
       RETURNING t.record
     )
-    SELECT placed || array_agg(m.record), made OR count(*) > 0 INTO placed, made FROM made_records m;
-    -- A record that another call has made meanwhile is looked for again. Somebody may have deleted one by hand.
+    -- A record that another call has made meanwhile is looked for again.
+    SELECT array_agg(f.record) FILTER (WHERE p.record IS NULL), array_agg(f.first) FILTER (WHERE p.record IS NULL),
+      array_agg(f.ends) FILTER (WHERE p.record IS NULL), made OR bool_or(p.record IS NOT NULL)
+    INTO names, firsts, ends, made
+    FROM unnest(names, firsts, ends, versions) f (record, first, ends, version) LEFT JOIN placed p USING (record)
+    WHERE f.version IS NULL;
+    -- Somebody may have deleted one by hand.
     rounds := rounds + 1;
     IF rounds > 3 THEN
       DELETE FROM ${s}.refs k WHERE k.record = ANY (names) AND NOT EXISTS (SELECT FROM ${s}.records r WHERE r.record = k.record);
     END IF;
-    SELECT array_agg(f.record), array_agg(f.first), array_agg(f.ends) INTO names, firsts, ends
-    FROM unnest(names, firsts, ends) f (record, first, ends) WHERE f.record <> ALL (coalesce(placed, '{}'));
   END LOOP;
   IF notify AND made THEN PERFORM pg_notify(${literal(channel)}, ''); END IF;
   RETURN QUERY SELECT

@@ -15,7 +15,7 @@ export function literal(text: string): string {
  * was made, so `lane + 0` hides it. A lock that somebody's transaction keeps is waited for 5 s.
  */
 const SETTINGS = `
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET lock_timeout = '5s'`;
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '5s'`;
 
 /** @param settings - `false` for a function that only functions call, which then have made the settings */
 export function definer(schema: string) {
