@@ -34,6 +34,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  recheckAfter: false, // the day ends before a second read
   concurrency: 2, // so that the kill finds events that wait, too
   leaseDuration: 2000, // ms: what a dead process has begun waits for so long
   backoff: () => 500, // ms: nobody waits 5 s here

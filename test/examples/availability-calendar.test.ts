@@ -333,7 +333,7 @@ describe("the app", async () => {
       ...moved,
     }));
     await sandbox.send(eventOf(b));
-    await second.said(`block ${b.bookingCode}: listing 7, ${year}-08-01 to ${year}-08-03`);
+    await second.said(`move ${b.bookingCode}: listing 7, ${year}-08-01 to ${year}-08-03`);
 
     // Dates that cannot be read fail, and change nothing; the feed goes on with what was known.
     const odd = await sandbox.bookings.instantBook({ listingId, checkIn: "next summer", checkOut: "later" });
@@ -366,6 +366,54 @@ describe("the app", async () => {
       async () => expect(await overview(third)).toMatchObject({ doubleBookings: [], unhandled }),
       { timeout: PATIENCE, interval: 50 },
     );
+  });
+
+  test("moves nights: while it is down, twice in a minute, before a cancellation, and without a notification", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const sandbox = await platform();
+    const proxy = await between(sandbox);
+    const env = { STAYHOOK_BASE_URL: proxy.url, RECONCILE_EVERY: "1s" };
+    const first = await start({ sandbox, env });
+    await subscribe(sandbox, first);
+    const listingId = 7;
+    const year = new Date().getUTCFullYear() + 1;
+    const july = (from: number, to: number) => ({
+      checkIn: `${year}-07-0${from}`,
+      checkOut: `${year}-07-0${to}`,
+    });
+    const { bookingCode } = await sandbox.bookings.instantBook({ listingId, ...july(1, 3) });
+    await first.said(`block ${bookingCode}: listing 7, ${year}-07-01 to ${year}-07-03`);
+    expect(await first.stop()).toEqual([0, null]);
+
+    await sandbox.bookings.alter(bookingCode, july(2, 4));
+    await sandbox.settled();
+    const second = await start({ sandbox, env, directory: first.directory });
+    await subscribe(sandbox, second);
+    await second.said(`move ${bookingCode}: listing 7, ${year}-07-02 to ${year}-07-04`);
+
+    await sandbox.bookings.alter(bookingCode, july(3, 5));
+    await sandbox.bookings.alter(bookingCode, july(4, 6));
+    await second.said(`move ${bookingCode}: listing 7, ${year}-07-04 to ${year}-07-06`);
+    expect((await feed(second, listingId)).map((stay) => stay.split(" ")[0])).toEqual([
+      `${year}0704-${year}0706`,
+    ]);
+
+    await sandbox.bookings.alter(bookingCode, july(5, 7));
+    await sandbox.bookings.cancel(bookingCode);
+    await second.said(`release ${bookingCode}`);
+    await sandbox.settled();
+    expect(await feed(second, listingId)).toEqual([]);
+
+    const silent = await sandbox.bookings.instantBook({ listingId, ...july(1, 3) });
+    await second.said(`block ${silent.bookingCode}`);
+    proxy.change(new RegExp(`/bookings/${silent.bookingCode}$`), (booking) => ({
+      ...(booking as object),
+      ...july(6, 9),
+    }));
+    await second.said(`move ${silent.bookingCode}: listing 7, ${year}-07-06 to ${year}-07-09`);
+    expect(await feed(second, listingId)).toEqual([asFed(july(6, 9), 1)]);
+    expect(await second.stop()).toEqual([0, null]);
   });
 
   test("has every night once after a kill -9 in the middle of its work", {

@@ -8,6 +8,8 @@ import { mysqlDriver } from "./driver.ts";
 
 const OPTIONS = ["url", "pool", "pollInterval", "maxConnections", "commandTimeout"] as const;
 const LONGEST_TIMER = 2 ** 31 - 1;
+/** The server ends a transaction in which nothing happens for so many seconds. A process that stands still would keep its locks. */
+const LONGEST_IDLE = 10;
 
 /** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
 export interface MysqlStoreOptions {
@@ -88,9 +90,7 @@ async function openPool(
   connectionLimit: number,
   connectTimeout: number,
 ): Promise<Pool> {
-  const pool =
-    given ??
-    (await import("mysql2/promise")).createPool({ uri: url as string, connectionLimit, connectTimeout });
+  const pool = given ?? (await ownPool(url as string, connectionLimit, connectTimeout));
   try {
     await checkMode(pool);
     return pool;
@@ -98,6 +98,17 @@ async function openPool(
     if (!given) await pool.end();
     throw error;
   }
+}
+
+async function ownPool(uri: string, connectionLimit: number, connectTimeout: number): Promise<Pool> {
+  const { createPool } = await import("mysql2/promise");
+  const pool = createPool({ uri, connectionLimit, connectTimeout });
+  pool.on("connection", (connection) => {
+    // The event has a connection of mysql2's callback interface. MySQL 8 does not know the variable.
+    const { query } = connection as unknown as { query(sql: string, done: () => void): void };
+    query.call(connection, `SET SESSION idle_transaction_timeout = ${LONGEST_IDLE}`, () => {});
+  });
+  return pool;
 }
 
 /** Text that is too long would be cut without strict mode, and text could not be escaped without backslashes. */
