@@ -36,10 +36,31 @@ let warned = false;
 
 /** Only in production: in tests and in development the store is meant to forget. */
 function warnOnce(): void {
-  // Not all runtimes have a `process`.
-  if (warned || globalThis.process?.env?.NODE_ENV !== "production") return;
+  if (warned || nodeEnv() !== "production") return;
   warned = true;
   new Log().warn(
     "memoryStore() forgets every event when the process ends. In production, use a store that keeps them, such as sqliteStore from stayhook/sqlite.",
   );
+}
+
+function nodeEnv(): string | undefined {
+  try {
+    const { Deno, process } = globalThis as Environment;
+    // Without the permission, Deno asks its user or throws.
+    const permission = Deno?.permissions.querySync({ name: "env", variable: "NODE_ENV" });
+    if (permission && permission.state !== "granted") return undefined;
+    // Not all runtimes have a `process`.
+    return process?.env?.NODE_ENV;
+  } catch {
+    return undefined;
+  }
+}
+
+interface Environment {
+  readonly process?: { readonly env?: { readonly NODE_ENV?: string | undefined } };
+  readonly Deno?: {
+    readonly permissions: {
+      querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };
+    };
+  };
 }

@@ -84,6 +84,18 @@ export const expected = {
   },
   waitedUntil: { status: 200, state: "idle", promises: 1, calls: onceCalled },
   inline: { status: 200, calls: onceCalled },
-  closed: { heard: ["AbortError"], late: [503, true], state: "stopped", given: ["pending", 0] },
+  rechecked: {
+    drained: { done: 2, failed: 0 },
+    kept: ["recheck pending v5", "webhook done v4", "webhook done v4"],
+  },
+  closed: {
+    heard: ["AbortError", "AbortError"],
+    late: [503, true],
+    state: "stopped",
+    ends: [
+      ["pending", 0],
+      ["done", 1],
+    ],
+  },
   process: { type: "booking.Confirmed", calls: ["booking.Confirmed 3"], missing: error("ProcessingError") },
 };

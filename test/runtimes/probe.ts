@@ -39,6 +39,7 @@ export async function probe(options: ProbeOptions) {
     drained: await probeDrain(options),
     waitedUntil: await probeWaitUntil(options),
     inline: await probeInline(options),
+    rechecked: await probeRecheck(options),
     closed: await probeClose(options),
     process: await probeProcess(options),
   };
@@ -335,37 +336,61 @@ async function probeInline(options: ProbeOptions) {
   return { status, calls };
 }
 
-/** A callback that is cut off hears of it, and its event is given back. */
+/** The second of two events finds its record unchanged, so that the record is read once more later. */
+async function probeRecheck(options: ProbeOptions) {
+  const store = memoryStore();
+  const { webhooks } = handlerOf(options, { store, autoStart: false });
+  await webhooks.fetch(post(JSON.stringify(confirmed)));
+  await webhooks.fetch(post(JSON.stringify({ ...confirmed, eventId: crypto.randomUUID() })));
+  const drained = await webhooks.drain({ timeout: 20_000 });
+  const kept = await store.list({ limit: 10 });
+  return {
+    drained,
+    kept: kept.map(({ source, state, eventId }) => `${source} ${state} v${eventId[14]}`).sort(),
+  };
+}
+
+/**
+ * A callback hears that its handler closes. An event whose callback gives up is pending again, not counted. One whose
+ * callback returns is done.
+ */
 async function probeClose(options: ProbeOptions) {
   const heard: string[] = [];
   const store = memoryStore();
-  const { webhooks } = handlerOf(options, {
-    store,
-    on: {
-      fallback: ({ signal }) =>
-        new Promise<void>((resolve) => {
-          begun();
-          signal.addEventListener("abort", () => {
-            heard.push((signal.reason as Error).name);
-            resolve();
-          });
-        }),
-    },
-  });
+  let started = 0;
   let begun = () => {};
   const running = new Promise<void>((resolve) => {
     begun = resolve;
   });
+  async function untilAborted({ signal }: { readonly signal: AbortSignal }) {
+    await new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve());
+      started += 1;
+      if (started === 2) begun();
+    });
+    heard.push((signal.reason as Error).name);
+  }
+  const { webhooks } = handlerOf(options, {
+    store,
+    on: {
+      "booking.Confirmed": async (event) => {
+        await untilAborted(event);
+        throw event.signal.reason;
+      },
+      "listing.Published": untilAborted,
+    },
+  });
   await webhooks.fetch(post(JSON.stringify(confirmed)));
+  await webhooks.fetch(post(JSON.stringify(published)));
   await running;
   await webhooks.close({ timeout: 20 });
   const late = await webhooks.fetch(post(JSON.stringify(published)));
-  const event = await store.get(CONFIRMED);
+  const ends = await Promise.all([CONFIRMED, PUBLISHED].map((eventId) => store.get(eventId)));
   return {
     heard,
     late: [late.status, late.headers.has("retry-after")],
     state: (await webhooks.health()).state,
-    given: [event?.state, event?.attempts],
+    ends: ends.map((event) => [event?.state, event?.attempts]),
   };
 }
 

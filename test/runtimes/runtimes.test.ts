@@ -22,7 +22,7 @@ beforeAll(async () => {
     cjs: await installed(Object.keys(manifest.dependencies).filter((name) => !(name in esmOnly))),
   };
   for (const [format, extension] of Object.entries(formats)) await write(format as "esm", extension);
-}, 120_000);
+}, 300_000);
 
 /** The scripts, in JavaScript of one format, in a project that has the packed package. */
 async function write(format: keyof typeof formats, extension: string): Promise<void> {

@@ -19,11 +19,19 @@ const handlerOfRequest = () =>
     on: { fallback: ({ eventId }) => void calls.push(eventId) },
   });
 
+/** Without rechecks: they are due in a minute. */
+async function unfinished(): Promise<readonly string[]> {
+  const events = await store.list({ limit: 100 });
+  return events
+    .filter(({ source, state }) => source !== "recheck" && state !== "done")
+    .map(({ eventId, state }) => `${eventId} ${state}`);
+}
+
 export default {
   async fetch(request: Request, _env: unknown, context: Context): Promise<Response> {
     const { pathname } = new URL(request.url);
     if (pathname === "/hooks") return handlerOfRequest().fetch(request, context);
-    if (pathname === "/calls") return Response.json({ calls, ...(await store.counts()) });
+    if (pathname === "/calls") return Response.json({ calls, unfinished: await unfinished() });
     const options: ProbeOptions = await request.json();
     baseUrl = options.baseUrl;
     return Response.json(await probe(options));

@@ -11,7 +11,7 @@ beforeAll(async () => {
   const consumer = await installed();
   // No nodejs_compat, and nothing of Node's is marked as external: the core has to do without.
   script = await bundleWorker(consumer, { paths: ["test/runtimes/worker.ts", "test/runtimes/probe.ts"] });
-}, 120_000);
+}, 300_000);
 
 test("Workers: the client and the handler do what they do elsewhere", async () => {
   await using peers = await platforms();
@@ -45,9 +45,10 @@ test("Workers: requests at the same time, each with a handler of its own, handle
   expect(answers).toEqual(Array(40).fill(200));
   await vi.waitFor(
     async () => {
-      const told = (await (await fetch(new URL("/calls", workerd.url))).json()) as { calls: string[] };
-      expect(told.calls.sort()).toEqual(eventIds.toSorted());
-      expect(told).toMatchObject({ done: 20, pending: 0, processing: 0, retrying: 0 });
+      const told = await (await fetch(new URL("/calls", workerd.url))).json();
+      const { calls, unfinished } = told as { calls: string[]; unfinished: string[] };
+      expect(calls.sort()).toEqual(eventIds.toSorted());
+      expect(unfinished).toEqual([]);
     },
     { timeout: 20_000, interval: 100 },
   );

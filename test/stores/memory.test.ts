@@ -82,6 +82,7 @@ describe("the warning", () => {
     vi.resetModules();
   });
   afterEach(() => {
+    vi.unstubAllGlobals();
     vi.restoreAllMocks();
     vi.unstubAllEnvs();
   });
@@ -110,6 +111,30 @@ describe("the warning", () => {
       expect(warn).not.toHaveBeenCalled();
     },
   );
+
+  test.each([
+    ["granted", 1],
+    ["prompt", 0],
+    ["denied", 0],
+  ])("on Deno, where the permission to read NODE_ENV is %s, comes %s times", async (state, times) => {
+    const querySync = vi.fn(() => ({ state }));
+    vi.stubGlobal("Deno", { permissions: { querySync } });
+    const { warn, make } = await fresh("production");
+    make();
+    expect(warn).toHaveBeenCalledTimes(times);
+    expect(querySync).toHaveBeenCalledWith({ name: "env", variable: "NODE_ENV" });
+  });
+
+  test("does not come where the runtime keeps the environment from it", async () => {
+    const { warn, make } = await fresh("production");
+    vi.stubGlobal("process", {
+      get env() {
+        throw new Error("not allowed");
+      },
+    });
+    make();
+    expect(warn).not.toHaveBeenCalled();
+  });
 
   test("does not come for a store that is refused", async () => {
     const { warn, make } = await fresh("production");
