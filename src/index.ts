@@ -45,7 +45,7 @@ export type {
   AttemptEntry,
   ClaimedEvent,
   EventFilter,
-  EventSource,
+  EventOrigin,
   EventState,
   EventStore,
   FailureReason,

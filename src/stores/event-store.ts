@@ -11,7 +11,7 @@ export type EventState = "pending" | "processing" | "retrying" | "done" | "parke
 export type FailureReason = "callback" | "invalid-record" | "not-found" | "denied" | "unavailable";
 
 /** Where an event came from: the platform, the reconciler, or a second read of a record that had not changed yet. */
-export type EventSource = "webhook" | "reconcile" | "recheck";
+export type EventOrigin = "webhook" | "reconcile" | "recheck";
 
 /** A value that a snapshot can keep. */
 export type TrackedValue = string | number | boolean | null;
@@ -39,7 +39,7 @@ export interface NewEvent {
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null` where the event refers to no record. */
   readonly ref: string | null;
-  readonly source: EventSource;
+  readonly source: EventOrigin;
   /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
   readonly topic: string | null;
   /** ISO 8601 in UTC. */
@@ -155,7 +155,7 @@ export interface EventFilter {
   readonly state?: EventState | undefined;
   readonly type?: string | undefined;
   readonly reason?: FailureReason | "discarded" | undefined;
-  readonly source?: EventSource | undefined;
+  readonly source?: EventOrigin | undefined;
   /** Inclusive. */
   readonly receivedAfter?: Date | undefined;
   /** Exclusive. */

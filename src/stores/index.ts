@@ -6,7 +6,7 @@ export type {
   ClaimOptions,
   Entry,
   EventFilter,
-  EventSource,
+  EventOrigin,
   EventState,
   EventStore,
   FailureReason,

@@ -2,7 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking, BookingStatus } from "../models/booking.ts";
 import type { Listing, ListingStatus } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { EventSource, TrackedValue } from "../stores/event-store.ts";
+import type { EventOrigin, TrackedValue } from "../stores/event-store.ts";
 
 // In each interface `client` stands last: TypeScript reports the first member that does not fit, and an error about
 // a client is long.
@@ -19,7 +19,7 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
    * Where the event came from. `webhook`: a notification. `reconcile`: the reconciler found the change. `recheck`: a
    * second read of a record that had not changed when its notification came.
    */
-  readonly source: EventSource;
+  readonly source: EventOrigin;
   /** The notification with all its fields; `undefined` for an event that no notification brought. */
   readonly notification: WebhookNotification | undefined;
   /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */

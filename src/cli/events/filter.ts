@@ -1,4 +1,4 @@
-import type { EventFilter, EventSource, EventState, FailureReason } from "../../stores/event-store.ts";
+import type { EventFilter, EventOrigin, EventState, FailureReason } from "../../stores/event-store.ts";
 import type { Invocation, Option } from "../command.ts";
 import { UsageError } from "../exit-code.ts";
 
@@ -11,7 +11,7 @@ export const failures: readonly FailureReason[] = [
   "unavailable",
 ];
 const reasons = [...failures, "discarded"] as const;
-const sources: readonly EventSource[] = ["webhook", "reconcile", "recheck"];
+const sources: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
 
 export const filterOptions: Readonly<Record<string, Option>> = {
   state: { type: "string", value: "<state>", help: states.join(", ") },

@@ -28,6 +28,12 @@ export const mysqlDialect: SqlDialect = {
     FROM (SELECT count(*) AS events FROM (
       SELECT 1 FROM stayhook_events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS some) AS done`,
   schema: [
+    // First, as another process may look between two statements: without this table it would take the others for those of 0.1.
+    `CREATE TABLE IF NOT EXISTS stayhook_meta (
+      name VARBINARY(255) NOT NULL PRIMARY KEY,
+      value MEDIUMBLOB NOT NULL,
+      set_at BIGINT NOT NULL
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
     `CREATE TABLE IF NOT EXISTS stayhook_events (
       seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
       id VARBINARY(255) NOT NULL UNIQUE,
@@ -85,10 +91,5 @@ export const mysqlDialect: SqlDialect = {
       seen_at BIGINT NOT NULL,
       INDEX stayhook_records_seen (seen_at)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,
-    `CREATE TABLE IF NOT EXISTS stayhook_meta (
-      name VARBINARY(255) NOT NULL PRIMARY KEY,
-      value MEDIUMBLOB NOT NULL,
-      set_at BIGINT NOT NULL
-    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`,
   ],
 };

@@ -24,9 +24,18 @@ const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
 /** How long the writes of one event may take together, ms. They hold a connection. */
 const LONGEST_WRITES = 60_000;
+/** MariaDB ends a transaction of the store's in which nothing happens for so many seconds: a process that stands still would keep its locks. */
+export const LONGEST_IDLE = 2;
+
+/** MySQL 8 has no such limit. */
+export function endIdleAfter(seconds: number): string {
+  return `SET SESSION idle_transaction_timeout = ${seconds}`;
+}
 
 export interface MysqlDriverOptions {
   readonly pool: () => Promise<Pool>;
+  /** Whether the connections of the pool were told {@link endIdleAfter}. */
+  readonly endsIdle: boolean;
   /** ms */
   readonly commandTimeout: number;
   /** ms */
@@ -35,7 +44,13 @@ export interface MysqlDriverOptions {
 }
 
 /** Runs the steps of the SQL core on a pool of mysql2. */
-export function mysqlDriver({ pool, commandTimeout, pollInterval, close }: MysqlDriverOptions): SqlDriver {
+export function mysqlDriver({
+  pool,
+  endsIdle,
+  commandTimeout,
+  pollInterval,
+  close,
+}: MysqlDriverOptions): SqlDriver {
   const running = new Set<Promise<unknown>>();
 
   async function lend<T>(use: (connection: PoolConnection, query: Query) => Promise<T>): Promise<T> {
@@ -63,7 +78,10 @@ export function mysqlDriver({ pool, commandTimeout, pollInterval, close }: Mysql
       try {
         const result = await runAsync(steps(), async (step) => {
           if (!("writes" in step)) return execute(query, step);
+          // The user's code may be slow between its statements.
+          if (endsIdle) await query(endIdleAfter(LONGEST_WRITES / 1000)).catch(() => {});
           await runWrites(connection, step);
+          if (endsIdle) await query(endIdleAfter(LONGEST_IDLE)).catch(() => {});
           return { rows: [], changes: 0 };
         });
         await query("COMMIT");

@@ -4,12 +4,10 @@ import { unknownOptions } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqlStore } from "../sql/store.ts";
 import { mysqlDialect } from "./dialect.ts";
-import { mysqlDriver } from "./driver.ts";
+import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./driver.ts";
 
 const OPTIONS = ["url", "pool", "pollInterval", "maxConnections", "commandTimeout"] as const;
 const LONGEST_TIMER = 2 ** 31 - 1;
-/** The server ends a transaction in which nothing happens for so many seconds. A process that stands still would keep its locks. */
-const LONGEST_IDLE = 10;
 
 /** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
 export interface MysqlStoreOptions {
@@ -60,6 +58,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   };
   const driver = mysqlDriver({
     pool: open,
+    endsIdle: pool === undefined,
     commandTimeout,
     pollInterval,
     close: async () => {
@@ -106,7 +105,7 @@ async function ownPool(uri: string, connectionLimit: number, connectTimeout: num
   pool.on("connection", (connection) => {
     // The event has a connection of mysql2's callback interface. MySQL 8 does not know the variable.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
-    query.call(connection, `SET SESSION idle_transaction_timeout = ${LONGEST_IDLE}`, () => {});
+    query.call(connection, endIdleAfter(LONGEST_IDLE), () => {});
   });
   return pool;
 }

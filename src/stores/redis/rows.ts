@@ -1,7 +1,7 @@
 import type {
   AttemptEntry,
   ClaimedEvent,
-  EventSource,
+  EventOrigin,
   EventState,
   FailureReason,
   NewEvent,
@@ -116,7 +116,7 @@ function toNewEvent(
   return {
     eventId,
     ref: fields.get("ref") ?? null,
-    source: (fields.get("source") ?? "webhook") as EventSource,
+    source: (fields.get("source") ?? "webhook") as EventOrigin,
     topic: fields.get("topic") ?? null,
     timestamp: fields.get("time") ?? "",
     notification,

@@ -1,7 +1,7 @@
 import type {
   AttemptEntry,
   ClaimedEvent,
-  EventSource,
+  EventOrigin,
   EventState,
   FailureReason,
   NewEvent,
@@ -102,7 +102,7 @@ function newEventOf(row: SqlRow): NewEvent & { readonly traceparent: string | nu
   return {
     eventId: fromId(row.id),
     ref: toRef(row.record),
-    source: text(row.source) as EventSource,
+    source: text(row.source) as EventOrigin,
     topic: textOrNull(row.topic),
     timestamp: text(row.timestamp),
     notification: textOrNull(row.notification),

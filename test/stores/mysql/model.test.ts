@@ -18,6 +18,7 @@ describeMysql("beside the memory store", () => {
     pool = from;
     const driver = mysqlDriver({
       pool: async () => from,
+      endsIdle: false,
       commandTimeout: 60_000,
       pollInterval: 3_600_000,
       close: async () => {},

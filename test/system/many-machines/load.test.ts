@@ -24,12 +24,14 @@ describe.each(kinds)("on %s", (kind) => {
     ]);
     const next = () => random.below(workers.length);
 
-    const events = Array.from({ length: 2000 }, () =>
+    // MariaDB commits a hundred events a second here, and the test takes as long as it needs for the others.
+    const [count, atOnce] = kind === "mysql" ? [400, 6] : [2000, 20];
+    const events = Array.from({ length: count }, () =>
       eventOf(random.oneIn(7) ? "HOT" : `B${random.below(100)}`),
     );
     const statuses: number[] = [];
     let sent = 0;
-    const sending = inTurns(events, 20, async ({ eventId, bookingCode }) => {
+    const sending = inTurns(events, atOnce, async ({ eventId, bookingCode }) => {
       sent += 1;
       // To both at the same instant.
       const both = webs.map((web) => cluster.post(web, eventId, bookingCode));

@@ -66,7 +66,8 @@ const webhooks = createWebhookHandler({
   // Every event is counted.
   recheckAfter: false,
   leaseDuration,
-  replyWithin: 2000,
+  // On MariaDB the locks of a process that stands still are free after 2 s.
+  replyWithin: place.kind === "mysql" ? 10_000 : 2000,
   backoff: () => 200,
   logger,
   observe: (event) => {
