@@ -51,7 +51,10 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
   #closing: Promise<void> | undefined;
 
-  protected abstract doAdd(event: NewEvent, dueIn: number | undefined): Promise<"added" | "duplicate" | "conflict">;
+  protected abstract doAdd(
+    event: NewEvent,
+    dueIn: number | undefined,
+  ): Promise<"added" | "duplicate" | "conflict">;
   protected abstract doClaim(options: ClaimOptions): Promise<ClaimedEvent[]>;
   protected abstract doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
   protected abstract doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
@@ -76,8 +79,14 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   /** A page of records behind `after`; a shorter one is the last. */
   protected abstract doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
   protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
-  protected abstract doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined>;
-  protected abstract doSetMeta(key: string, value: string | undefined, expected: string | undefined): Promise<boolean>;
+  protected abstract doGetMeta(
+    key: string,
+  ): Promise<{ readonly value: string; readonly age: number } | undefined>;
+  protected abstract doSetMeta(
+    key: string,
+    value: string | undefined,
+    expected: string | undefined,
+  ): Promise<boolean>;
   protected abstract doPrune(options: PruneOptions): Promise<number>;
   protected abstract doPruneRecords(options: PruneRecordsOptions): Promise<number>;
   protected abstract doClose(): Promise<void>;

@@ -2,7 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { EventSource } from "../stores/event-store.ts";
+import type { EventOrigin } from "../stores/event-store.ts";
 import type { FieldChanges, PreviousRecord, WebhookEventMap } from "../webhooks/events.ts";
 
 /** All types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
@@ -35,7 +35,7 @@ export interface CommonFields<B extends Booking, L extends Listing, Tx> {
   /** Default: `timestamp`. */
   readonly receivedAt?: Date | undefined;
   /** Default `"webhook"`. */
-  readonly source?: EventSource | undefined;
+  readonly source?: EventOrigin | undefined;
   /** Default: the one that fits the other fields; `undefined` where `source` is not `webhook`. */
   readonly notification?: WebhookNotification | undefined;
   /** Default: `messages` for a `message`, otherwise absent. */

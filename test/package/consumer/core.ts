@@ -32,7 +32,7 @@ import {
   type EnsureInput,
   type EventBase,
   type EventFilter,
-  type EventSource,
+  type EventOrigin,
   type EventState,
   type EventStore,
   type FailureReason,
@@ -262,7 +262,7 @@ export const callbacks: WebhookCallbacks = { fallback: undefined };
 function hidden(event: ListingEventOf<"Hidden">): string {
   const base: EventBase = event;
   const of: RecordEventBase = event;
-  const source: EventSource = base.source;
+  const source: EventOrigin = base.source;
   const changes: FieldChanges = of.changes;
   const { from, to }: FieldChange = changes.listingName ?? { from: undefined, to: null };
   const previous: PreviousRecord | undefined = of.previous;
