@@ -45,22 +45,19 @@ function warnOnce(): void {
 
 function nodeEnv(): string | undefined {
   try {
-    const { Deno, process } = globalThis as Environment;
+    const { Deno } = globalThis as unknown as { readonly Deno?: DenoPermissions };
     // Without the permission, Deno asks its user or throws.
     const permission = Deno?.permissions.querySync({ name: "env", variable: "NODE_ENV" });
     if (permission && permission.state !== "granted") return undefined;
     // Not all runtimes have a `process`.
-    return process?.env?.NODE_ENV;
+    return globalThis.process?.env?.NODE_ENV;
   } catch {
     return undefined;
   }
 }
 
-interface Environment {
-  readonly process?: { readonly env?: { readonly NODE_ENV?: string | undefined } };
-  readonly Deno?: {
-    readonly permissions: {
-      querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };
-    };
+interface DenoPermissions {
+  readonly permissions: {
+    querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };
   };
 }

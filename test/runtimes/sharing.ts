@@ -20,7 +20,8 @@ const calls: string[] = [];
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl, accessToken }),
   store,
-  leaseDuration: 1000,
+  // A busy machine must not lose one.
+  leaseDuration: 4000,
   concurrency: hang ? 1 : 4,
   autoStart: false,
   // A recheck would count as one of the events that are done.
