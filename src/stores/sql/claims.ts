@@ -81,12 +81,11 @@ function* lease(
   const { record } = row;
   const leaseEnd = leaseEndOf(now, leaseDuration);
   const token = crypto.randomUUID();
-  const [event] = yield* select(sql.event, seq);
+  const [event] = yield* select(sql.eventWithRecord, seq);
   yield* change(sql.claimEvent, leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
   const next = row.pendingSeq === seq ? yield* firstPending(operation, record) : {};
   yield* putQueue(operation, leased({ ...row, ...next, lease: token, leaseSeq: seq, leaseEnd }));
-  const [known] = yield* select(sql.record, record);
-  return claimOf(event!, known, { lease: token, now });
+  return claimOf(event!, event!.snapshot === null ? undefined : event, { lease: token, now });
 }
 
 /**

@@ -69,6 +69,9 @@ export function statementsOf(dialect: SqlDialect) {
     heldEvent: `
       SELECT seq, due_at, attempts, outages, first_outage_at, claimed_at, worker, history FROM stayhook_events
       WHERE id = ?`,
+    eventWithRecord: `
+      SELECT e.*, r.snapshot, r.sequence FROM stayhook_events AS e
+      LEFT JOIN stayhook_records AS r ON r.record = e.record WHERE e.seq = ?`,
     claimEvent: `
       UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, ready_at = ?, wait_from = NULL,
         claimed_at = ?, worker = ?, history = ?
