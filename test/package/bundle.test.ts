@@ -5,7 +5,7 @@ import { type Consumer, installed } from "./support/consumer.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 120_000);
+}, 300_000);
 
 /** A project's own bundle of `script`, and which packages of its dependencies are in it. */
 async function bundled(

@@ -7,7 +7,7 @@ import { manifest, subpaths } from "./support/pack.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 120_000);
+}, 300_000);
 
 test("the tarball holds what was built, and what a reader looks for, and nothing else", () => {
   const { files } = consumer;

@@ -4,7 +4,7 @@ import { type Consumer, installed } from "./support/consumer.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 120_000);
+}, 300_000);
 
 /** Takes one notification; says what its callback did, and how long after that the process lived, in ms. */
 const script = (outcome: string) => `

@@ -22,4 +22,4 @@ test("a Jest project with no settings at all: the client, the handler and the sa
   // It ends by itself.
   expect(ran.code).toBe(0);
   expect(ran.stderr).not.toMatch(/did not exit|open handle/);
-}, 120_000);
+}, 300_000);

@@ -8,7 +8,7 @@ let consumer: Consumer;
 beforeAll(async () => {
   const types = ["typescript", "@types/node", "undici-types"];
   consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", "pg", "ioredis", "msw", ...types]);
-}, 120_000);
+}, 300_000);
 
 const settings = {
   "ESM, node16": { extension: "mts", module: "node16", moduleResolution: "node16" },
@@ -25,14 +25,14 @@ describe.each(Object.entries(settings))("a project as %s", (_, { extension, ...r
 
   test("takes all of stayhook, and models of zod and valibot, with the web's types alone", async () => {
     expect(await said(["core", "models"], { lib: ["ES2023", "DOM"], types: [] })).toBe("");
-  }, 120_000);
+  }, 300_000);
 
   test("takes every subpath, and models of arktype, with Node's types alone", async () => {
     // arktype is ESM only.
     const arktype = extension === "cts" ? [] : ["arktype"];
     const fixtures = ["server", "declared", "callbacks", ...arktype];
     expect(await said(fixtures, { lib: ["ES2023"], types: ["node"] })).toBe("");
-  }, 120_000);
+  }, 300_000);
 });
 
 test("a project with moduleResolution node10 sees one declaration of each class", async () => {
@@ -47,7 +47,7 @@ test("a project with moduleResolution node10 sees one declaration of each class"
   const settings = { module: "commonjs", moduleResolution: "node10", ignoreDeprecations: "6.0" };
   // Other packages, such as zod, have types that node10 does not find.
   expect(await check([file], { ...settings, lib: ["ES2023"], types: ["node"], skipLibCheck: true })).toBe("");
-}, 120_000);
+}, 300_000);
 
 test("the error for a model without a status says so in its last line", async () => {
   const file = consumer.write(
@@ -61,7 +61,7 @@ test("the error for a model without a status says so in its last line", async ()
   const lines = (await check([file], settings)).trim().split("\n");
   expect(lines.at(-1)).toContain("Property 'status' is missing in type '{ bookingCode: string; }'");
   expect(lines.length).toBeLessThanOrEqual(6);
-}, 120_000);
+}, 300_000);
 
 describe("the event of a callback", () => {
   const code = `import { Booking, createWebhookHandler, StayhookClient } from "stayhook";
@@ -101,7 +101,7 @@ describe("the event of a callback", () => {
       skipLibCheck: true,
     });
     file = program.getSourceFile(path) as ts.SourceFile;
-  }, 120_000);
+  }, 300_000);
   const typeOf = (name: string): ts.Type => {
     const declared = file.statements.find(
       (each) => ts.isTypeAliasDeclaration(each) && each.name.text === name,
@@ -147,7 +147,7 @@ test("the values that TypeScript sees are those that each subpath exports", asyn
     console.log(JSON.stringify(await Promise.all(keys)));`;
   const ran = await consumer.node(consumer.write("keys.mjs", script));
   expect(seen).toEqual(JSON.parse(ran.stdout));
-}, 120_000);
+}, 300_000);
 
 /** The names that a module exports as values, by its declarations. */
 function valuesOf(program: ts.Program, file: string): string[] {
