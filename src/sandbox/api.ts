@@ -2,9 +2,8 @@ import type { Log } from "../logger.ts";
 import type { Clock } from "./clock.ts";
 import type { FaultControl, SandboxFault } from "./faults.ts";
 import type { Platform } from "./platform.ts";
-import type { ProfileControl } from "./profiles.ts";
 import { createRecent } from "./recent.ts";
-import { render, type WireResponse } from "./render.ts";
+import type { Render, WireResponse } from "./render.ts";
 import { failure, type PlatformRequest, type PlatformResponse } from "./routes.ts";
 
 /** A request that the sandbox's API got. */
@@ -28,7 +27,7 @@ export type ApiResponse = WireResponse & {
   readonly cutOff: boolean;
 };
 
-/** The platform's API: faults in front of it, and an answer profile behind. */
+/** The platform's API: faults in front of it, and what gives an answer its form behind. */
 export interface Api {
   answer(request: ApiRequest): Promise<ApiResponse>;
   /** Those answered so far, the oldest first. */
@@ -43,13 +42,13 @@ const maxKept = 100_000;
 export function createApi(options: {
   readonly platform: Platform;
   readonly faults: FaultControl;
-  readonly profile: ProfileControl;
+  readonly render: Render;
   readonly clock: Clock;
   readonly log: Log;
   /** Told of each request that was answered. */
   readonly observe: (request: SandboxRequest) => void;
 }): Api {
-  const { platform, faults, profile, clock, log, observe } = options;
+  const { platform, faults, render, clock, log, observe } = options;
   const answeredRequests = createRecent<SandboxRequest>(maxKept);
   let count = 0;
 
@@ -60,7 +59,7 @@ export function createApi(options: {
       const receivedAt = new Date(clock.now());
       const strike = faults.strike(method, path.split("?", 1)[0] ?? "");
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
-      const { status, headers, text } = render(respond(platform, request, strike?.fault), profile.draw());
+      const { status, headers, text } = render(respond(platform, request, strike?.fault));
       const answered = { method, path, receivedAt, status, fault: strike?.fault };
       answeredRequests.add(answered);
       observe(answered);

@@ -5,7 +5,6 @@ import type { SandboxDelivery } from "./delivery.ts";
 import { deliverySchema, type SandboxDeliveryOptions } from "./delivery-options.ts";
 import { faultsSchema, type SandboxFault } from "./faults.ts";
 import { check, describeObject } from "./option-kinds.ts";
-import { profileSchema, type SandboxProfile, type SandboxProfileName } from "./profiles.ts";
 import { randomSeed } from "./random.ts";
 
 /** Options of `createSandbox`. */
@@ -18,11 +17,6 @@ export interface SandboxOptions {
   readonly delivery?: SandboxDeliveryOptions | undefined;
   /** What goes wrong with requests to the API; `sandbox.faults.set` switches them. Default: nothing. */
   readonly faults?: readonly SandboxFault[] | undefined;
-  /**
-   * How the API answers, in what the platform's interface leaves open: the name of one of `sandboxProfiles`, or
-   * the aspects that are not to be as by default. `sandbox.profile.set` switches it. Default `"default"`.
-   */
-  readonly profile?: SandboxProfileName | SandboxProfile | undefined;
   /** Told of each request (`debug`), each delivery (`debug`), and each that failed (`warn`). Default: silent. */
   readonly logger?: Logger | undefined;
   /** Told of each request that was answered, and of each delivery once it is over. Must not throw. */
@@ -42,7 +36,6 @@ export interface SandboxSettings {
   readonly observe: (event: SandboxObservation) => void;
   readonly delivery: SandboxDeliveryOptions;
   readonly faults: readonly SandboxFault[];
-  readonly profile: SandboxProfileName | SandboxProfile;
 }
 
 const schema = z.strictObject(
@@ -54,7 +47,6 @@ const schema = z.strictObject(
       .optional(),
     delivery: deliverySchema.optional(),
     faults: faultsSchema.optional(),
-    profile: profileSchema.optional(),
     observe: z
       .custom<SandboxOptions["observe"]>((value) => typeof value === "function", {
         error: "must be a function",
@@ -69,7 +61,7 @@ const schema = z.strictObject(
 export function readOptions(options: SandboxOptions): SandboxSettings {
   check(schema, options);
   const { seed = randomSeed(), accessToken = "sandbox", logger = () => {} } = options;
-  const { delivery = {}, faults = [], profile = "default", observe = () => {} } = options;
+  const { delivery = {}, faults = [], observe = () => {} } = options;
   return {
     seed,
     accessToken,
@@ -77,6 +69,5 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
     observe,
     delivery,
     faults,
-    profile,
   };
 }

@@ -13,7 +13,7 @@ export interface PlatformRequest {
   readonly body: string;
 }
 
-/** An answer in the platform's own terms; what it looks like is for the profile to say. */
+/** An answer in the platform's own terms. A `Render` gives it its form. */
 export interface PlatformResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;

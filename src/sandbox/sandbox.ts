@@ -14,7 +14,7 @@ import type { SandboxListings } from "./listings.ts";
 import { check } from "./option-kinds.ts";
 import { readOptions, type SandboxOptions, type SandboxSettings } from "./options.ts";
 import { createPlatform, type Platform } from "./platform.ts";
-import { createProfile, type SandboxProfileControl } from "./profiles.ts";
+import { type Render, render } from "./render.ts";
 import { serve } from "./server.ts";
 import { describeEndpoint, type SandboxWebhookConfig } from "./webhook-config.ts";
 
@@ -46,8 +46,6 @@ export interface Sandbox {
   readonly requests: readonly SandboxRequest[];
   /** What goes wrong with requests to the API. */
   readonly faults: SandboxFaults;
-  /** How the API answers, in what the platform's interface leaves open. */
-  readonly profile: SandboxProfileControl;
   /** How notifications are delivered. */
   readonly delivery: SandboxDeliveryControl;
 
@@ -169,14 +167,18 @@ export interface SandboxDeliveryControl {
  * ```
  */
 export function createSandbox(options: SandboxOptions = {}): Sandbox {
-  return new InMemorySandbox(readOptions(options));
+  return createSandboxWith(options, render);
+}
+
+/** For the project's own tests, which give the answers other forms. */
+export function createSandboxWith(options: SandboxOptions, rendered: Render): Sandbox {
+  return new InMemorySandbox(readOptions(options), rendered);
 }
 
 type Listening = Awaited<ReturnType<typeof serve>>;
 
 class InMemorySandbox implements Sandbox {
   readonly faults: SandboxFaults;
-  readonly profile: SandboxProfileControl;
   readonly delivery: SandboxDeliveryControl;
   readonly #settings: SandboxSettings;
   readonly #closing = createClosing();
@@ -188,7 +190,7 @@ class InMemorySandbox implements Sandbox {
   #server: Listening | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: SandboxSettings) {
+  constructor(settings: SandboxSettings, rendered: Render) {
     const { seed, accessToken, log, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
@@ -206,20 +208,18 @@ class InMemorySandbox implements Sandbox {
       deliver: (topic, url, notification) => void queue.add({ topic, url, notification }),
     });
     const faults = createFaults(seed, settings.faults);
-    const profile = createProfile(seed, settings.profile);
     this.#settings = settings;
     this.#queue = queue;
     this.#platform = platform;
     this.#api = createApi({
       platform,
       faults,
-      profile,
+      render: rendered,
       clock,
       log,
       observe: (request) => observe({ kind: "request", ...request }),
     });
     this.faults = faults;
-    this.profile = profile;
     this.delivery = deliveryControl(settings.delivery, queue);
   }
 

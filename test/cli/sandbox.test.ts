@@ -91,7 +91,7 @@ describe("sandbox", () => {
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("answers by faults and profiles that are typed at it", async () => {
+  test("answers by faults that are typed at it", async () => {
     const running = await sandbox();
     const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox", maxRetries: 0 });
     const type = async (line: string) => {
@@ -108,24 +108,19 @@ describe("sandbox", () => {
     expect(await client.bookings.get("X1")).toMatchObject({ bookingCode: "X1" });
     await type("heal");
     expect(await client.listings.list()).toEqual([]);
-    await type("profile wrapped");
-    const { body } = await client.bookings.get("X1").withResponse();
-    expect(body).toMatchObject({ data: { bookingCode: "X1" } });
-    running.type("profile nonsense");
     running.type("fault often");
-    await until(() => expect(running.stderr()).toMatch(/profile[\s\S]*status/));
+    await until(() => expect(running.stderr()).toContain("status"));
   });
 
-  test("loses what it is told to lose, and takes no rate or profile that there is not", async () => {
+  test("loses what it is told to lose, and takes no rate that there is not", async () => {
     const { url: to, received } = await receiver();
-    const running = await sandbox(["--to", to, "--drop", "1", "--profile", "named"]);
+    const running = await sandbox(["--to", to, "--drop", "1"]);
     running.type("book X1");
     await until(() => expect(running.stdout()).toContain("dropped on purpose"));
     expect(received()).toEqual([]);
     for (const args of [
       ["--drop", "2"],
       ["--drop", ""],
-      ["--profile", "nonsense"],
       ["--seed", "1.5"],
     ])
       expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });

@@ -1,8 +1,9 @@
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
-import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
+import type { Sandbox } from "stayhook/testing";
 import { onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/cli.ts";
+import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 
 export interface Ended {
   readonly code: number;
@@ -63,11 +64,11 @@ function sink(isTTY: boolean) {
 }
 
 /** A sandbox that listens, and the environment in which a command finds it. */
-export async function platform(options: SandboxOptions = {}): Promise<{
+export async function platform(options: Parameters<typeof createProfiledSandbox>[0] = {}): Promise<{
   readonly sandbox: Sandbox;
   readonly env: Readonly<Record<string, string>>;
 }> {
-  const sandbox = createSandbox({ seed: 1, accessToken: "t0p-s3cret-token", ...options });
+  const sandbox = createProfiledSandbox({ seed: 1, accessToken: "t0p-s3cret-token", ...options });
   await sandbox.listen();
   onTestFinished(() => sandbox.close());
   return {

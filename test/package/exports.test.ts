@@ -49,7 +49,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
   "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect", "storeContract"],
-  "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf", "sandboxProfiles"],
+  "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf"],
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 

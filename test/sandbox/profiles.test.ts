@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
-import { createProfile } from "../../src/sandbox/profiles.ts";
-import { createSandbox, type SandboxProfile, sandboxProfiles } from "../../src/testing/index.ts";
+import { createProfile, type SandboxProfile, sandboxProfiles } from "../support/answers/profiles.ts";
+import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 
 const config = { isActive: true, endpoints: { bookings: "https://subscriber.example/" } };
 const booking = {
@@ -15,7 +15,7 @@ const listing = { listingId: 7, listingName: "Loft", status: "Published" };
 
 /** A sandbox with one booking and one listing, and what its API answers, as it goes over the wire. */
 async function start(profile: SandboxProfile, seed = 1) {
-  const sandbox = createSandbox({ seed, profile });
+  const sandbox = createProfiledSandbox({ seed, profile });
   onTestFinished(() => sandbox.close());
   await sandbox.bookings.create(booking);
   await sandbox.listings.create(listing);

@@ -48,12 +48,6 @@ describe("createSandbox", () => {
     [{ faults: [{ status: 503, route: "GET /v2/booking/{bookingCode}" }] }, ["faults", 0, "route"]],
     [{ faults: [{ status: 503, route: "DELETE /v2/listings" }] }, ["faults", 0, "route"]],
     [{ faults: [{ status: 503, statuses: 503 }] }, ["faults", 0]],
-    [{ profile: "wraped" }, ["profile"]],
-    [{ profile: { writes: "nothing" } }, ["profile", "writes"]],
-    [{ profile: { dates: ["date", "week"] } }, ["profile", "dates"]],
-    [{ profile: { dates: [] } }, ["profile", "dates"]],
-    [{ profile: { date: "date" } }, ["profile"]],
-    [{ profile: 7 }, ["profile"]],
     [{ token: "x" }, []],
     [null, []],
   ])("refuses %j, naming the field", (options, path) => {

@@ -8,8 +8,13 @@ import {
   StayhookClient,
   stay,
 } from "../../src/index.ts";
-import { type AnswerForms, profileForms } from "../../src/sandbox/profiles.ts";
-import { createSandbox, type SandboxProfile, sandboxProfiles } from "../../src/testing/index.ts";
+import {
+  type AnswerForms,
+  profileForms,
+  type SandboxProfile,
+  sandboxProfiles,
+} from "../support/answers/profiles.ts";
+import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 import { randomOf } from "./random.ts";
 
 const hooks = "https://subscriber.example/hooks?key=s";
@@ -18,7 +23,7 @@ const second = { bookingCode: "B2", listingId: 12, checkIn: "2026-12-30", checkO
 
 /** A day at the platform, seen by a client and a handler, whose answers are made by the profile. */
 async function day(profile: SandboxProfile, overHttp: boolean) {
-  const sandbox = createSandbox({ seed: 1, profile });
+  const sandbox = createProfiledSandbox({ seed: 1, profile });
   onTestFinished(() => sandbox.close());
   const warnings: string[] = [];
   const logger = { debug() {}, info() {}, warn: (text: string) => warnings.push(text), error() {} };
@@ -232,7 +237,7 @@ describe("a day is the same by", { timeout: 60_000 }, () => {
   });
 
   it("a profile that is switched in the middle of it", async () => {
-    const sandbox = createSandbox({ seed: 1 });
+    const sandbox = createProfiledSandbox({ seed: 1 });
     const client = new StayhookClient({
       baseUrl: "https://any.example",
       accessToken: "sandbox",

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { memoryStore, StayhookClient } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
-import { createSandbox, type SandboxOptions, sandboxProfiles } from "stayhook/testing";
+import { createSandbox, type SandboxOptions } from "stayhook/testing";
 import { createSubscriber, memoryCalendar } from "../subscriber.ts";
 
 /** The platform and the subscriber, each a server of its own. */
@@ -69,14 +69,3 @@ test("an outage of the platform is waited out", async (t) => {
   assert.equal(counts?.retrying, 1); // it is kept, and comes again after its backoff
   assert.equal(blocked.size, 0);
 });
-
-for (const profile of Object.keys(sandboxProfiles) as (keyof typeof sandboxProfiles)[]) {
-  if (profile === "undated" || profile === "dateless" || profile === "unlisted") continue; // no nights to block
-  test(`whatever the platform's answers look like: ${profile}`, async (t) => {
-    const { sandbox, webhooks, blocked } = await start(t, { profile });
-    await sandbox.bookings.instantBook();
-    await sandbox.settled();
-    await webhooks.drain();
-    assert.equal(blocked.size, 1);
-  });
-}

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
 import type { SandboxObservation } from "../../sandbox/options.ts";
-import type { SandboxProfileName } from "../../sandbox/profiles.ts";
 import { createSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Command, Invocation } from "../command.ts";
 import { toGiven, toOption } from "../endpoints.ts";
@@ -115,7 +114,6 @@ ${typedHelp}`,
     duplicates: { type: "string", value: "<n>", help: "how many more times to deliver each notification" },
     shuffle: { type: "boolean", help: "deliver in another order" },
     drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
-    profile: { type: "string", value: "<name>", help: "how answers are formed, such as wrapped" },
   },
   run: async (invocation) => {
     const { io, out, text, flag } = invocation;
@@ -129,7 +127,6 @@ ${typedHelp}`,
         shuffle: flag("shuffle"),
         drop: rateOf(invocation),
       },
-      profile: text("profile") as SandboxProfileName | undefined,
       observe: (event) => tell(out, event),
     });
     const port = integerOf(invocation, "port") ?? 4010;

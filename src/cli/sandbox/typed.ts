@@ -1,6 +1,5 @@
 import type { SandboxBooking } from "../../sandbox/bookings.ts";
 import type { SandboxListing } from "../../sandbox/listings.ts";
-import type { SandboxProfileName } from "../../sandbox/profiles.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type Output, printable } from "../output.ts";
 
@@ -86,14 +85,6 @@ const commands: Readonly<Record<string, Typed>> = {
     help: "end all faults",
     run: async (sandbox) => {
       sandbox.faults.clear();
-      return undefined;
-    },
-  },
-  profile: {
-    usage: "profile <name>",
-    help: "answer in another form, such as wrapped",
-    run: async (sandbox, name) => {
-      sandbox.profile.set(name as SandboxProfileName);
       return undefined;
     },
   },

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { copy } from "./fields.ts";
-import { check, describeObject } from "./option-kinds.ts";
-import { createRandom } from "./random.ts";
+import { copy } from "../../../src/sandbox/fields.ts";
+import { check, describeObject } from "../../../src/sandbox/option-kinds.ts";
+import { createRandom } from "../../../src/sandbox/random.ts";
 
 /** Every form of each thing that the platform's interface does not show. The first is the default. */
 export const profileForms = {
