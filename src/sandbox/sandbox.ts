@@ -1,5 +1,6 @@
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/webhook-config.ts";
+import { checkNoUnknown } from "../options.ts";
 import { type Api, createApi, type SandboxRequest } from "./api.ts";
 import type { SandboxReceiver } from "./attempt.ts";
 import type { SandboxBookings } from "./bookings.ts";
@@ -257,9 +258,9 @@ class InMemorySandbox implements Sandbox {
     return this.#api.requests();
   }
 
-  async listen({ port = 0, host = "127.0.0.1" }: Parameters<Sandbox["listen"]>[0] = {}): Promise<{
-    readonly url: string;
-  }> {
+  async listen(options: Parameters<Sandbox["listen"]>[0] = {}): Promise<{ readonly url: string }> {
+    checkNoUnknown(options, ["port", "host"]);
+    const { port = 0, host = "127.0.0.1" } = options;
     if (!Number.isInteger(port) || port < 0 || port > 65_535)
       refuse("must be an integer from 0 to 65535", "port");
     if (typeof host !== "string" || host === "") refuse("must be a host name or address", "host");
@@ -275,10 +276,9 @@ class InMemorySandbox implements Sandbox {
     return { url: this.#server.url };
   }
 
-  async send(
-    notification: unknown,
-    { topic = topicOf(notification), url }: Parameters<Sandbox["send"]>[1] = {},
-  ): Promise<SandboxDelivery> {
+  async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {
+    checkNoUnknown(options, ["topic", "url"]);
+    const { topic = topicOf(notification), url } = options;
     const wrong = url === undefined ? undefined : describeEndpoint(url);
     if (wrong !== undefined) refuse(wrong, "url");
     const target = url ?? this.#platform.endpointOf(topic);

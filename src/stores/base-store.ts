@@ -1,4 +1,5 @@
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
+import { checkNoUnknown, unknownOptions } from "../options.ts";
 import type {
   AddOptions,
   ClaimedEvent,
@@ -22,6 +23,14 @@ import { Subscribers } from "./subscribers.ts";
 const CHANGE_BATCH = 500;
 /** How many records one page of {@link EventStore.records} has. */
 const RECORDS_PAGE = 500;
+
+const CLAIM = [
+  "limit",
+  "leaseDuration",
+  "worker",
+  "eventId",
+  "order",
+] as const satisfies readonly (keyof ClaimOptions)[];
 
 /** Which way a batch changes events. */
 export type Change = "replay" | "discard";
@@ -93,11 +102,13 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict"> {
     this.assertOpen();
+    checkNoUnknown(options, ["dueIn"]);
     return this.doAdd(event, options?.dueIn === undefined ? undefined : clampWait(options.dueIn));
   }
 
   async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     this.assertOpen();
+    checkNoUnknown(options, CLAIM);
     return options.limit <= 0 ? [] : this.doClaim(options);
   }
 
@@ -119,9 +130,10 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return this.doNextDue();
   }
 
-  async list({ limit, after, ...filter }: ListOptions): Promise<StoredEvent[]> {
+  async list({ limit: asked, after, ...given }: ListOptions): Promise<StoredEvent[]> {
     this.assertOpen();
-    checkFilter(filter);
+    const filter = checkedFilter(given);
+    const limit = Math.ceil(asked);
     const events: StoredEvent[] = [];
     let before = after === undefined ? undefined : await this.arrivalOf(after);
     if (after !== undefined && before === undefined) return [];
@@ -164,6 +176,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async erase(ref: string): Promise<number> {
     this.assertOpen();
+    checkRef(ref);
     const erased = await this.doErase(ref);
     if (erased !== undefined) return erased;
     throw new StayhookError(
@@ -176,8 +189,9 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return this.doRecordOf(ref);
   }
 
-  async *records({ after }: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
-    let last = after;
+  async *records(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
+    checkNoUnknown(options, ["after"]);
+    let last = options.after;
     for (;;) {
       this.assertOpen();
       const page = await this.doRecords(last, RECORDS_PAGE);
@@ -200,19 +214,22 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async setMeta(
     key: string,
     value: string | undefined,
-    { expected }: { readonly expected: string | undefined },
+    options: { readonly expected: string | undefined },
   ): Promise<boolean> {
     this.assertOpen();
-    return this.doSetMeta(key, value, expected);
+    checkNoUnknown(options, ["expected"]);
+    return this.doSetMeta(key, value, options.expected);
   }
 
   async prune(options: PruneOptions): Promise<number> {
     this.assertOpen();
+    checkNoUnknown(options, ["state", "reason", "age", "limit"]);
     return options.limit <= 0 ? 0 : this.doPrune(options);
   }
 
   async pruneRecords(options: PruneRecordsOptions): Promise<number> {
     this.assertOpen();
+    checkNoUnknown(options, ["age", "limit"]);
     return options.limit <= 0 ? 0 : this.doPruneRecords(options);
   }
 
@@ -235,9 +252,9 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     if (this.closed) throw new StayhookError("The store is closed.");
   }
 
-  async #change(change: Change, filter: EventFilter): Promise<number> {
+  async #change(change: Change, given: EventFilter): Promise<number> {
     this.assertOpen();
-    checkFilter(filter);
+    const filter = checkedFilter(given);
     if (Object.values(filter).every((value) => value === undefined)) {
       throw new InvalidArgumentError({
         path: [],
@@ -256,9 +273,48 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   }
 }
 
-function checkFilter({ receivedAfter, receivedBefore }: EventFilter): void {
-  const issues = Object.entries({ receivedAfter, receivedBefore })
-    .filter(([, date]) => date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
-    .map(([name]) => ({ path: [name], message: "must be a valid date" }));
+const FILTER = [
+  "eventId",
+  "ref",
+  "state",
+  "type",
+  "reason",
+  "source",
+  "receivedAfter",
+  "receivedBefore",
+] as const satisfies readonly (keyof EventFilter)[];
+const STATES: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
+/** The years that every database has a date for. No event was received outside of them. */
+const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
+
+/**
+ * A filter that every database can work with.
+ *
+ * A misspelt field must not pass: the filter would match every event, and a discard would end them all.
+ */
+function checkedFilter(filter: EventFilter): EventFilter {
+  const issues: Issue[] = unknownOptions(filter ?? null, FILTER);
   if (issues.length > 0) throw new InvalidArgumentError(issues);
+  const { state, receivedAfter, receivedBefore } = filter;
+  if (state !== undefined && !STATES.includes(state))
+    issues.push({ path: ["state"], message: `must be one of ${STATES.join(", ")}` });
+  for (const [name, date] of Object.entries({ receivedAfter, receivedBefore })) {
+    if (date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
+      issues.push({ path: [name], message: "must be a valid date" });
+  }
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return {
+    ...filter,
+    ...(receivedAfter && { receivedAfter: withinDates(receivedAfter) }),
+    ...(receivedBefore && { receivedBefore: withinDates(receivedBefore) }),
+  };
+}
+
+function withinDates(date: Date): Date {
+  return new Date(Math.min(Math.max(date.getTime(), FIRST_DATE), LAST_DATE));
+}
+
+function checkRef(ref: unknown): void {
+  if (typeof ref !== "string" || ref === "")
+    throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
 }

@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
+import { checkNoUnknown } from "../options.ts";
 import type { EventStore } from "./event-store.ts";
 import { MemoryStore } from "./memory/store.ts";
 
@@ -24,7 +25,9 @@ export interface MemoryStoreOptions {
  * const webhooks = createWebhookHandler({ client, store: memoryStore(), on });
  * ```
  */
-export function memoryStore({ max = 100_000 }: MemoryStoreOptions = {}): EventStore {
+export function memoryStore(options: MemoryStoreOptions = {}): EventStore {
+  checkNoUnknown(options, ["max"]);
+  const { max = 100_000 } = options;
   if (!Number.isSafeInteger(max) || max < 1) {
     throw new InvalidArgumentError({ path: ["max"], message: "must be a whole number, 1 or more" });
   }

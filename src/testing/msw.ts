@@ -1,5 +1,6 @@
 import { type HttpHandler, HttpResponse, http } from "msw";
 import { parseUrl } from "../client/urls.ts";
+import { checkNoUnknown } from "../options.ts";
 import { refuse } from "../sandbox/fields.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -32,8 +33,10 @@ export interface SandboxHandlersOptions {
  */
 export function sandboxHandlers(
   sandbox: Pick<Sandbox, "fetch">,
-  { baseUrl = sandboxBaseUrl }: SandboxHandlersOptions = {},
+  options: SandboxHandlersOptions = {},
 ): HttpHandler[] {
+  checkNoUnknown(options, ["baseUrl"]);
+  const { baseUrl = sandboxBaseUrl } = options;
   const base = parseUrl(String(baseUrl));
   if (!base || !/^https?:$/.test(base.protocol)) refuse("must be an http or https URL", "baseUrl");
   const prefix = `${base.origin}${base.pathname.replace(/\/+$/, "")}`;

@@ -110,6 +110,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     fields.decideBy ?? (source === "reconcile" ? undefined : new Date(timestamp.getTime() + dayMs));
   const event = {
     type,
+    ...(type === "message" && { ref: null }),
     ...(record && { status: record.status, [subject]: record }),
     ...(record && differences(subject as RecordKind, record, fields)),
     eventId,

@@ -128,6 +128,8 @@ export interface MessageWebhookEvent<B extends Booking = Booking, L extends List
   extends WithoutRecord,
     EventBase<B, L> {
   readonly type: "message";
+  /** The handler reads no references of a message. */
+  readonly ref: null;
 }
 
 /** An event that refers to no record. */
@@ -144,6 +146,9 @@ export interface SynchronousTransaction {
   readonly [synchronous]?: true;
 }
 
+/** A transaction is `any` where the types of the database's client are not installed. */
+type IsAny<T> = 0 extends 1 & T ? true : false;
+
 type Synchronous<R> =
   R extends PromiseLike<unknown> ? "drop async: the writes of this store are synchronous" : R;
 
@@ -158,9 +163,11 @@ export interface Transactional<Tx> {
    * other. `write` runs after the callback has returned, and again if the commit fails. If it throws, the attempt has
    * failed. Several writes run in the order of the calls.
    */
-  readonly atomically: typeof synchronous extends keyof Tx
-    ? <R>(write: (tx: Tx) => Synchronous<R>) => void
-    : (write: (tx: Tx) => unknown) => void;
+  readonly atomically: IsAny<Tx> extends true
+    ? (write: (tx: Tx) => unknown) => void
+    : typeof synchronous extends keyof Tx
+      ? <R>(write: (tx: Tx) => Synchronous<R>) => void
+      : (write: (tx: Tx) => unknown) => void;
 }
 
 /** The part that a store with this transaction adds to an event. `never`: a store without transactions adds nothing. */

@@ -61,6 +61,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
       answerChecks: options.answerChecks,
       closing: () => state.closed,
       backlog: store && new Backlog(() => store.counts(), numbers.maxWaiting),
+      isKnown: store && (async (eventId) => (await store.get(eventId)) !== undefined),
       add: (event) => options.store.add(event),
       observe,
       log,

@@ -310,3 +310,9 @@ describe("the exported event types", () => {
     expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "unknown"}`>();
   });
 });
+
+test("a transaction whose types are not installed takes asynchronous writes", () => {
+  // biome-ignore lint/suspicious/noExplicitAny: `pg` without `@types/pg` makes the transaction `any`.
+  const { atomically } = {} as Transactional<any>;
+  expectTypeOf(atomically).toBeCallableWith(async () => {});
+});

@@ -88,6 +88,31 @@ export const filtering: Cases = {
     }
     equal("counts().pending", (await store.counts()).pending, 1);
   },
+
+  "a misspelt field or state matches nothing: it is refused": async ({ store, add }) => {
+    await add("booking:A");
+    for (const wrong of [{ reff: "booking:A" }, { ref: "booking:A", sate: "pending" }, { state: "pendin" }]) {
+      const filter = wrong as EventFilter;
+      const what = JSON.stringify(filter);
+      await rejects(`list with ${what}`, () => store.list({ limit: 1, ...filter }));
+      await rejects(`replay with ${what}`, () => store.replay(filter));
+      await rejects(`discard with ${what}`, () => store.discard(filter));
+    }
+    await rejects("erase without a ref", () => store.erase(undefined as unknown as string));
+    equal("counts().pending", (await store.counts()).pending, 1);
+  },
+
+  "a date that no event can have is a bound as any other": async ({ store, add }) => {
+    await add("booking:A");
+    const [first, last] = [new Date(-8.64e15), new Date(8.64e15)];
+    equal(
+      "between both",
+      (await store.list({ limit: 2, receivedAfter: first, receivedBefore: last })).length,
+      1,
+    );
+    equal("after the last", (await store.list({ limit: 2, receivedAfter: last })).length, 0);
+    equal("before the first", (await store.list({ limit: 2, receivedBefore: first })).length, 0);
+  },
 };
 
 /** @returns all events, the newest first */

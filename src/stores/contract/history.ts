@@ -108,7 +108,9 @@ export const histories: Cases = {
     const end = Number((await get(event)).dueAt);
     await claimLater(0);
     const { duration } = (await get(event)).history[0]!;
-    equal("its duration", duration, end - lost.claimedAt);
+    // A store may keep its times more exactly than in ms.
+    const expected = end - lost.claimedAt;
+    between("its duration", duration, expected - 1, expected + 1);
   },
 
   "a released attempt leaves no entry": async ({ add, claimOne, settle, get }) => {

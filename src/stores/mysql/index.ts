@@ -1,6 +1,6 @@
 import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
-import { unknownOptions } from "../../options.ts";
+import { checkNoUnknown, unknownOptions } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqlStore } from "../sql/store.ts";
 import { mysqlDialect } from "./dialect.ts";
@@ -74,7 +74,9 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
  * @param options.from - the schema version that the database has; default 0, an empty database
  * @throws {@link InvalidArgumentError} where `from` is no schema version
  */
-export function migrationSql({ from = 0 }: { readonly from?: number | undefined } = {}): string {
+export function migrationSql(options: { readonly from?: number | undefined } = {}): string {
+  checkNoUnknown(options, ["from"]);
+  const { from = 0 } = options;
   if (from !== 0 && from !== 1) {
     throw new InvalidArgumentError({ path: ["from"], message: "must be 0, for an empty database, or 1" });
   }

@@ -38,6 +38,7 @@ export class SqliteDriver implements SqlDriver {
   readonly #busyTimeout: number;
   readonly #execute: (step: SqlStatement | SqlWrites) => SqlResult;
   readonly #commits: GroupCommit;
+  readonly #checkFile: () => void;
 
   constructor(opened: Opened, busyTimeout: number) {
     const { db, file } = opened;
@@ -45,7 +46,8 @@ export class SqliteDriver implements SqlDriver {
     this.#busyTimeout = busyTimeout;
     this.#execute = executeOn(db);
     this.notifier = new Notifier(db, file);
-    this.#commits = new GroupCommit(db, busyTimeout, file === undefined ? () => {} : fileCheck(file));
+    this.#checkFile = file === undefined ? () => {} : fileCheck(file);
+    this.#commits = new GroupCommit(db, busyTimeout, this.#checkFile);
   }
 
   get busy(): boolean {
@@ -64,6 +66,8 @@ export class SqliteDriver implements SqlDriver {
     const deadline = performance.now() + this.#busyTimeout;
     for (;;) {
       try {
+        // Health and the command line read, and must not show a file that nobody will find.
+        this.#checkFile();
         return runSync(steps(), this.#execute);
       } catch (error) {
         if (!isBusy(error) || performance.now() >= deadline) throw this.#errorOf(failing, error);

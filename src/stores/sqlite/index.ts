@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import { checkNoUnknown } from "../../options.ts";
 import type { SynchronousTransaction } from "../../webhooks/events.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqliteDialect } from "../sql/sqlite-dialect.ts";
@@ -51,6 +52,7 @@ export function sqliteStore(
   database: string | DatabaseSync,
   options: SqliteStoreOptions = {},
 ): EventStore<SqliteTransaction> {
+  checkNoUnknown(options, ["durability", "busyTimeout"]);
   const { durability = "power-loss", busyTimeout = 5000 } = options;
   const issues = [...databaseIssues(database), ...optionIssues(durability, busyTimeout)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);

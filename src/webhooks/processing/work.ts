@@ -27,7 +27,8 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
     if (subject) return new RecordWork(options, claim, context, subject).run();
     const type = claim.topic === "messages" ? "message" : "unknown";
     try {
-      return { state: "done", type, writes: await runCallback(options, claim, context, { type }) };
+      const fields = type === "message" ? { type, ref: null } : { type };
+      return { state: "done", type, writes: await runCallback(options, claim, context, fields) };
     } catch (error) {
       return { state: "failed", reason: "callback", error, type };
     }

@@ -61,6 +61,8 @@ export interface ReceiverOptions {
   readonly recordTimeout?: number | undefined;
   readonly closing: () => boolean;
   readonly backlog?: Pick<Backlog, "isFull"> | undefined;
+  /** Whether the store has the event. */
+  readonly isKnown?: ((eventId: string) => Promise<boolean>) | undefined;
   readonly add: (event: NewEvent) => Promise<"added" | "duplicate" | "conflict">;
   /** Must not throw. */
   readonly observe: Observe;
@@ -143,7 +145,8 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     try {
       const full = options.backlog?.isFull() ?? false;
       const isFull = typeof full === "boolean" ? full : await arrival.deadlines.within(full, by);
-      if (isFull === true) return refuse(arrival, "backlog");
+      if (isFull === true && (await isKnown(event.eventId, arrival, by)) !== true)
+        return refuse(arrival, "backlog");
       added = isFull === LATE ? LATE : await arrival.deadlines.within(options.add(event), by);
     } catch (error) {
       return refuse(arrival, "store", error);
@@ -151,6 +154,11 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     if (added === LATE) return refuse(arrival, "store-timeout");
     reporter.recorded(event, added, doubts);
     return { result: accepted(), recorded: { event, added } };
+  }
+
+  /** The platform repeats an event until it is answered 200, and a known one adds nothing to the backlog. */
+  function isKnown(eventId: string, { deadlines }: Arrival, by: number): Promise<boolean | typeof LATE> {
+    return deadlines.within(options.isKnown?.(eventId) ?? Promise.resolve(false), by);
   }
 
   function refuse({ topic }: Arrival, reason: Refusal, error?: unknown): Outcome {

@@ -278,7 +278,7 @@ describe("a file that is not there any more", () => {
       },
       "the file was replaced by another one while it was open",
     ],
-  ])("because it %s takes no writes from then on", async (_, act, message) => {
+  ])("because it %s takes no reads and no writes from then on", async (_, act, message) => {
     const path = files.path();
     const store = sqliteStore(path);
     await store.add(eventOf());
@@ -289,6 +289,7 @@ describe("a file that is not there any more", () => {
     const refused = { name: "StayhookError", message: expect.stringContaining(message) };
     await expect(store.add(eventOf())).rejects.toMatchObject(refused);
     await expect(store.claim(CLAIM)).rejects.toMatchObject(refused);
+    await expect(store.counts(), "as health() would show them").rejects.toMatchObject(refused);
     rmSync(path, { force: true });
     renameSync(kept, path);
     await expect(store.add(eventOf()), "the process has to be restarted").rejects.toMatchObject(refused);

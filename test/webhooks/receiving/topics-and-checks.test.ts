@@ -131,6 +131,16 @@ describe("a backlog", () => {
     parked: 99,
   });
 
+  it("above maxWaiting still takes an event that the store has: the platform would repeat it for ever", async () => {
+    let known = false;
+    const isKnown = async () => known;
+    const { post, added } = harness({ backlog: new Backlog(async () => counts(9), 10), isKnown });
+    expect((await post()).result.status).toBe(503);
+    expect(added).toEqual([]);
+    known = true;
+    expect((await post()).result.status).toBe(200);
+  });
+
   it("above maxWaiting is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
     let waiting = 9;
     const count = vi.fn(async () => counts(waiting));
