@@ -80,8 +80,12 @@ export function mysqlDriver({
           if (!("writes" in step)) return execute(query, step);
           // The user's code may be slow between its statements.
           if (endsIdle) await query(endIdleAfter(LONGEST_WRITES / 1000)).catch(() => {});
-          await runWrites(connection, step);
-          if (endsIdle) await query(endIdleAfter(LONGEST_IDLE)).catch(() => {});
+          try {
+            await runWrites(connection, step);
+          } finally {
+            // Also after a write that failed: the connection goes back into the pool.
+            if (endsIdle) await query(endIdleAfter(LONGEST_IDLE)).catch(() => {});
+          }
           return { rows: [], changes: 0 };
         });
         await query("COMMIT");
