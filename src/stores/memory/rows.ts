@@ -152,15 +152,6 @@ export function isMatch(row: EventRow, filter: EventFilter): boolean {
   );
 }
 
-export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
-  const names = Object.keys(a.fields);
-  return (
-    a.status === b.status &&
-    names.length === Object.keys(b.fields).length &&
-    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
-  );
-}
-
 /** A copy: objects that a store was given or returns stay the caller's. */
 export function copyOf({ status, fields }: Snapshot): Snapshot {
   return { status, fields: { ...fields } };

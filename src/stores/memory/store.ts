@@ -12,6 +12,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import { isSameSnapshot } from "../same-snapshot.ts";
 import { OrderedSet } from "./ordered-set.ts";
 import {
   beginAnew,
@@ -20,7 +21,6 @@ import {
   hasOpen,
   isMatch,
   isOpen,
-  isSameSnapshot,
   newEventRow,
   newRecordRow,
   note,

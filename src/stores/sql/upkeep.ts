@@ -6,7 +6,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { isSameSnapshot } from "../memory/rows.ts";
+import { isSameSnapshot } from "../same-snapshot.ts";
 import { limitOf } from "./claims.ts";
 import { change, type SqlSteps, select } from "./driver.ts";
 import { type Operation, queueOf } from "./queue.ts";
