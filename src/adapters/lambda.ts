@@ -1,4 +1,4 @@
-import { atMost } from "../queue/timer.ts";
+import { atMost } from "../async.ts";
 import type { ReceiveContext } from "../webhooks/handler.ts";
 import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
 import { assertHandler } from "./assert-handler.ts";

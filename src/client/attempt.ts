@@ -1,3 +1,4 @@
+import { untilAborted } from "../async.ts";
 import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError, shorten } from "./errors.ts";
 import { type RequestObservation, type Settings, tell } from "./options.ts";
 import type { Redactor } from "./redact.ts";
@@ -203,17 +204,4 @@ function detailOf(error: unknown, depth = 5): string {
   if (typeof code === "string") return code;
   const below = cause === undefined || depth === 0 ? "" : detailOf(cause, depth - 1);
   return below || (typeof message === "string" ? message : "");
-}
-
-/** The promise, or a rejection with the signal's reason once it aborts: the promise may not listen to the signal. */
-export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) {
-    promise.catch(() => {});
-    return Promise.reject(signal.reason);
-  }
-  return new Promise<T>((resolve, reject) => {
-    const abort = (): void => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
 }

@@ -1,3 +1,4 @@
+import { MAX_TIMER } from "../async.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
@@ -207,13 +208,10 @@ export function checkRequestOptions(options: RequestOptions): { readonly headers
   return { headers };
 }
 
-// Timers take no longer wait. Beyond it they fire at once.
-const maxTimeout = 2 ** 31 - 1;
-
 function problemsWithLimits({ timeout, maxRetries }: RequestOptions): Issue[] {
   const issues: Issue[] = [];
-  if (timeout !== undefined && !(typeof timeout === "number" && timeout > 0 && timeout <= maxTimeout))
-    issues.push({ path: ["timeout"], message: `must be a number of ms, above 0 and up to ${maxTimeout}` });
+  if (timeout !== undefined && !(typeof timeout === "number" && timeout > 0 && timeout <= MAX_TIMER))
+    issues.push({ path: ["timeout"], message: `must be a number of ms, above 0 and up to ${MAX_TIMER}` });
   if (maxRetries !== undefined && !(Number.isSafeInteger(maxRetries) && maxRetries >= 0))
     issues.push({ path: ["maxRetries"], message: "must be an integer from 0" });
   return issues;

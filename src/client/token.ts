@@ -1,4 +1,4 @@
-import { untilAborted } from "./attempt.ts";
+import { untilAborted } from "../async.ts";
 import { AccessTokenError } from "./errors.ts";
 
 /**

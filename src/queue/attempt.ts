@@ -1,9 +1,9 @@
+import { atMost, Deferred } from "../async.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
-import { CancellableRun, Deferred } from "./cancellable-run.ts";
+import { CancellableRun } from "./cancellable-run.ts";
 import { Lease } from "./leases.ts";
 import { entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
-import { atMost } from "./timer.ts";
 import type { Outage, WorkFailure, WorkResult } from "./work.ts";
 
 /** Waits between two tries to record an attempt's end, ms. */

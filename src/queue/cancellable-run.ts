@@ -1,6 +1,6 @@
+import { atMost, Deferred } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";
-import { atMost } from "./timer.ts";
 import type { Work, WorkResult } from "./work.ts";
 
 /** Why a run is cut off: its process closes, its lease is about to end, its lease is lost, or its caller aborts. */
@@ -94,11 +94,3 @@ const REASONS: Record<Cut, string> = {
   lost: "The lease of the event was lost; another process may be handling it.",
   aborted: "The caller aborted.",
 };
-
-/** A promise that is resolved from outside. */
-export class Deferred<T> {
-  resolve!: (value: T) => void;
-  readonly promise = new Promise<T>((resolve) => {
-    this.resolve = resolve;
-  });
-}

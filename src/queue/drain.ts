@@ -1,7 +1,7 @@
+import { MAX_TIMER } from "../async.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Refusals } from "./refusals.ts";
-import { MAX_TIMER } from "./timer.ts";
 import type { Workers } from "./workers.ts";
 
 /** How long a drain without a timeout goes on while all records are refused, ms. */

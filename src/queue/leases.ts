@@ -1,6 +1,6 @@
+import { Alarm, idleTimer } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
-import { Alarm, idleTimer } from "./timer.ts";
 
 /** How long a callback has to clean up after its signal has aborted, ms. Its record stays locked meanwhile. */
 export const GRACE = 3000;

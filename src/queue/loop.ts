@@ -1,6 +1,6 @@
+import { Alarm } from "../async.ts";
 import { decide, type LoopState } from "./decision.ts";
 import type { QueueOptions } from "./policy.ts";
-import { Alarm } from "./timer.ts";
 import type { Workers } from "./workers.ts";
 
 /** How often a store is asked that cannot notify, ms. */

@@ -1,6 +1,6 @@
+import { Alarm } from "../async.ts";
 import type { FailureReason } from "../stores/event-store.ts";
 import type { QueueOptions } from "./policy.ts";
-import { Alarm } from "./timer.ts";
 
 const HOUR = 60 * 60_000;
 /** Small, so that no batch holds up the intake. */

@@ -1,10 +1,10 @@
+import { atMost } from "../async.ts";
 import { CircuitBreaker, type Pause } from "./circuit-breaker.ts";
 import { type DrainOptions, type DrainResult, drain, Stop } from "./drain.ts";
 import { Loop } from "./loop.ts";
 import type { QueueOptions } from "./policy.ts";
 import { Pruner } from "./pruner.ts";
 import { Refusals } from "./refusals.ts";
-import { atMost } from "./timer.ts";
 import { Workers } from "./workers.ts";
 
 /** How often to look at an event that waits for another process, or for another event of its record, ms. */

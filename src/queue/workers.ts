@@ -1,3 +1,4 @@
+import { atMost } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, type Upstream } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
@@ -5,7 +6,6 @@ import { type Room, roomOf } from "./decision.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./policy.ts";
 import type { Refusals } from "./refusals.ts";
-import { atMost } from "./timer.ts";
 
 /** How long the store may take to take leases back, ms. */
 const GIVE_BACK = 5000;

@@ -1,9 +1,9 @@
+import { MAX_TIMER } from "../async.ts";
 import { checkEnsureInput, type EnsureInput } from "../client/config-input.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, Log, type Logger } from "../logger.ts";
 import { unknownOptions } from "../options.ts";
 import { type Backoff, safeBackoff } from "../queue/backoff.ts";
-import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
 import { type Internals, internalsOf } from "../webhooks/internals.ts";

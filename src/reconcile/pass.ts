@@ -1,3 +1,4 @@
+import { forEach } from "../async.ts";
 import { ResponseValidationError } from "../client/errors.ts";
 import { listFactsOf } from "../client/paging.ts";
 import type { Booking } from "../models/booking.ts";
@@ -10,7 +11,6 @@ import { listingRef, parseRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
 import { Checkpoint } from "./checkpoint.ts";
 import { driftOf } from "./drift.ts";
-import { forEach } from "./for-each.ts";
 import type { Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";

@@ -1,7 +1,7 @@
+import { pause } from "../async.ts";
 import { APIError } from "../client/errors.ts";
 import type { RequestOptions } from "../client/options.ts";
 import type { Backoff } from "../queue/backoff.ts";
-import { MAX_TIMER } from "../queue/timer.ts";
 import type { Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
 import type { Incomplete } from "./options.ts";
@@ -131,19 +131,4 @@ export class Reader {
       if (left > 0) await pause(left, signal, this.#hold);
     }
   }
-}
-
-/** Resolves after `ms`, or as soon as `signal` aborts. */
-function pause(ms: number, signal: AbortSignal, hold: boolean): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      resolve();
-    };
-    const timer = setTimeout(end, Math.min(ms, MAX_TIMER));
-    if (!hold) (timer as { unref?: () => void }).unref?.();
-    signal.addEventListener("abort", end);
-  });
 }

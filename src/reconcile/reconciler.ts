@@ -1,4 +1,4 @@
-import { untilAborted } from "../client/attempt.ts";
+import { untilAborted } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { unknownOptions } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";

@@ -1,4 +1,4 @@
-import { Alarm } from "../queue/timer.ts";
+import { Alarm } from "../async.ts";
 import type { Incomplete, Settings } from "./options.ts";
 import { dueIn, readState } from "./state.ts";
 

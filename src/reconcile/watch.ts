@@ -1,3 +1,4 @@
+import { forEach } from "../async.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Booking } from "../models/booking.ts";
 import { WebhookNotification } from "../models/notification.ts";
@@ -5,7 +6,6 @@ import { fetchFailure } from "../webhooks/processing/failures.ts";
 import { compare } from "../webhooks/processing/snapshot.ts";
 import { bookingRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
-import { forEach } from "./for-each.ts";
 import type { Settings } from "./options.ts";
 
 /** The bookings that the user has named, until the store knows them. */

@@ -1,5 +1,5 @@
+import { createSlots } from "../async.ts";
 import type { Log } from "../logger.ts";
-import { createSlots } from "../slots.ts";
 import { attempt, type SandboxReceiver } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
 import type { Closing } from "./closing.ts";

@@ -1,15 +1,13 @@
 import * as z from "zod";
+import { MAX_TIMER } from "../async.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { toIssues } from "../models/issues.ts";
-
-// What setTimeout can wait; it takes more for none at all.
-const longestWait = 2 ** 31 - 1;
 
 /** ms that a timer can wait. */
 export const wait = z
   .number({ error: "must be a number of ms" })
   .min(0, "must not be negative")
-  .max(longestWait, `must not be more than ${longestWait} ms`);
+  .max(MAX_TIMER, `must not be more than ${MAX_TIMER} ms`);
 
 export const msOrRange = z.union([wait, z.tuple([wait, wait]).refine(([min, max]) => min <= max)], {
   error: "must be a number of ms, or [min, max]",

@@ -1,5 +1,5 @@
+import { atMost } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
-import { atMost } from "../queue/timer.ts";
 import type { EventState, EventStore } from "../stores/event-store.ts";
 
 /** How a handler is doing. */

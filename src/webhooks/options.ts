@@ -1,3 +1,4 @@
+import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, type Logger, loggerProblem } from "../logger.ts";
@@ -6,7 +7,6 @@ import type { Listing } from "../models/listing.ts";
 import { checkNoUnknown, unknownOptions } from "../options.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
-import { MAX_TIMER } from "../queue/timer.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
 import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";

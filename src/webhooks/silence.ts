@@ -1,4 +1,4 @@
-import { Alarm } from "../queue/timer.ts";
+import { Alarm } from "../async.ts";
 import type { SilentObservation } from "./observe.ts";
 
 /** The wait before another try to ask the store, ms. */

@@ -1,4 +1,5 @@
 import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
+import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import { checkNoUnknown, unknownOptions } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
@@ -7,7 +8,6 @@ import { mysqlDialect } from "./dialect.ts";
 import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./driver.ts";
 
 const OPTIONS = ["url", "pool", "pollInterval", "maxConnections", "commandTimeout"] as const;
-const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
 export interface MysqlStoreOptions {
@@ -138,7 +138,7 @@ function* optionIssues(options: MysqlStoreOptions): Generator<Issue> {
   }
   for (const [name, value] of Object.entries({ pollInterval, maxConnections, commandTimeout })) {
     if (value === undefined) continue;
-    if (!Number.isInteger(value) || value < 1 || value > LONGEST_TIMER)
+    if (!Number.isInteger(value) || value < 1 || value > MAX_TIMER)
       yield { path: [name], message: "must be a whole number, 1 or more" };
   }
 }

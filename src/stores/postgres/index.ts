@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown, unknownOptions } from "../../options.ts";
 import type { AddOptions, EventStore, NewEvent } from "../event-store.ts";
@@ -20,7 +21,6 @@ const NAMES = [
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
 /** A connection string that pg takes: a URL, or the path of a socket. */
 const DATABASE = /^\s*(postgres(ql)?:\/\/|socket:|\/)/i;
-const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Options of {@link postgresStore}. It needs `connectionString` or `pool`. */
 export interface PostgresStoreOptions {
@@ -145,7 +145,7 @@ function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
     yield { path: ["wake"], message: 'must be "notify" or "poll"' };
   for (const [name, value] of Object.entries({ pollInterval, maxConnections, commandTimeout })) {
     if (value === undefined) continue;
-    if (!Number.isInteger(value) || value < 1 || value > LONGEST_TIMER)
+    if (!Number.isInteger(value) || value < 1 || value > MAX_TIMER)
       yield { path: [name], message: "must be a whole number, 1 or more" };
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
-import { createSlots, type Slots } from "../../slots.ts";
+import { createSlots, type Slots } from "../../async.ts";
 import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,

@@ -1,3 +1,4 @@
+import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { isLogger, Log, type Logger } from "../../logger.ts";
 import type { EventStore } from "../event-store.ts";
@@ -117,5 +118,5 @@ function isEncoded(text: string): boolean {
 }
 
 function isTimeout(value: unknown): boolean {
-  return typeof value === "number" && value > 0 && value <= 2_147_483_647;
+  return typeof value === "number" && value > 0 && value <= MAX_TIMER;
 }

@@ -1,5 +1,5 @@
 import { v5 } from "uuid";
-import { atMost } from "../../queue/timer.ts";
+import { atMost } from "../../async.ts";
 import type { AddOptions, ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 
 /** The handler makes no other UUIDs in this namespace. */

@@ -1,4 +1,4 @@
-import { MAX_TIMER } from "../../queue/timer.ts";
+import { MAX_TIMER } from "../../async.ts";
 
 /** Monotonic ms: a clock that is set must not end a request. */
 export const now = (): number => performance.now();

@@ -1,4 +1,4 @@
-import { idleTimer } from "../../queue/timer.ts";
+import { idleTimer } from "../../async.ts";
 import { type Deadlines, now } from "./deadlines.ts";
 
 /** Why a body could not be had. */

@@ -1,0 +1,131 @@
+/** The longest wait that `setTimeout` takes, ms. A timer with a longer wait fires at once. */
+export const MAX_TIMER = 2 ** 31 - 1;
+
+type Timer = ReturnType<typeof setTimeout>;
+
+/** A timer that does not keep a Node process alive. Other runtimes have no `unref`. */
+export function idleTimer(callback: () => void, ms: number): Timer {
+  const timer = setTimeout(callback, Math.min(Math.max(ms, 0), MAX_TIMER));
+  (timer as { unref?: () => void }).unref?.();
+  return timer;
+}
+
+/** A timer for one wake-up at a time: setting it again replaces the last one. Does not keep a Node process alive. */
+export class Alarm {
+  readonly #ring: () => void;
+  #timer: Timer | undefined;
+
+  constructor(ring: () => void) {
+    this.#ring = ring;
+  }
+
+  set(ms: number): void {
+    this.clear();
+    this.#timer = idleTimer(() => {
+      this.#timer = undefined;
+      this.#ring();
+    }, ms);
+  }
+
+  get isSet(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+/** Waits for the first of `promises`, `ms` at most. Rejects only if one of them does. */
+export async function atMost(ms: number, promises: readonly Promise<unknown>[] = []): Promise<void> {
+  let timer: Timer | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, Math.min(ms, MAX_TIMER));
+  });
+  try {
+    await Promise.race([over, ...promises]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Resolves after `ms`, or as soon as `signal` aborts. `hold`: the wait keeps the process alive. */
+export function pause(ms: number, signal: AbortSignal, hold = true): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = hold ? setTimeout(end, Math.min(ms, MAX_TIMER)) : idleTimer(end, ms);
+    signal.addEventListener("abort", end);
+  });
+}
+
+/** Settles like the promise, or rejects with the signal's reason once it aborts. For promises that ignore the signal. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) {
+    promise.catch(() => {});
+    return Promise.reject(signal.reason);
+  }
+  return new Promise<T>((resolve, reject) => {
+    const abort = (): void => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
+
+/** A promise that is resolved from outside. */
+export class Deferred<T> {
+  resolve!: (value: T) => void;
+  readonly promise = new Promise<T>((resolve) => {
+    this.resolve = resolve;
+  });
+}
+
+/** Made by {@link createSlots}. */
+export interface Slots {
+  run<T>(work: () => Promise<T>): Promise<T>;
+}
+
+/** Runs at most `max` functions at once, in the order of the calls. */
+export function createSlots(max: number): Slots {
+  const waiting: (() => void)[] = [];
+  let free = max;
+  return {
+    async run(work) {
+      if (free > 0) free--;
+      else await new Promise<void>((resolve) => waiting.push(resolve));
+      try {
+        return await work();
+      } finally {
+        const next = waiting.shift();
+        if (next) next();
+        else free++;
+      }
+    },
+  };
+}
+
+/**
+ * Runs `task` for each item, `size` at a time, in the order of the items.
+ *
+ * @throws the first error of the items or of a task, once all running tasks have ended
+ */
+export async function forEach<T>(
+  items: AsyncIterable<T> | Iterable<T>,
+  size: number,
+  task: (item: T) => Promise<void>,
+): Promise<void> {
+  const queue = (async function* () {
+    yield* items;
+  })();
+  // A task that throws ends its worker's loop, and this ends the queue for all workers.
+  const workers = Array.from({ length: size }, async () => {
+    for await (const item of queue) await task(item);
+  });
+  const failed = (await Promise.allSettled(workers)).find((worker) => worker.status === "rejected");
+  if (failed) throw failed.reason;
+}
