@@ -1,0 +1,103 @@
+/** Headers of every answer. A page loads nothing from elsewhere, runs no inline script, and is in nobody's frame. */
+export const securityHeaders: Readonly<Record<string, string>> = {
+  "cache-control": "no-store",
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  // Not no-referrer: browsers then send `Origin: null` with the page's own forms.
+  "referrer-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+};
+
+/** The most bytes of a form. A selection of 100 events has 5 kB. */
+export const MAX_FORM_BYTES = 64 * 1024;
+/** How long the body of a form may take, ms. */
+const FORM_TIMEOUT = 10_000;
+const COOKIE = "stayhook-csrf";
+
+/** The token that forms send back beside the cookie that has it, too. */
+export interface CsrfToken {
+  readonly value: string;
+  /** The `set-cookie` header; `undefined` where the browser has the cookie. */
+  readonly cookie: string | undefined;
+}
+
+/**
+ * The request's token, or a new one. A cookie and a form field with the same value need no state on the server, so that
+ * any process behind a load balancer takes the form.
+ */
+export function csrfTokenOf(request: Request): CsrfToken {
+  const known = cookieOf(request);
+  if (known !== undefined) return { value: known, cookie: undefined };
+  const bytes = crypto.getRandomValues(new Uint8Array(32));
+  const value = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
+  // The path below which a proxy mounts the pages is not known here.
+  return { value, cookie: `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}` };
+}
+
+function cookieOf(request: Request): string | undefined {
+  return new RegExp(`(?:^|;\\s*)${COOKIE}=([0-9a-f]{64})(?:;|$)`).exec(
+    request.headers.get("cookie") ?? "",
+  )?.[1];
+}
+
+/** Whether the form is one of these pages' own, by its token and by where the browser says that it comes from. */
+export function isOwnForm(request: Request, form: URLSearchParams): boolean {
+  const expected = cookieOf(request);
+  return expected !== undefined && isEqual(form.get("csrf") ?? "", expected) && !isForeign(request);
+}
+
+/** Compares in a time that does not depend on where two texts differ. */
+function isEqual(one: string, other: string): boolean {
+  let difference = one.length ^ other.length;
+  for (let index = 0; index < other.length; index++)
+    difference |= one.charCodeAt(index) ^ other.charCodeAt(index);
+  return difference === 0;
+}
+
+/** Whether the browser says that another site's page has sent the request. */
+function isForeign(request: Request): boolean {
+  const site = request.headers.get("sec-fetch-site");
+  if (site !== null) return site !== "same-origin";
+  const origin = request.headers.get("origin");
+  if (origin === null) return false;
+  if (!URL.canParse(origin)) return true;
+  // Behind a proxy the request's own host is an inner one. No page can make a browser send these two headers.
+  const hosts = [
+    new URL(request.url).host,
+    request.headers.get("host"),
+    request.headers.get("x-forwarded-host"),
+  ];
+  return !hosts.includes(new URL(origin).host);
+}
+
+/** The fields of a form, or the status to refuse it with. */
+export async function readForm(request: Request): Promise<URLSearchParams | number> {
+  const type = request.headers.get("content-type") ?? "";
+  if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(type)) return 415;
+  if (Number(request.headers.get("content-length") ?? 0) > MAX_FORM_BYTES) return 413;
+  if (request.bodyUsed || !request.body) return request.bodyUsed ? 500 : 400;
+  const reader = request.body.getReader();
+  const timer = setTimeout(() => void reader.cancel().catch(() => {}), FORM_TIMEOUT);
+  const decoder = new TextDecoder();
+  let [text, size] = ["", 0];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return new URLSearchParams(text + decoder.decode());
+      size += value.byteLength;
+      if (size > MAX_FORM_BYTES) {
+        void reader.cancel().catch(() => {});
+        return 413;
+      }
+      text += decoder.decode(value, { stream: true });
+    }
+  } catch {
+    return 400;
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,158 @@
+/** The stylesheet of all pages. */
+export const style = `
+:root {
+  color-scheme: light dark;
+  --page: #f7f8fa; --card: #fff; --line: #e3e6ec; --text: #1a1e27; --soft: #596173; --hover: #f1f3f8;
+  --accent: #3f51c7; --on-accent: #fff; --ring: #3f51c766;
+  --good: #146638; --good-back: #e2f4e9; --bad: #b0241b; --bad-back: #fde9e7;
+  --wait: #7a4f00; --wait-back: #fcf1d8; --busy: #2a45b5; --busy-back: #e6ebfd; --plain-back: #eceff4;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #0f1115; --card: #16191f; --line: #272c36; --text: #e4e7ee; --soft: #9ba4b5; --hover: #1c2028;
+    --accent: #8c9bff; --on-accent: #0f1115; --ring: #8c9bff66;
+    --good: #6fd49a; --good-back: #13301f; --bad: #ff9389; --bad-back: #3b1917;
+    --wait: #f0c063; --wait-back: #33270d; --busy: #a3b4ff; --busy-back: #1b2450; --plain-back: #232833;
+  }
+}
+* { box-sizing: border-box; }
+[hidden] { display: none !important; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: var(--page); color: var(--text); font: 14px/1.5 ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
+a { color: inherit; text-decoration-color: var(--line); text-underline-offset: 3px; }
+a:hover { text-decoration-color: currentColor; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px; }
+main:focus { outline: none; }
+code, pre, .mono { font-family: ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, monospace; font-size: .92em; }
+h1 { font-size: 20px; line-height: 1.3; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
+h2 { font-size: 13px; margin: 0 0 10px; font-weight: 600; }
+.sr { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.skip { position: absolute; left: 12px; top: -60px; background: var(--card); padding: 8px 14px; border-radius: 6px; z-index: 9; }
+.skip:focus { top: 8px; }
+.soft { color: var(--soft); }
+
+.bar { display: flex; flex-wrap: wrap; align-items: center; gap: 8px 18px; padding: 10px max(20px, calc((100vw - 1160px) / 2)); background: var(--card); border-bottom: 1px solid var(--line); }
+.brand { font-weight: 650; text-decoration: none; letter-spacing: -.01em; }
+.brand::before { content: ""; display: inline-block; width: 10px; height: 10px; border-radius: 3px; background: var(--accent); margin-right: 8px; }
+.bar nav { display: flex; gap: 14px; margin-right: auto; }
+.bar nav a { color: var(--soft); text-decoration: none; }
+.bar nav a:hover { color: var(--text); }
+.note { color: var(--soft); border: 1px solid var(--line); border-radius: 99px; padding: 0 9px; font-size: 12px; }
+.live { color: var(--soft); font-size: 12px; display: inline-flex; align-items: center; gap: 6px; }
+.live::before { content: ""; width: 7px; height: 7px; border-radius: 50%; background: var(--soft); }
+.live[data-state=on]::before { background: #2faa64; }
+.live[data-state=off]::before { background: #d9483b; }
+.find { display: flex; gap: 6px; flex: 0 1 340px; min-width: 0; }
+.find input { flex: 1; min-width: 0; }
+
+main { max-width: 1200px; margin: 0 auto; padding: 22px 20px 60px; }
+.head { display: flex; flex-wrap: wrap; align-items: center; gap: 10px 14px; margin-bottom: 18px; }
+.head .actions { margin-left: auto; }
+.crumb { margin: 0 0 6px; font-size: 13px; color: var(--soft); }
+.actions { display: flex; flex-wrap: wrap; gap: 8px; align-items: center; }
+.actions form { display: contents; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px; margin-bottom: 16px; }
+.card > :last-child { margin-bottom: 0; }
+.columns { display: grid; grid-template-columns: minmax(0, 1.7fr) minmax(0, 1fr); gap: 16px; align-items: start; }
+.flash { background: var(--good-back); color: var(--good); border-radius: 8px; padding: 9px 14px; margin: 0 0 16px; }
+.flash.bad { background: var(--bad-back); color: var(--bad); }
+.flash.wait { background: var(--wait-back); color: var(--wait); }
+.empty { color: var(--soft); text-align: center; padding: 40px 16px; margin: 0; }
+
+button, .button, input, select { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 7px; padding: 5px 10px; min-height: 32px; }
+input, select { border-color: color-mix(in srgb, var(--soft) 55%, var(--line)); }
+input[type=checkbox] { min-height: 0; width: 16px; height: 16px; margin: 0; accent-color: var(--accent); }
+button, .button { cursor: pointer; font-weight: 500; text-decoration: none; white-space: nowrap; display: inline-block; }
+button:hover, .button:hover { background: var(--hover); }
+button:disabled { color: var(--soft); cursor: default; opacity: .75; }
+.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
+.primary:hover { background: color-mix(in srgb, var(--accent) 88%, var(--text)); }
+.danger { color: var(--bad); }
+::placeholder { color: var(--soft); opacity: 1; }
+
+.badge { display: inline-block; border-radius: 99px; padding: 1px 9px; font-size: 12px; font-weight: 550; white-space: nowrap; background: var(--plain-back); color: var(--text); }
+.badge.good { color: var(--good); background: var(--good-back); }
+.badge.bad { color: var(--bad); background: var(--bad-back); }
+.badge.wait { color: var(--wait); background: var(--wait-back); }
+.badge.busy { color: var(--busy); background: var(--busy-back); }
+
+.tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 0 0 14px; padding: 0; list-style: none; }
+.tabs a { display: block; padding: 5px 11px; border-radius: 7px; text-decoration: none; color: var(--soft); border: 1px solid transparent; }
+.tabs a:hover { background: var(--hover); color: var(--text); }
+.tabs a[aria-current] { background: var(--card); border-color: var(--line); color: var(--text); font-weight: 550; }
+.tabs b { font-weight: 600; color: var(--text); font-variant-numeric: tabular-nums; margin-left: 5px; }
+.tabs .bad b { color: var(--bad); }
+
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 12px; margin-bottom: 18px; }
+.plots:not(:has(.plot:not([hidden]))) { display: none; }
+.plot { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px 0; display: grid; grid-template-columns: 1fr auto; overflow: hidden; }
+.plot figcaption { color: var(--soft); font-size: 13px; }
+.plot .value { font-weight: 600; font-variant-numeric: tabular-nums; }
+.plot svg { grid-column: 1 / -1; width: calc(100% + 28px); height: 40px; margin: 4px -14px 0; display: block; }
+.plot .line { fill: none; stroke: var(--accent); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
+.plot .area { fill: var(--accent); opacity: .1; }
+
+.filter { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; align-items: end; }
+.filter label, .field { display: grid; gap: 3px; font-size: 12px; color: var(--soft); min-width: 0; }
+.filter :is(input, select) { width: 100%; min-width: 0; font-size: 13px; color: var(--text); }
+details.card { padding: 0; }
+details.card > summary { padding: 9px 16px; cursor: pointer; color: var(--soft); font-size: 13px; border-radius: 10px; }
+details.card > :not(summary) { padding: 4px 16px 16px; }
+
+.list { background: var(--card); border: 1px solid var(--line); border-radius: 10px; overflow: hidden; }
+.list > .tools { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; padding: 9px 14px; border-bottom: 1px solid var(--line); }
+.tools .end { margin-left: auto; display: flex; flex-wrap: wrap; gap: 8px; }
+.tools label { display: inline-flex; gap: 10px; align-items: center; color: var(--soft); min-width: 110px; }
+.rows { list-style: none; margin: 0; padding: 0; }
+.rows > li { position: relative; display: grid; grid-template-columns: 16px 96px minmax(0, 1.3fr) minmax(0, 1fr) minmax(0, 1fr) 92px; gap: 14px; align-items: center; padding: 9px 14px; border-bottom: 1px solid var(--line); }
+.rows.plain > li { grid-template-columns: 96px minmax(0, 1.3fr) minmax(0, 1fr) minmax(0, 1fr) 92px; }
+.rows > li:last-child { border-bottom: 0; }
+.rows > li:hover { background: var(--hover); }
+.rows .main { font-weight: 550; text-decoration: none; overflow-wrap: anywhere; }
+.rows .main::after { content: ""; position: absolute; inset: 0; }
+.rows :is(input, .over) { position: relative; z-index: 1; }
+.rows .over { overflow-wrap: anywhere; }
+.rows .when { text-align: right; color: var(--soft); font-variant-numeric: tabular-nums; }
+.rows .why { color: var(--soft); overflow-wrap: anywhere; }
+.rows .error { grid-column: 3 / -1; color: var(--soft); font-size: 13px; overflow-wrap: anywhere; margin-top: -8px; }
+.pages { display: flex; gap: 8px; justify-content: space-between; padding: 12px 0; }
+
+.facts { margin: 0; display: grid; gap: 7px; }
+.facts > div { display: grid; grid-template-columns: 110px minmax(0, 1fr); gap: 12px; }
+.facts dt { color: var(--soft); }
+.facts dd { margin: 0; overflow-wrap: anywhere; }
+pre { margin: 0; padding: 12px 14px; background: var(--page); border-radius: 8px; white-space: pre-wrap; overflow-wrap: anywhere; }
+
+.timeline { list-style: none; margin: 0; padding: 0; }
+.timeline > li { position: relative; padding: 0 0 18px 24px; overflow-wrap: anywhere; }
+.timeline > li::before { content: ""; position: absolute; left: 3px; top: 6px; width: 9px; height: 9px; border-radius: 50%; background: var(--soft); }
+.timeline > li::after { content: ""; position: absolute; left: 7px; top: 18px; bottom: -4px; width: 1px; background: var(--line); }
+.timeline > li:last-child { padding-bottom: 0; }
+.timeline > li:last-child::after { display: none; }
+.timeline > .good::before { background: var(--good); }
+.timeline > .bad::before { background: var(--bad); }
+.timeline > .wait::before { background: none; border: 2px solid var(--wait); }
+.timeline > .busy::before { background: var(--busy); }
+.timeline p { margin: 2px 0 0; color: var(--soft); font-size: 13px; }
+.timeline pre { margin-top: 8px; }
+.timeline time { color: var(--soft); font-size: 13px; }
+
+@media (max-width: 760px) {
+  .columns { grid-template-columns: minmax(0, 1fr); }
+  main { padding: 16px 12px 48px; }
+  .bar { padding: 10px 12px; }
+  .find { flex-basis: 100%; }
+  .head .actions { margin-left: 0; }
+  .tools .end { margin-left: 0; }
+  .rows > li, .rows.plain > li { grid-template-columns: 16px minmax(0, 1fr) auto; gap: 3px 12px; }
+  .rows.plain > li { grid-template-columns: minmax(0, 1fr) auto; }
+  .rows > li > * { grid-column: 2; }
+  .rows.plain > li > * { grid-column: 1; }
+  .rows > li > input { grid-column: 1; grid-row: 1; }
+  .rows > li > .main { grid-row: 1; }
+  .rows > li > :is(.state, .when) { grid-column: -2; text-align: right; }
+  .rows > li > .state { grid-row: 1; }
+  .rows > li > .error { margin: 0; grid-column: 2 / -1; }
+  .facts > div { grid-template-columns: 92px minmax(0, 1fr); }
+}
+`;
