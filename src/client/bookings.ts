@@ -5,7 +5,7 @@ import type { Model, Readers } from "./readers.ts";
 import { path } from "./urls.ts";
 
 /** The bookings of the account: `client.bookings`. The platform has no list of them. */
-export interface BookingsResource<B extends Booking = Booking> {
+export interface BookingsResource<out B extends Booking = Booking> {
   /**
    * Reads one booking.
    *

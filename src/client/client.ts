@@ -25,7 +25,7 @@ import { type WebhookConfigResource, webhookConfigResource } from "./webhook-con
  * const booking = await client.bookings.get("HX3K9");
  * ```
  */
-export class StayhookClient<B extends Booking = Booking, L extends Listing = Listing> {
+export class StayhookClient<out B extends Booking = Booking, out L extends Listing = Listing> {
   /** The webhook configuration of the account. */
   readonly webhookConfig: WebhookConfigResource;
   /** The listings of the account. */

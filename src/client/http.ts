@@ -21,7 +21,7 @@ export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATC
 export type Method = (typeof methods)[number];
 
 /** The data of an answer, and the answer itself. */
-export interface WithResponse<T> {
+export interface WithResponse<out T> {
   readonly data: T;
   /** The status, headers and URL of the answer. Its body is read already: see `body`. */
   readonly response: Response;
@@ -30,7 +30,7 @@ export interface WithResponse<T> {
 }
 
 /** A promise of an answer's data that can also give the answer itself. */
-export interface ApiPromise<T> extends Promise<T> {
+export interface ApiPromise<out T> extends Promise<T> {
   /**
    * Gives the data together with the HTTP response.
    *

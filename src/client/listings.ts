@@ -1,6 +1,6 @@
 import { describeIssue } from "../errors.ts";
-import { toInteger } from "../models/integer.ts";
 import type { Listing } from "../models/listing.ts";
+import { toInteger } from "../models/stay.ts";
 import { type ApiPromise, apiPromise, callEndpoint, type Http, searchOf, type WithResponse } from "./http.ts";
 import {
   type ListPage,
@@ -14,7 +14,7 @@ import type { Model, Page, Readers } from "./readers.ts";
 import { path } from "./urls.ts";
 
 /** The listings of the account: `client.listings`. */
-export interface ListingsResource<L extends Listing = Listing> {
+export interface ListingsResource<out L extends Listing = Listing> {
   /**
    * Reads all listings of the account. With the client option `nextPage` it reads page after page, and
    * `withResponse()` gives the last page's answer.

@@ -1,7 +1,7 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
-import { toIssues } from "../models/issues.ts";
 import type { StandardResult, StandardSchema } from "../models/standard-schema.ts";
+import { toIssues } from "../models/standard-schema.ts";
 import { findList, findRecord, type Part, saysFailed, saysNone, saysNotFound } from "./envelopes.ts";
 import type { Answer } from "./http.ts";
 import { pagingHint } from "./paging.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { toInteger } from "./integer.ts";
+import { toInteger } from "./stay.ts";
 
 /** An integer, also one that comes as a string of digits. */
 export const integer: z.ZodType<number> = z
@@ -12,7 +12,7 @@ export const integer: z.ZodType<number> = z
   });
 
 /** A field that fails no record: a `T`, `null` or absent. Any other value is passed on unchanged. */
-export function tolerant<T>(type: z.ZodType<T>): z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<T>>>> {
+export function tolerant<T>(type: z.ZodType<T>): z.ZodType<T | null | undefined> {
   return type.nullish().catch((context) => context.value as T);
 }
 

@@ -1,3 +1,4 @@
+import type { ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import { type FieldTypes, integer, tolerant } from "./fields.ts";
 
@@ -21,10 +22,11 @@ export interface Listing {
   listingName?: string | null | undefined;
 }
 
-type ListingSchema = z.ZodObject<{
-  listingId: z.ZodType<number>;
-  status: z.ZodString;
-  listingName: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string>>>>;
+// See `BookingSchema`.
+type ListingSchema = ZodObject<{
+  listingId: ZodType<number>;
+  status: ZodString;
+  listingName: ZodOptional<ZodType<string | null>>;
 }>;
 
 /** The zod schema of a listing. It requires the id and the status, and keeps every further field. */

@@ -1,8 +1,9 @@
+import type { ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
 import { integer, tolerant } from "./fields.ts";
-import { toInteger } from "./integer.ts";
-import { toIssues } from "./issues.ts";
+import { toIssues } from "./standard-schema.ts";
+import { toInteger } from "./stay.ts";
 import { readTimestamp } from "./timestamp.ts";
 
 const string = z.string({
@@ -26,12 +27,12 @@ export interface WebhookNotification {
   listingId?: number | null | undefined;
 }
 
-// Without names of our own, as those of the other models.
-type NotificationSchema = z.ZodObject<{
-  eventId: z.ZodString;
-  timestamp: z.ZodCatch<z.ZodOptional<z.ZodNullable<z.ZodType<string | number>>>>;
-  bookingCode: z.ZodOptional<z.ZodNullable<z.ZodString>>;
-  listingId: z.ZodOptional<z.ZodNullable<z.ZodType<number>>>;
+// See `BookingSchema`.
+type NotificationSchema = ZodObject<{
+  eventId: ZodString;
+  timestamp: ZodOptional<ZodType<string | number | null>>;
+  bookingCode: ZodOptional<ZodType<string | null>>;
+  listingId: ZodOptional<ZodType<number | null>>;
 }>;
 
 /**

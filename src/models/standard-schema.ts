@@ -1,3 +1,5 @@
+import type { Issue } from "../errors.ts";
+
 /**
  * A schema of zod, valibot, arktype or another library that follows Standard Schema (https://standardschema.dev).
  * This is the part of the standard that this package uses.
@@ -7,7 +9,7 @@ export interface StandardSchema<Output = unknown> {
     readonly version: 1;
     readonly vendor: string;
     // Before `validate`: TypeScript reports the first member that does not fit, and this one gives the shorter error.
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+    readonly types?: { readonly output: Output } | undefined;
     readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
   };
 }
@@ -19,6 +21,16 @@ export type StandardResult<Output> =
 export interface StandardIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** Turns the issues of a schema library into the issues of this package's errors. */
+export function toIssues(issues: readonly StandardIssue[]): Issue[] {
+  return issues.map(({ message, path = [] }) => ({ path: path.map(toKey), message }));
+}
+
+function toKey(segment: PropertyKey | { readonly key: PropertyKey }): string | number {
+  const key = typeof segment === "object" ? segment.key : segment;
+  return typeof key === "symbol" ? String(key) : key;
 }
 
 export function isSchema(value: unknown): value is StandardSchema {

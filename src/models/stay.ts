@@ -1,6 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../options.ts";
-import { toInteger } from "./integer.ts";
 import { isDay, parseTimestamp } from "./timestamp.ts";
 
 /** The days of a booking, and the nights between them. */
@@ -57,6 +56,12 @@ export function stay(
 export function listingIdOf(booking: { readonly listingId?: unknown }): number {
   const value: unknown = booking?.listingId;
   return toInteger(value) ?? refuse("listingId", value, "must be an integer");
+}
+
+/** The safe integer that a value is, or that its text writes in decimal digits; `undefined` for anything else. */
+export function toInteger(value: unknown): number | undefined {
+  const number = typeof value === "string" && /^\d+$/.test(value) ? Number(value) : value;
+  return Number.isSafeInteger(number) ? (number as number) : undefined;
 }
 
 function refuse(field: string, value: unknown, message: string): never {

@@ -1,3 +1,4 @@
+import type { ZodBoolean, ZodObject, ZodOptional, ZodType } from "zod";
 import * as z from "zod";
 
 /** The topics that the platform names. It may have more. */
@@ -26,10 +27,11 @@ export interface WebhookConfig {
   otherEndpoints?: Record<string, string | null> | undefined;
 }
 
-type WebhookConfigSchema = z.ZodObject<{
-  isActive: z.ZodBoolean;
-  endpoints: z.ZodType<Endpoints>;
-  otherEndpoints: z.ZodOptional<z.ZodType<Record<string, string | null>>>;
+// See `BookingSchema`.
+type WebhookConfigSchema = ZodObject<{
+  isActive: ZodBoolean;
+  endpoints: ZodType<Endpoints>;
+  otherEndpoints: ZodOptional<ZodType<Record<string, string | null>>>;
 }>;
 
 /**

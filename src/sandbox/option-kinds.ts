@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { toIssues } from "../models/issues.ts";
+import { toIssues } from "../models/standard-schema.ts";
 
 /** ms that a timer can wait. */
 export const wait = z

@@ -1,5 +1,5 @@
 import type { Issue } from "../errors.ts";
-import { toIssues } from "../models/issues.ts";
+import { toIssues } from "../models/standard-schema.ts";
 import type { SandboxBookings } from "./bookings.ts";
 import type { SandboxListings } from "./listings.ts";
 import { type SandboxWebhookConfig, webhookConfigBody } from "./webhook-config.ts";

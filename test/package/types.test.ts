@@ -66,7 +66,7 @@ test("the error for a model without a status says so in its last line", async ()
 describe("the event of a callback", () => {
   const code = `import { Booking, createWebhookHandler, StayhookClient } from "stayhook";
     import { sqliteStore } from "stayhook/sqlite";
-    import * as z from "zod";
+    import { z } from "zod";
     const MyBooking = Booking.extend({ guestName: z.string() });
     const access = { baseUrl: "https://h.example", accessToken: "t" };
     const client = new StayhookClient({ ...access, models: { booking: MyBooking } });
@@ -111,8 +111,8 @@ describe("the event of a callback", () => {
 
   test("costs the compiler little, however many there are", () => {
     expect(program.getSemanticDiagnostics(file)).toEqual([]);
-    // 4,332 when this was written, 3,200 of them for the client, the model and the store. 0.1 had 5,972.
-    expect(program.getInstantiationCount()).toBeLessThan(4_800);
+    // 2,228 when this was written. `import * as z` adds 1,830: see `BookingSchema`.
+    expect(program.getInstantiationCount()).toBeLessThanOrEqual(2_500);
   });
 
   test("has a type that says which event it is, with the client last", () => {
