@@ -91,7 +91,8 @@ function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
     method: event.httpMethod ?? event.requestContext?.http?.method ?? "",
     url: (event.rawPath ?? event.path ?? "/") + queryOf(event),
     headers: (multiValueHeaders ?? headers ?? {}) as ReceiveRequest["headers"],
-    body: isBase64Encoded && body ? Uint8Array.from(atob(body), (char) => char.charCodeAt(0)) : (body ?? ""),
+    body: body ?? "",
+    isBase64Encoded,
   };
 }
 

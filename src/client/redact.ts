@@ -15,15 +15,16 @@ export interface Redactor {
 
 /** @param secrets - read again each time, because a running call adds tokens */
 export function redactor(secrets: ReadonlySet<string>): Redactor {
-  const patterns = new Map<string, RegExp>();
+  const known = new Map<string, Forms>();
   const text = (input: string): string => {
-    let output = input;
+    const decoded = decode(input);
+    const ranges: Range[] = [];
     for (const secret of secrets) {
-      const pattern = patterns.get(secret) ?? patternOf(secret);
-      patterns.set(secret, pattern);
-      output = output.replace(pattern, blot);
+      const forms = known.get(secret) ?? formsOf(secret);
+      known.set(secret, forms);
+      ranges.push(...find(input, decoded, forms));
     }
-    return output;
+    return ranges.length === 0 ? input : withoutRanges(input, ranges);
   };
   return {
     text,
@@ -42,13 +43,128 @@ export function redactor(secrets: ReadonlySet<string>): Redactor {
   };
 }
 
-/** Matches the secret as it is, and as JSON and URLs write it. A short secret matches as a whole word only. */
-function patternOf(secret: string): RegExp {
-  const forms = new Set([secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]);
-  const any = [...forms].map((form) => form.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&")).join("|");
-  return secret.length >= 8
-    ? new RegExp(any, "g")
-    : new RegExp(`(?<![A-Za-z0-9_])(?:${any})(?![A-Za-z0-9_])`, "g");
+/** A shorter secret matches as a whole word only. */
+const shortestInWords = 8;
+/** A shorter piece of base64 could be part of a word. */
+const shortestBase64 = 6;
+
+interface Forms {
+  readonly secret: string;
+  /** The secret as JSON writes it. */
+  readonly json: string;
+  /** The characters that the secret alone decides in the base64 of a text around it, at each of the three alignments. */
+  readonly base64: readonly string[];
+}
+
+function formsOf(secret: string): Forms {
+  const bytes = Array.from(new TextEncoder().encode(secret), (byte) => String.fromCharCode(byte)).join("");
+  const base64 = [0, 1, 2].map((before) =>
+    btoa("\0".repeat(before) + bytes).slice(
+      Math.ceil((before * 8) / 6),
+      Math.floor(((before + bytes.length) * 8) / 6),
+    ),
+  );
+  return {
+    secret,
+    json: JSON.stringify(secret).slice(1, -1),
+    base64: base64.filter((form) => form.length >= shortestBase64),
+  };
+}
+
+type Range = readonly [start: number, end: number];
+
+function find(input: string, decoded: Decoded, { secret, json, base64 }: Forms): Range[] {
+  const inWords = secret.length >= shortestInWords;
+  const raw = [secret, json].flatMap((form) => rangesOf(input, form, inWords));
+  // Base64 for URLs has other characters.
+  const standard = decoded.text.replaceAll("-", "+").replaceAll("_", "/");
+  const encoded = [
+    ...rangesOf(decoded.text, secret, inWords),
+    ...base64.flatMap((form) => rangesOf(standard, form, true)),
+  ];
+  return [...raw, ...encoded.map(decoded.rangeInInput)];
+}
+
+function rangesOf(text: string, form: string, inWords: boolean): Range[] {
+  const ranges: Range[] = [];
+  if (form === "") return ranges;
+  for (let at = text.indexOf(form); at !== -1; at = text.indexOf(form, at + 1)) {
+    const end = at + form.length;
+    if (inWords || !(isWord(text[at - 1]) || isWord(text[end]))) ranges.push([at, end]);
+  }
+  return ranges;
+}
+
+function isWord(character = ""): boolean {
+  return /^\w/.test(character);
+}
+
+function withoutRanges(input: string, ranges: readonly Range[]): string {
+  let output = "";
+  let done = -1;
+  for (const [start, end] of ranges.toSorted(([one], [other]) => one - other)) {
+    if (start > done) output += input.slice(Math.max(done, 0), start) + blot;
+    else if (start === done) output += blot;
+    done = Math.max(done, end);
+  }
+  return output + input.slice(done);
+}
+
+/** A text whose escaped characters are decoded. */
+interface Decoded {
+  readonly text: string;
+  /** Where a range of `text` stands in the text that was decoded. */
+  readonly rangeInInput: (range: Range) => Range;
+}
+
+const entities: Readonly<Record<string, string>> = {
+  ...{ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" },
+  ...{ sol: "/", plus: "+", equals: "=", period: ".", lowbar: "_" },
+};
+
+/** A character as URLs, JSON and HTML write it, also where they do it several times over. */
+const escaped = new RegExp(
+  [
+    "%(?:25)*(?<ascii>[0-7][\\da-f])|(?<other>(?:%(?:25)*[89a-f][\\da-f])+)",
+    "\\\\+u(?<unit>[\\da-f]{4})|(?<backslashes>\\\\+(?=[^\\w\\s]))",
+    `&(?:amp;)*(?:#x0*(?<hex>[\\da-f]{1,6})|#0*(?<decimal>\\d{1,7})|(?<entity>${Object.keys(entities).join("|")}));?`,
+  ].join("|"),
+  "gi",
+);
+
+function decode(input: string): Decoded {
+  if (!/[%\\&]/.test(input)) return { text: input, rangeInInput: (range) => range };
+  let text = "";
+  let done = 0;
+  const starts: number[] = [];
+  const ends: number[] = [];
+  const add = (part: string, start: number, end: number) => {
+    for (let index = 0; index < part.length; index++) {
+      starts.push(end - start === part.length ? start + index : start);
+      ends.push(end - start === part.length ? start + index + 1 : end);
+    }
+    text += part;
+  };
+  for (const match of input.matchAll(escaped)) {
+    const end = match.index + match[0].length;
+    add(input.slice(done, match.index), done, match.index);
+    add(meaningOf(match), match.index, end);
+    done = end;
+  }
+  add(input.slice(done), done, input.length);
+  return { text, rangeInInput: ([start, end]) => [starts[start]!, ends[end - 1]!] };
+}
+
+function meaningOf({ 0: whole, groups = {} }: RegExpMatchArray): string {
+  const { ascii, other, unit, backslashes, hex = ascii ?? unit, decimal, entity } = groups;
+  if (backslashes !== undefined) return "";
+  if (entity !== undefined) return entities[entity.toLowerCase()] ?? whole;
+  try {
+    if (other !== undefined) return decodeURIComponent(other.replace(/%(?:25)+/g, "%"));
+    return String.fromCodePoint(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16));
+  } catch {
+    return whole;
+  }
 }
 
 // Not by recursion: JSON can be nested deeper than calls can.

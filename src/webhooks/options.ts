@@ -31,11 +31,11 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** The callbacks by type of event. An event whose type has no callback, where there is no `fallback` either, is done without one. */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
-   * Decides whether a request may come in: `sharedSecret(...)`, or your own. The platform signs nothing. Without
-   * `verify`, anyone who knows the URL can make the handler read a record and run its callback again.
-   * Default: everything comes in.
+   * Decides whether a request may come in: `sharedSecret(...)`, or a function of your own. The platform signs nothing:
+   * without `verify`, anyone who knows the URL can make the handler read a record and run its callback again. `false`
+   * accepts every request, where a proxy decides. Default: the handler accepts every request and logs a warning.
    */
-  readonly verify?: Verify | undefined;
+  readonly verify?: Verify | false | undefined;
   /**
    * Which fields of a record are compared to tell whether it changed. The store keeps them, and no others. Default: the
    * `checkIn`, `checkOut` and `listingId` of a booking, and the `listingName` of a listing. The status always counts.
@@ -197,8 +197,9 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
     }
   }
   for (const field of ["verify", "backoff", "observe"]) {
-    if (options[field] !== undefined && typeof options[field] !== "function")
-      refuse(field, "must be a function");
+    if (options[field] === undefined || typeof options[field] === "function") continue;
+    if (field !== "verify") refuse(field, "must be a function");
+    else if (options.verify !== false) refuse(field, "must be a function, or false");
   }
   const { logger, recheckAfter } = options;
   if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);

@@ -15,6 +15,7 @@ import { type SnapshotOf, snapshots } from "./processing/snapshot.ts";
 import { createWork } from "./processing/work.ts";
 import { Backlog } from "./receiving/backlog.ts";
 import { createReceiver, type Receiver } from "./receiving/receive.ts";
+import { type Verify, weaknessOf } from "./receiving/verify.ts";
 import { Silence } from "./silence.ts";
 import { workerName } from "./worker-name.ts";
 
@@ -44,6 +45,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   const numbers = checkOptions(options);
   const { client, on, dispatch = "every", track, silentAfter = numbers.silentAfter } = options;
   const log = new Log(options.logger);
+  warnOfVerify(options.verify, log);
   const observe = safeObserve(options.observe, log);
   const snapshotOf = snapshots(track);
   const store = isIntake(options.store) ? undefined : options.store;
@@ -56,7 +58,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
     queue: store && queueOf(options, store, base),
     receiver: createReceiver({
       ...numbers,
-      verify: options.verify,
+      verify: options.verify || undefined,
       topicFrom: options.topicFrom,
       answerChecks: options.answerChecks,
       closing: () => state.closed,
@@ -75,6 +77,16 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
       },
     }),
   };
+}
+
+function warnOfVerify(verify: Verify | false | undefined, log: Log): void {
+  if (verify === undefined)
+    log.warn(
+      "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
+        "Pass sharedSecret(...), or `verify: false` if a proxy keeps strangers out",
+    );
+  const weakness = verify && weaknessOf(verify);
+  if (weakness) log.warn(weakness);
 }
 
 function stateOf(): Parts<never>["state"] {

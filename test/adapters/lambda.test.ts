@@ -98,6 +98,57 @@ describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
   });
 });
 
+describe("a base64 body", () => {
+  const event = (body: string) => ({ ...(shapes["a function URL, base64"]?.("") as object), body });
+  const verify = sharedSecret({ query: "key", secret: "s3cret" });
+
+  test.each([49_149, 49_150, 49_151, 49_152])("of %i bytes is measured exactly", async (maxBodyBytes) => {
+    const { webhooks } = handlerOf({ verify, maxBodyBytes });
+    const handle = toLambdaHandler(webhooks);
+    const ofBytes = (bytes: number) => event(Buffer.from("x".repeat(bytes)).toString("base64"));
+    expect((await handle(ofBytes(maxBodyBytes))).statusCode).toBe(400);
+    expect((await handle(ofBytes(maxBodyBytes + 1))).statusCode).toBe(413);
+  });
+
+  test("is not decoded if it is too large or the secret is wrong", async () => {
+    const { webhooks } = handlerOf({ verify });
+    const handle = toLambdaHandler(webhooks);
+    const decode = vi.spyOn(Buffer, "from");
+    const large = event("QUJD".repeat(1_500_000));
+    expect((await handle(large)).statusCode).toBe(413);
+    const stranger = { ...event("QUJD"), rawQueryString: "key=wrong" };
+    expect((await handle(stranger)).statusCode).toBe(401);
+    expect((decode.mock.calls as unknown[][]).filter(([, encoding]) => encoding === "base64")).toEqual([]);
+    expect((await handle(event("QUJD"))).statusCode).toBe(400);
+    expect(decode).toHaveBeenCalledWith("QUJD", "base64");
+  });
+
+  test.each(["{}", "QUJ", "QUJD=", "QU JD", "Q=JD", "====", "e30-", "QUJD\n"])(
+    "%j is none: 400",
+    async (body) => {
+      const { webhooks, observed } = handlerOf({ verify: false });
+      const { statusCode, body: answer } = await toLambdaHandler(webhooks)(event(body));
+      expect(statusCode).toBe(400);
+      expect(JSON.parse(answer).errors).toEqual([{ path: [], message: "is not base64" }]);
+      expect(observed).toMatchObject([{ kind: "invalid" }]);
+    },
+  );
+
+  test("verify says why it cannot read one", async () => {
+    let problem: unknown;
+    const { webhooks } = handlerOf({
+      verify: async ({ rawBody }) => {
+        await rawBody().catch((error) => {
+          problem = error;
+        });
+        return true;
+      },
+    });
+    expect((await toLambdaHandler(webhooks)(event("{}"))).statusCode).toBe(400);
+    expect(problem).toMatchObject({ message: "rawBody(): the body is not base64" });
+  });
+});
+
 test("a header that came in a list is one, too", async () => {
   const { webhooks } = handlerOf({ verify: sharedSecret({ header: "x-key", secret: "s3cret" }) });
   const event = shapes["a load balancer, with several values"]?.(JSON.stringify(notificationOf())) as object;

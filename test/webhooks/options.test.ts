@@ -1,4 +1,4 @@
-import { createWebhookHandler, InvalidArgumentError, memoryStore } from "stayhook";
+import { createWebhookHandler, InvalidArgumentError, memoryStore, sharedSecret, type Verify } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
 import { clientOf, handlerOf, notificationOf, platformOf } from "./support.ts";
 
@@ -93,4 +93,34 @@ describe("bad options", () => {
 
 test("the error for a misspelt option names the option that was probably meant", () => {
   expect(() => handlerOf({ maxAttemps: 3 } as never)).toThrow(/unknown option `maxAttemps`.*`maxAttempts`/);
+});
+
+describe("a handler that strangers may get past warns when it is made", () => {
+  const warningsOf = (verify: Verify | false | undefined) => {
+    const warn = vi.fn<(message: string) => void>();
+    const logger = { debug: () => {}, info: () => {}, warn, error: () => {} };
+    createWebhookHandler({ client: clientOf(platformOf()), store: memoryStore(), on: {}, logger, verify });
+    return warn.mock.calls.map(([message]) => message);
+  };
+
+  test("without verify, once", () => {
+    expect(warningsOf(undefined)).toEqual([
+      "stayhook: the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
+        "Pass sharedSecret(...), or `verify: false` if a proxy keeps strangers out",
+    ]);
+  });
+
+  test("with verify: false, or a function, it does not", () => {
+    expect(warningsOf(false)).toEqual([]);
+    expect(warningsOf(() => true)).toEqual([]);
+  });
+
+  test("of a secret under 16 characters, without showing it", () => {
+    const secrets = ["a-long-enough-secret", "fifteen-letters"];
+    const [warning, ...others] = warningsOf(sharedSecret({ query: "key", secret: secrets }));
+    expect(warning).toMatch(/fewer than 16 characters.*openssl rand -hex 32/);
+    expect(warning).not.toContain("fifteen");
+    expect(others).toEqual([]);
+    expect(warningsOf(sharedSecret({ query: "key", secret: "sixteen-letters!" }))).toEqual([]);
+  });
 });

@@ -52,6 +52,7 @@ export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: Ev
   const webhooks = createWebhookHandler({
     client: clientOf(platform),
     on: {},
+    verify: false,
     observe: (event) => observed.push(event),
     logger,
     ...options,

@@ -15,18 +15,26 @@ import { serialise } from "./serialise.ts";
 
 const encoder = new TextEncoder();
 
+interface BodySource {
+  readonly body?: unknown;
+  readonly headers: RequestHeaders;
+  readonly isBase64Encoded?: boolean | undefined;
+}
+
 /** A request's body in whatever shape it was handed over, read at most once, however often it is asked for. */
 export class RequestBody {
   readonly #body: unknown;
+  readonly #isBase64: boolean;
   readonly #headers: RequestHeaders;
   readonly #limits: BodyLimits;
   #read: ReadBody | Promise<ReadBody> | undefined;
   #failed = false;
   #stop: (() => void) | undefined;
 
-  constructor(body: unknown, headers: RequestHeaders, limits: BodyLimits) {
+  constructor({ body, headers, isBase64Encoded }: BodySource, limits: BodyLimits) {
     this.#body = body;
-    this.#headers = headers;
+    this.#isBase64 = isBase64Encoded === true;
+    this.#headers = headers ?? {};
     this.#limits = limits;
   }
 
@@ -66,6 +74,7 @@ export class RequestBody {
 
   #describe(failure: BodyFailure): string {
     if (failure === "too-large") return `the body is larger than ${this.#limits.maxBodyBytes} bytes`;
+    if (failure === "not-base64") return "the body is not base64";
     if (failure === "body-timeout") return "the body did not arrive in time";
     return failure === "already-read" ? EATEN : "the request ended before its body did";
   }
@@ -73,7 +82,7 @@ export class RequestBody {
   #start(): ReadBody | Promise<ReadBody> {
     const body = this.#body;
     if (body === undefined || body === null) return { content: "" };
-    if (typeof body === "string") return this.#sized(body);
+    if (typeof body === "string") return this.#isBase64 ? this.#decode(body) : this.#sized(body);
     const bytes = toBytes(body);
     if (bytes !== undefined) return this.#sized(bytes);
     return isStream(body) ? this.#readStream(body) : this.#reserialise(body);
@@ -89,6 +98,16 @@ export class RequestBody {
         resolve(body);
       });
     });
+  }
+
+  #decode(base64: string): ReadBody {
+    // By its length first, so that no memory is taken for a body that is too large.
+    if (base64Bytes(base64) > this.#limits.maxBodyBytes) return { failure: "too-large" };
+    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0) return { failure: "not-base64" };
+    const { Buffer } = globalThis;
+    return this.#sized(
+      Buffer ? Buffer.from(base64, "base64") : Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
+    );
   }
 
   // The length header is of what was sent. Where that was compressed, or of unknown length, the text counts.
@@ -113,6 +132,12 @@ export class RequestBody {
     const header = headerOf(this.#headers, "content-length");
     return header !== undefined && /^\d+$/.test(header) ? Number(header) : undefined;
   }
+}
+
+/** How many bytes the base64 stands for. */
+function base64Bytes(base64: string): number {
+  const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
+  return Math.floor((base64.length * 3) / 4) - padding;
 }
 
 /** What to do where a body parser was there first. */

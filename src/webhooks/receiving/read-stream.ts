@@ -2,7 +2,13 @@ import { idleTimer } from "../../async.ts";
 import { type Deadlines, now } from "./deadlines.ts";
 
 /** Why a body could not be had. */
-export type BodyFailure = "too-large" | "body-timeout" | "aborted" | "already-read" | "not-json";
+export type BodyFailure =
+  | "too-large"
+  | "body-timeout"
+  | "aborted"
+  | "already-read"
+  | "not-json"
+  | "not-base64";
 
 /** A body that was read, or why it could not be. */
 export type ReadBody =

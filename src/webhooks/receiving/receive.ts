@@ -30,6 +30,8 @@ export interface ReceiveRequest {
     | object
     | null
     | undefined;
+  /** Whether `body` is the base64 of the body's bytes, as AWS Lambda has it. Default `false`. */
+  readonly isBase64Encoded?: boolean | undefined;
   /** The topic of this endpoint; becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
   readonly topic?: string | undefined;
 }
@@ -104,7 +106,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const isCheck = answerChecks && (method === "GET" || method === "HEAD");
     if (method !== "POST" && !isCheck) return refuse(arrival, "method");
     const limits = { maxBodyBytes: options.maxBodyBytes, bodyTimeout, replyBy, deadlines };
-    const body = new RequestBody(isCheck ? undefined : request.body, request.headers ?? {}, limits);
+    const body = new RequestBody(isCheck ? { ...request, body: undefined } : request, limits);
     const refusal = options.verify && (await askVerify(options.verify, arrival, body));
     if (refusal) return refusal;
     return isCheck ? { result: reachable() } : takeBody(arrival, body);
@@ -133,6 +135,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
   async function takeBody(arrival: Arrival, body: RequestBody): Promise<Outcome> {
     const read = await body.read();
     if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
+    if (read.failure === "not-base64") return refuseInvalid(arrival, refuseBody("is not base64").issues);
     if (read.failure !== undefined) return refuse(arrival, read.failure, read.error);
     const parsed = parseBody(read.content, arrival.topic);
     if (!parsed.ok) return refuseInvalid(arrival, parsed.issues, read.content);

@@ -1,10 +1,13 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../options.ts";
-import type { Verify, VerifyRequest } from "./verify.ts";
+import { type Verify, type VerifyRequest, withWeakness } from "./verify.ts";
 
 /** Options of {@link sharedSecret}: where the secret is, in exactly one place, and what it is. */
 export type SharedSecretOptions = {
-  /** One, or several while it is being changed: any of them lets a request in. An unset variable throws. */
+  /**
+   * One, or several while it is being changed: any of them lets a request in. An unset variable throws. A handler warns
+   * of a secret with fewer than 16 characters.
+   */
   readonly secret: string | readonly (string | undefined)[] | undefined;
 } & (
   | {
@@ -31,7 +34,8 @@ export type SharedSecretOptions = {
  * A `verify` that lets in who knows a secret: it is in the endpoint URL that was configured at the platform, or
  * in a header that a proxy adds. Compared in constant time. A parameter that occurs twice is refused.
  *
- * @throws {InvalidArgumentError} where a secret is missing or empty, or not exactly one place is named
+ * @throws {InvalidArgumentError} where a secret is missing, empty, or has white space around it, or not exactly one
+ * place is named
  * @example
  * ```ts
  * // The platform was given https://example.com/hooks?key=<secret>
@@ -44,7 +48,7 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   const find = checkPlace(options);
   // Made at the first request: Workers allow no crypto before it.
   let digests: readonly Uint8Array[] | undefined;
-  return async (request) => {
+  const verify: Verify = async (request) => {
     digests ??= await Promise.all(secrets.map(digestOf));
     let matches = false;
     for (const candidate of find(request)) {
@@ -54,7 +58,15 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
     }
     return matches;
   };
+  const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
+  return isShort ? withWeakness(verify, SHORT) : verify;
 }
+
+/** A secret of fewer characters can be guessed. */
+const LEAST_LENGTH = 16;
+const SHORT =
+  `a secret of sharedSecret has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
+  "Make one with `openssl rand -hex 32`";
 
 function checkSecrets(options: SharedSecretOptions): readonly string[] {
   const { secret } = (options ?? {}) as Partial<SharedSecretOptions>;
@@ -64,6 +76,12 @@ function checkSecrets(options: SharedSecretOptions): readonly string[] {
     throw new InvalidArgumentError({
       path: ["secret"],
       message: "must not be missing or empty; is the environment variable set?",
+    });
+  }
+  if (secrets.some((one) => one !== (one as string).trim())) {
+    throw new InvalidArgumentError({
+      path: ["secret"],
+      message: "must not begin or end with white space. Is there a line break in the environment variable?",
     });
   }
   return secrets as readonly string[];

@@ -23,3 +23,15 @@ export interface VerifyRequest {
  * ```
  */
 export type Verify = (request: VerifyRequest) => boolean | Promise<boolean>;
+
+// `require` loads another copy of the package than `import`. This symbol is the same in both.
+const WEAKNESS = Symbol.for("stayhook.weakness");
+
+/** Marks a `verify` that strangers may get past. A handler made with it logs the text as a warning. */
+export function withWeakness(verify: Verify, weakness: string): Verify {
+  return Object.defineProperty(verify, WEAKNESS, { value: weakness });
+}
+
+export function weaknessOf(verify: Verify): string | undefined {
+  return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
+}

@@ -1,0 +1,85 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { redactor } from "../../src/client/redact.ts";
+
+const secret = "Abc/def+ghi=.jkl_m-n~o";
+const redact = redactor(new Set([secret])).text;
+
+const hexOf = (character: string, digits: number) =>
+  character.charCodeAt(0).toString(16).padStart(digits, "0");
+const each = (write: (character: string) => string) => [...secret].map(write).join("");
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
+const forms: Record<string, string> = {
+  "as it is": secret,
+  "percent-encoded in upper case": encodeURIComponent(secret),
+  "percent-encoded in lower case": encodeURIComponent(secret).toLowerCase().replace("abc", "Abc"),
+  "percent-encoded whole": each((character) => `%${hexOf(character, 2)}`),
+  "percent-encoded twice": encodeURIComponent(encodeURIComponent(secret)),
+  "JSON with \\/": secret.replaceAll("/", "\\/"),
+  "JSON in JSON": secret.replaceAll("/", "\\\\\\/"),
+  "JSON with \\u and lower case": each((character) => `\\u${hexOf(character, 4)}`),
+  "JSON with \\u and upper case": each((character) => `\\u${hexOf(character, 4).toUpperCase()}`),
+  "named HTML entities": secret
+    .replaceAll("/", "&sol;")
+    .replaceAll("+", "&plus;")
+    .replaceAll("=", "&equals;")
+    .replaceAll("_", "&lowbar;"),
+  "decimal HTML entities": each((character) => `&#${character.charCodeAt(0)};`),
+  "hexadecimal HTML entities": each((character) => `&#X00${hexOf(character, 2)};`),
+  "HTML entities, escaped once more": each((character) => `&amp;#${character.charCodeAt(0)};`),
+};
+
+test.each(Object.entries(forms))("a secret is taken out: %s", (_, form) => {
+  expect(redact(`before ${form} after`)).toBe("before [redacted] after");
+  expect(redact(`${form}${form}`)).not.toMatch(/Abc|def|ghi|jkl/);
+});
+
+describe("in base64", () => {
+  test.each([0, 1, 2])("at alignment %i", (alignment) => {
+    const whole = base64(`${"x".repeat(alignment)}${secret} and more`);
+    // The characters around it hold bits of their neighbors.
+    const core = whole.slice(
+      Math.ceil((alignment * 8) / 6),
+      Math.floor(((alignment + secret.length) * 8) / 6),
+    );
+    for (const form of [whole, whole.replaceAll("+", "-").replaceAll("/", "_"), encodeURIComponent(whole)]) {
+      expect(redact(`Basic ${form} after`)).toMatch(/^Basic .{0,4}\[redacted\].* after$/);
+      expect(redact(form)).not.toContain(core.slice(1, -1));
+    }
+  });
+});
+
+test("a secret that is in no ASCII is found percent-encoded", () => {
+  const other = redactor(new Set(["schlüssel-für-öl"])).text;
+  expect(other(`?t=${encodeURIComponent("schlüssel-für-öl")}&x=1`)).toBe("?t=[redacted]&x=1");
+});
+
+test("short secrets match as whole words, escaped or not", () => {
+  const short = redactor(new Set(["a/b"])).text;
+  expect(short("t=a%2fb a/b xa/b a/bx")).toBe("t=[redacted] [redacted] xa/b a/bx");
+});
+
+test("text without the secret stays as it is, whatever escapes it has", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.constantFrom("%", "25", "2f", "\\", "u0041", "&", "amp;", "#x", "41;", "é", "x")),
+      (parts) => {
+        const text = parts.join("");
+        expect(redact(text)).toBe(text);
+        expect(redact(`${text} ${secret} ${text}`)).toBe(`${text} [redacted] ${text}`);
+      },
+    ),
+    { seed: 7 },
+  );
+});
+
+test("large texts and long tokens take no more than a second", () => {
+  const token = base64("{}".repeat(4000));
+  const long = redactor(new Set([token])).text;
+  const start = performance.now();
+  expect(long(`${"%".repeat(300_000)}${token}${"\\".repeat(300_000)}&${"amp;".repeat(100_000)}`)).toContain(
+    "[redacted]",
+  );
+  expect(performance.now() - start).toBeLessThan(1000);
+});
