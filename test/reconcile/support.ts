@@ -114,6 +114,7 @@ export function machineOf(
   const client = new StayhookClient({ baseUrl: platform.url, accessToken: platform.accessToken });
   const webhooks = createWebhookHandler({
     client,
+    verify: false,
     store,
     on: {
       fallback: async (event) => {
