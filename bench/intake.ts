@@ -1,71 +1,82 @@
-// How many notifications a second come in: what the handler costs beside an HTTP server that does nothing.
-// Compares within one run only; the machine's own speed is in all of it.
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { Readable } from "node:stream";
-import {
-  createWebhookHandler,
-  memoryStore,
-  StayhookClient,
-  sharedSecret,
-  type WebhookHandler,
-} from "stayhook";
-import { toNodeHandler } from "stayhook/node";
-import type { Load, LoadResult } from "./support/load.ts";
-import { Rounds } from "./support/rounds.ts";
+// How many notifications a second are answered 200, beside a server that parses JSON and does nothing else.
+import { start } from "./calls.ts";
+import type { IntakeFunctions } from "./intake-server.ts";
+import type { LoadFunctions } from "./load.ts";
+import type { Row, Section } from "./report.ts";
+import { compare, interleaved, type Sample } from "./rounds.ts";
+import { type Scheme, secrets } from "./secrets.ts";
 
-const ROUNDS = 5;
-const load = { path: "/hooks?key=secret", connections: 32, requests: 20_000, ms: 400 };
+interface Contestant {
+  readonly label: string;
+  readonly goal?: number;
+  readonly ours?: boolean;
+  readonly path?: string;
+  readonly scheme?: Scheme;
+  /** Default: `bare`. */
+  readonly base?: string;
+}
 
-const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
-const verify = sharedSecret({ query: "key", secret: "secret" });
-const handler = (options = {}): WebhookHandler =>
-  createWebhookHandler({ client, store: memoryStore(), on: {}, autoStart: false, ...options });
-
-const servers: Readonly<Record<string, () => RequestListener>> = {
-  "node:http, reading the body": () => (request, response) => {
-    request.on("data", () => {}).on("end", () => response.writeHead(200, { "content-length": 0 }).end());
+const contestants: Readonly<Record<string, Contestant>> = {
+  bare: { label: "`node:http` + `JSON.parse`" },
+  zod: { label: "the same + a zod parse" },
+  memory: { label: "stayhook, memory", ours: true, goal: 0.65 },
+  sharedSecret: {
+    label: "stayhook, memory, `sharedSecret`, to the line above",
+    ours: true,
+    goal: 0.9,
+    base: "memory",
+    path: `/hooks?key=${secrets.query}`,
   },
-  toNodeHandler: () => toNodeHandler(handler()),
-  "toNodeHandler, sharedSecret": () => toNodeHandler(handler({ verify })),
-  "webhooks.fetch": () => overFetch(handler()),
+  stripe: { label: "stripe: verifies, stores nothing", scheme: "stripe" },
+  svix: { label: "svix: verifies, stores nothing", scheme: "svix" },
+  octokit: { label: "octokit: verifies, stores nothing", scheme: "octokit" },
+  SQLite: { label: "stayhook, SQLite, on the disk", ours: true, goal: 0.34 },
+  sqliteInserts: { label: "plain inserts in groups, SQLite" },
+  PostgreSQL: { label: "stayhook, PostgreSQL", ours: true, goal: 0.38 },
+  postgresInserts: { label: "plain inserts in groups, PostgreSQL" },
+  Redis: { label: "stayhook, Redis, append-only file, always", ours: true, goal: 0.3 },
+  MySQL: { label: "stayhook, MariaDB", ours: true },
+  bareFetch: { label: "a bare handler through `Request` and `Response`" },
+  fetch: { label: "`webhooks.fetch`, to the line above", ours: true, goal: 0.97, base: "bareFetch" },
 };
 
-/** As a framework's server for Node does it. */
-function overFetch(webhooks: WebhookHandler): RequestListener {
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const { method = "", url = "", headers } = request;
-    const body = Readable.toWeb(request) as ReadableStream<Uint8Array>;
-    const init = { method, headers: headers as Record<string, string>, body, duplex: "half" };
-    const result = await webhooks.fetch(new Request(`http://${headers.host}${url}`, init));
-    response.writeHead(result.status, Object.fromEntries(result.headers)).end(await result.text());
+/** ms of load before the clock starts, so that connections are open and code is warm. */
+const WARM = 150;
+
+export async function intake(rounds: number, ms: number, only?: readonly string[]): Promise<Section> {
+  const names = Object.keys(contestants).filter((name) => !only || only.includes(name));
+  const generator = start<LoadFunctions>("./load.ts");
+  const servers = new Map(names.map((name) => [name, start<IntakeFunctions>("./intake-server.ts", name)]));
+  const measure = async (name: string): Promise<Sample> => {
+    const server = servers.get(name)!;
+    const { path = "/hooks", scheme } = contestants[name]!;
+    const load = { port: await server.call("open"), path, scheme };
+    await generator.call("run", { ...load, ms: WARM });
+    const before = await server.call("cpu");
+    const { perSecond, answered } = await generator.call("run", { ...load, ms });
+    const after = await server.call("cpu");
+    await server.call("close");
+    return { perSecond, cpu: (after.user + after.system - before.user - before.system) / answered };
   };
-  return (request, response) => void answer(request, response);
+  const samples = await interleaved(
+    rounds,
+    Object.fromEntries(names.map((name) => [name, () => measure(name)])),
+  );
+  await Promise.all([generator, ...servers.values()].map((each) => each.end()));
+  const rows = names.map((name): Row => {
+    const { label, ours = false, goal, base = "bare" } = contestants[name]!;
+    const { ratio, perSecond, cpu, cpuRatio } = compare(samples[name]!, samples[base] ?? samples[name]!);
+    const figures = [`${Math.round(perSecond)}/s`, `${cpu.toFixed(0)} µs`, cpuRatio.toFixed(2)];
+    return { label, ours, ratio, figures, ...(goal !== undefined && { goal: { least: goal } }) };
+  });
+  return {
+    name: "intake",
+    title: "Notifications taken in",
+    text:
+      "50 connections that stay open, a load generator of its own. Every stayhook line has recorded the event before it " +
+      "answers. CPU is the server's own time for a request; the servers of PostgreSQL, Redis and MariaDB are not in it.",
+    columns: ["ratio", "goal", "answered", "CPU", "CPU ratio"],
+    rows,
+    plot: true,
+  };
 }
-
-async function measure(listener: RequestListener, generator: ChildProcess): Promise<number> {
-  const server = createServer(listener).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  generator.send({ ...load, port: (server.address() as AddressInfo).port } satisfies Load);
-  const [{ perSecond, refused }] = (await once(generator, "message")) as [LoadResult];
-  server.closeAllConnections();
-  await once(server.close(), "close");
-  if (refused > 0) throw new Error(`${refused} notifications were refused`);
-  return perSecond;
-}
-
-const generator = fork(new URL("./support/load.ts", import.meta.url));
-generator.on("exit", (code) => code && process.exit(code));
-const rounds = new Rounds("/s");
-// The first round warms up.
-for (let round = 0; round <= ROUNDS; round++) {
-  for (const [name, listener] of Object.entries(servers)) {
-    const perSecond = await measure(listener(), generator);
-    if (round > 0) rounds.add(name, perSecond);
-  }
-}
-generator.kill();
-console.log(`notifications a second, median of ${ROUNDS} rounds`);
-rounds.print();

@@ -1,0 +1,49 @@
+// Reads of one booking by this client, beside `fetch` and other clients.
+import { start } from "./calls.ts";
+import type { ClientFunctions } from "./client-get.ts";
+import type { PlatformFunctions } from "./platform.ts";
+import type { Row, Section } from "./report.ts";
+import { compare, interleaved } from "./rounds.ts";
+
+const contestants: Readonly<Record<string, { readonly label: string; readonly goals?: readonly number[] }>> =
+  {
+    fetch: { label: "`fetch` + `json()`" },
+    stayhook: { label: "stayhook", goals: [1.3, 1.7] },
+    kyZod: { label: "ky + zod" },
+    openai: { label: "openai" },
+  };
+
+export async function clientReads(rounds: number, ms: number): Promise<Section> {
+  const platform = start<PlatformFunctions>("./platform.ts");
+  const baseUrl = await platform.call("open");
+  const names = Object.keys(contestants);
+  const clients = new Map(names.map((name) => [name, start<ClientFunctions>("./client-get.ts", name)]));
+  const rows: Row[] = [];
+  for (const [index, atOnce] of [1, 32].entries()) {
+    const samples = await interleaved(
+      rounds,
+      Object.fromEntries(
+        [...clients].map(([name, client]) => [name, () => client.call("read", baseUrl, atOnce, ms)]),
+      ),
+    );
+    for (const name of names) {
+      const { label, goals } = contestants[name]!;
+      const { ratio, perSecond, cpu, cpuRatio } = compare(samples[name]!, samples.fetch!);
+      rows.push({
+        label: `${label}, ${atOnce} at once`,
+        ours: name === "stayhook",
+        ratio: 1 / ratio,
+        figures: [`${Math.round(perSecond)}/s`, `${cpu.toFixed(0)} µs`, (1 / cpuRatio).toFixed(2)],
+        ...(goals && { goal: { most: goals[index]! } }),
+      });
+    }
+  }
+  await Promise.all([platform, ...clients.values()].map((each) => each.end()));
+  return {
+    name: "client",
+    title: "Reads by the client",
+    text: "The time of a read, to that of `fetch` + `json()`: less is better.",
+    columns: ["ratio", "goal", "reads", "CPU", "CPU ratio"],
+    rows,
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * `npm run bench`: measures all contestants in one run, and writes docs/benchmarks.md.
+ *
+ * `-- --quick`: shorter, and writes nothing. `-- --only intake,client`: some sections, of intake, end-to-end, wake,
+ * client, import, size and stores, and `kept`: 5 million events on SQLite, which runs by its name alone. `-- --of memory,SQLite`: some contestants of a section, with the base beside them.
+ */
+
+import { execFileSync } from "node:child_process";
+import { existsSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { mysqlUrl } from "../test/support/mysql-server.ts";
+import { postgresUrl } from "../test/support/postgres-server.ts";
+import { startOwnRedis } from "../test/support/redis-server.ts";
+import { clientReads } from "./client.ts";
+import { intake } from "./intake.ts";
+import type { Servers } from "./open-store.ts";
+import { importTimes, sizes } from "./package-cost.ts";
+import { endToEnd, wakes } from "./processing.ts";
+import { print, type Section, write } from "./report.ts";
+import { kept, stores } from "./stores.ts";
+
+const { values } = parseArgs({
+  options: { quick: { type: "boolean" }, only: { type: "string" }, of: { type: "string" } },
+});
+const quick = values.quick === true;
+const of = values.of?.split(",");
+
+installPeers();
+// Always on the disk before the answer.
+const redis = await startOwnRedis();
+process.env.BENCH_SERVERS = JSON.stringify({
+  postgres: (await postgresUrl()) ?? "",
+  redis: redis?.url ?? "",
+  mysql: (await mysqlUrl()) ?? "",
+} satisfies Servers);
+
+const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
+  intake: () => (quick ? intake(2, 300, of) : intake(7, 800, of)),
+  "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
+  wake: () => wakes(quick ? 10 : 60),
+  client: () => (quick ? clientReads(2, 200) : clientReads(7, 500)),
+  import: () => importTimes(quick ? 3 : 11),
+  size: () => sizes(),
+  stores: () => stores(quick ? 1 : 4, of),
+};
+/** Only by its name: it takes minutes. */
+const slow = { kept: () => kept() };
+
+const results: Section[] = [];
+try {
+  for (const name of values.only?.split(",") ?? Object.keys(sections)) {
+    const measure = { ...sections, ...slow }[name];
+    if (!measure)
+      throw new Error(`no section is called ${name}; there are ${Object.keys(sections).join(", ")}`);
+    console.error(`measuring ${name} …`);
+    const section = await measure();
+    print(section);
+    results.push(section);
+  }
+} finally {
+  await redis?.close();
+}
+if (!quick && !of) write(results);
+// A server that was started for this run would keep the process.
+process.exit();
+
+/** The peers have a package.json of their own, so that nobody else has to install them. */
+function installPeers(): void {
+  const directory = fileURLToPath(new URL(".", import.meta.url));
+  const modules = join(directory, "node_modules");
+  if (!existsSync(join(modules, "stripe")))
+    execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: directory, stdio: "inherit" });
+  // Below that package.json, `stayhook` is no longer the package's own name.
+  if (!existsSync(join(modules, "stayhook"))) symlinkSync("../..", join(modules, "stayhook"), "junction");
+}

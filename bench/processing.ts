@@ -1,0 +1,118 @@
+// From a waiting event to its end: events a second, reads for a crowd, and how soon another process wakes.
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Callable, start } from "./calls.ts";
+import type { ClientFunctions } from "./client-get.ts";
+import type { StoreName } from "./open-store.ts";
+import type { PlatformFunctions } from "./platform.ts";
+import type { QueueFunctions } from "./queue.ts";
+import type { Row, Section } from "./report.ts";
+import { compare, interleaved, median } from "./rounds.ts";
+
+/** Goals at a concurrency of 10 and of 32, and how many events a round has. */
+const stores: Partial<Record<StoreName, { readonly goals: readonly number[]; readonly events: number }>> = {
+  memory: { goals: [0.85, 0.95], events: 3000 },
+  SQLite: { goals: [0.85, 0.95], events: 2000 },
+  Redis: { goals: [0.8, 0.95], events: 2000 },
+  PostgreSQL: { goals: [0.65, 0.8], events: 1500 },
+  MySQL: { goals: [], events: 500 },
+};
+
+export async function endToEnd(rounds: number, ms: number, only?: readonly string[]): Promise<Section> {
+  const names = (Object.keys(stores) as StoreName[]).filter((name) => !only || only.includes(name));
+  const platform = start<PlatformFunctions>("./platform.ts");
+  const baseUrl = await platform.call("open");
+  const reader = start<ClientFunctions>("./client-get.ts", "stayhook");
+  const queues = new Map(names.map((name) => [name, start<QueueFunctions>("./queue.ts", name)]));
+  const rows: Row[] = [];
+  for (const [index, concurrency] of [10, 32].entries()) {
+    const samples = await interleaved(rounds, {
+      reads: () => reader.call("read", baseUrl, concurrency, ms),
+      ...Object.fromEntries(
+        [...queues].map(([name, queue]) => {
+          const { events } = stores[name]!;
+          return [name, () => queue.call("handle", baseUrl, concurrency, Math.ceil((events * ms) / 1000))];
+        }),
+      ),
+    });
+    for (const [name, each] of Object.entries(samples)) {
+      const { ratio, perSecond, cpu, cpuRatio } = compare(each, samples.reads!);
+      const goal = stores[name as StoreName]?.goals[index];
+      rows.push({
+        label: `${name === "reads" ? "the client's reads alone" : name}, ${concurrency} at once`,
+        ours: name !== "reads",
+        ratio,
+        figures: [`${Math.round(perSecond)}/s`, `${cpu.toFixed(0)} µs`, cpuRatio.toFixed(2)],
+        ...(goal !== undefined && { goal: { least: goal } }),
+      });
+    }
+  }
+  const crowd = await readsForCrowd(platform, baseUrl, queues.get("memory"));
+  await Promise.all([platform, reader, ...queues.values()].map((each) => each.end()));
+  return {
+    name: "end-to-end",
+    title: "Events handled",
+    text:
+      "Each event is claimed, its booking read from a platform in another process, its callback run and its end recorded. " +
+      `The ratio is to the client's own reads at the same concurrency.${crowd}`,
+    columns: ["ratio", "goal", "handled", "CPU", "CPU ratio"],
+    rows,
+    plot: true,
+  };
+}
+
+async function readsForCrowd(
+  platform: Callable<PlatformFunctions>,
+  baseUrl: string,
+  queue: Callable<QueueFunctions> | undefined,
+): Promise<string> {
+  if (!queue) return "";
+  await platform.call("reads");
+  await queue.call("handle", baseUrl, 10, 1000, true);
+  return ` 1,000 waiting events of one booking took ${await platform.call("reads")} reads (goal: 20 at most).`;
+}
+
+/** How long a process rests before another one wakes it, ms. */
+const REST = 40;
+
+export async function wakes(times: number): Promise<Section> {
+  const names = ["SQLite", "PostgreSQL", "Redis"] as const;
+  const took: Record<(typeof names)[number], number[]> = { SQLite: [], PostgreSQL: [], Redis: [] };
+  const pairs = await Promise.all(
+    names.map(async (name) => {
+      const [waiter, adder] = [
+        start<QueueFunctions>("./queue.ts", name),
+        start<QueueFunctions>("./queue.ts", name),
+      ];
+      return { name, waiter, adder, place: await waiter.call("listen") };
+    }),
+  );
+  await sleep(500);
+  for (let time = -3; time < times; time += 1) {
+    for (const { name, waiter, adder, place } of pairs) {
+      await sleep(REST);
+      const { eventId, at } = await adder.call("add", place);
+      const ms = (await waiter.call("claimedAt", eventId)) - at;
+      if (time >= 0) took[name].push(ms);
+    }
+  }
+  for (const { adder } of pairs) await adder.end();
+  for (const { waiter } of pairs) await waiter.end();
+  const base = median(took.SQLite);
+  return {
+    name: "wake",
+    title: "Waking another process",
+    text:
+      "From the call of `add` in one process to the end of `claim` in another one that was at rest. The ratio is to " +
+      "SQLite's. MySQL has no notifications: it looks once a second.",
+    columns: ["ratio", "goal", "median", "p90"],
+    rows: names.map((name) => ({
+      label: name,
+      ours: true,
+      ratio: median(took[name]) / base,
+      figures: [median(took[name]), took[name].toSorted((a, b) => a - b)[Math.floor(times * 0.9)]!].map(
+        (ms) => `${ms.toFixed(2)} ms`,
+      ),
+      ...(name !== "SQLite" && { goal: { text: "2 ms", met: median(took[name]) <= 2 } }),
+    })),
+  };
+}

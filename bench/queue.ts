@@ -1,0 +1,98 @@
+// The processing of events, in a process of its own: `node queue.ts <store>`.
+import { randomUUID } from "node:crypto";
+import { createWebhookHandler, type NewEvent, StayhookClient } from "stayhook";
+import { answerCalls } from "./calls.ts";
+import { type OpenStore, openStore, type StoreName } from "./open-store.ts";
+import type { Sample } from "./rounds.ts";
+
+const name = process.argv[2] as StoreName;
+const LEASE = { limit: 10, leaseDuration: 60_000 };
+
+/** How long a run may take, ms. */
+const PATIENCE = 60_000;
+
+/** Handles events that wait already, each of a record of its own, or all of one. */
+async function handle(baseUrl: string, concurrency: number, count: number, ofOne = false): Promise<Sample> {
+  const { store, close } = await openStore(name);
+  let done = 0;
+  const client = new StayhookClient({ baseUrl, accessToken: "token" });
+  await Promise.all(Array.from({ length: count }, (_, n) => store.add(eventOf(ofOne ? "ONE" : `HX${n}`))));
+  const sample = await new Promise<Sample>((resolve, reject) => {
+    const webhooks = createWebhookHandler({
+      ...{ client, store, concurrency, autoStart: false },
+      on: { "booking.Confirmed": () => {} },
+      logger: ({ level, message }) => level === "error" && console.error(message),
+      observe: ({ kind }) => {
+        if (kind !== "done") return;
+        done += 1;
+        if (done < count) return;
+        clearTimeout(late);
+        const { user, system } = process.cpuUsage(cpu);
+        const perSecond = (count / (performance.now() - start)) * 1000;
+        webhooks.close().then(() => resolve({ perSecond, cpu: (user + system) / count }), reject);
+      },
+    });
+    const late = setTimeout(() => reject(new Error(`${done} of ${count} events handled`)), PATIENCE);
+    const cpu = process.cpuUsage();
+    const start = performance.now();
+    webhooks.start();
+  });
+  await close();
+  return sample;
+}
+
+let open: OpenStore | undefined;
+const claimed = new Map<string, number>();
+let onClaimed = (): void => {};
+
+/** Opens a store, and claims what another process adds to it. @returns what `add` of the other process needs */
+async function listen(): Promise<string> {
+  open = await openStore(name);
+  const { store } = open;
+  let again = false;
+  let claiming = false;
+  const claim = async (): Promise<void> => {
+    again = true;
+    if (claiming) return;
+    claiming = true;
+    while (again) {
+      again = false;
+      for (const event of await store.claim(LEASE)) {
+        claimed.set(event.eventId, now());
+        onClaimed();
+        await store.settle(event, { state: "done", type: "booking.Confirmed", entry: { duration: 1 } });
+      }
+    }
+    claiming = false;
+  };
+  store.subscribe?.(() => void claim());
+  await claim();
+  return open.place;
+}
+
+/** When the event was claimed here, by the clock that all processes share. */
+async function claimedAt(eventId: string): Promise<number> {
+  while (!claimed.has(eventId)) await new Promise<void>((resolve) => (onClaimed = resolve));
+  return claimed.get(eventId)!;
+}
+
+/** Adds an event to a store that another process has opened. */
+async function add(place: string): Promise<{ readonly eventId: string; readonly at: number }> {
+  open ??= await openStore(name, place);
+  const event = eventOf(`W${claimed.size}`);
+  const at = now();
+  await open.store.add(event);
+  return { eventId: event.eventId, at };
+}
+
+const now = (): number => Number(process.hrtime.bigint()) / 1e6;
+
+function eventOf(bookingCode: string): NewEvent {
+  const [eventId, timestamp] = [randomUUID(), "2026-05-01T12:00:00.000Z"];
+  const notification = JSON.stringify({ eventId, timestamp, bookingCode, listingId: null });
+  return { eventId, ref: `booking:${bookingCode}`, source: "webhook", topic: null, timestamp, notification };
+}
+
+const functions = { handle, listen, claimedAt, add };
+export type QueueFunctions = typeof functions;
+answerCalls(functions, () => open?.close());

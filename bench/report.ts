@@ -1,0 +1,122 @@
+// docs/benchmarks.md and its plots. A run writes its own sections and leaves the rest of the file.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { cpus, release, totalmem } from "node:os";
+import { plot } from "./plot.ts";
+
+export type Goal =
+  | { readonly least: number }
+  | { readonly most: number }
+  | { readonly text: string; readonly met: boolean };
+
+export interface Row {
+  readonly label: string;
+  readonly ours: boolean;
+  /** To the base that the section's text names. No absolute figure without it. */
+  readonly ratio: number;
+  readonly goal?: Goal;
+  /** The cells of the columns behind `ratio` and `goal`. */
+  readonly figures: readonly string[];
+}
+
+export interface Section {
+  readonly name: string;
+  readonly title: string;
+  readonly text: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly Row[];
+  readonly plot?: boolean;
+}
+
+const docs = new URL("../docs/", import.meta.url);
+const file = new URL("benchmarks.md", docs);
+
+export function print(section: Section): void {
+  console.log(`\n${markdownOf(section)}`);
+}
+
+/** Writes sections into the document, each between its markers. */
+export function write(sections: readonly Section[]): void {
+  let document = readFileSync(file, "utf8");
+  for (const section of sections) {
+    document = replaced(document, section.name, markdownOf(section));
+    if (!section.plot) continue;
+    mkdirSync(new URL("images/", docs), { recursive: true });
+    writeFileSync(new URL(`images/bench-${section.name}.svg`, docs), plot(section));
+  }
+  writeFileSync(file, replaced(document, "machine", machine()));
+}
+
+function replaced(document: string, name: string, text: string): string {
+  const [begin, end] = [`<!-- bench:${name} -->`, `<!-- /bench:${name} -->`];
+  const from = document.indexOf(begin);
+  const to = document.indexOf(end);
+  if (from < 0 || to < 0) throw new Error(`docs/benchmarks.md has no place for ${name}: ${begin} … ${end}`);
+  return `${document.slice(0, from)}${begin}\n\n${text}\n${document.slice(to)}`;
+}
+
+function markdownOf({ name, title, text, columns, rows, plot: isPlotted }: Section): string {
+  const lines = rows.map((row) => {
+    const cells = [row.ratio.toFixed(2), goalText(row), ...row.figures];
+    const shown = row.ours
+      ? [`**${row.label}**`, `**${cells[0]}**`, ...cells.slice(1)]
+      : [row.label, ...cells];
+    return `| ${shown.join(" | ")} |`;
+  });
+  return [
+    ...[`## ${title}`, "", text, ""],
+    `| | ${columns.join(" | ")} |`,
+    `|---|${columns.map(() => "---:|").join("")}`,
+    ...[...lines, ""],
+    ...(isPlotted ? [`![${title}: the ratios as bars](images/bench-${name}.svg)`, ""] : []),
+  ].join("\n");
+}
+
+function goalText({ ratio, goal }: Row): string {
+  if (!goal) return "";
+  if ("text" in goal) return `≤ ${goal.text}${goal.met ? "" : ", missed"}`;
+  if ("least" in goal) return `≥ ${goal.least}${ratio >= goal.least ? "" : ", missed"}`;
+  return `≤ ${goal.most}${ratio <= goal.most ? "" : ", missed"}`;
+}
+
+/** Day, machine and versions of a run. */
+function machine(): string {
+  const { length, 0: cpu } = cpus();
+  const version = (name: string): string => {
+    const path = `${name}/package.json`;
+    for (const from of [import.meta.url, new URL("../package.json", import.meta.url)]) {
+      try {
+        return (createRequire(from)(path) as { readonly version: string }).version;
+      } catch {
+        // Some packages do not export it.
+      }
+    }
+    const own = new URL(`node_modules/${path}`, import.meta.url);
+    return (JSON.parse(readFileSync(own, "utf8")) as { readonly version: string }).version;
+  };
+  const packages = ["ky", "zod", "pg", "ioredis", "mysql2", "stripe", "svix", "@octokit/webhooks", "openai"];
+  const versions = packages.map((name) => `${name} ${version(name)}`).join(", ");
+  const programs = [
+    programVersion("postgres", ["--version"]) ?? programVersion("psql", ["--version"]),
+    programVersion("redis-server", ["--version"]),
+    programVersion("mariadbd", ["--version"]) ?? programVersion("mysqld", ["--version"]),
+  ].filter((each) => each !== undefined);
+  return [
+    `Run on ${new Date().toISOString().slice(0, 10)}: ${length} × ${cpu?.model.trim() ?? "an unknown processor"}, ` +
+      `${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}.`,
+    `Node ${process.version}, ${[...programs, versions].join(", ")}.`,
+    "",
+  ].join("\n");
+}
+
+function programVersion(program: string, args: readonly string[]): string | undefined {
+  try {
+    return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })
+      .replace(/\s+/g, " ")
+      .slice(0, 60)
+      .trim();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,168 @@
+// The stores by themselves: adds in groups, and one event's way through a claim and its end.
+import { randomUUID } from "node:crypto";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { EventStore, NewEvent, Outcome } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+import { openStore, storeNames } from "./open-store.ts";
+import type { Section } from "./report.ts";
+import { median } from "./rounds.ts";
+
+const GROUP = 50;
+const EVENTS_A_RECORD = 5;
+const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 20 },
+  record: { snapshot: { status: "Confirmed", fields: { checkIn: "2026-07-01" } }, changed: true },
+} as const satisfies Outcome;
+
+interface Measured {
+  readonly addsPerSecond: number;
+  /** ms */
+  readonly claim: number;
+  /** ms, of one event that comes behind a crowd of one record. */
+  readonly crowded: number;
+}
+
+export async function stores(rounds: number, of: readonly string[] = storeNames): Promise<Section> {
+  const names = storeNames.filter((name) => of.includes(name));
+  const open = await Promise.all(names.map((name) => openStore(name)));
+  const results = names.map((): Measured[] => []);
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [index, { store }] of open.entries()) {
+      const measured = await measure(store, 1000, 50, 500);
+      if (round > 0) results[index]!.push(measured);
+    }
+  }
+  for (const { close } of open) await close();
+  const medianOf = (index: number, key: keyof Measured): number =>
+    median(results[index]!.map((each) => each[key]));
+  return {
+    name: "stores",
+    title: "Stores by themselves",
+    text:
+      `Adds in groups of ${GROUP}; then one event is added, claimed and ended, alone and behind 500 waiting events of ` +
+      `one booking. The ratio is of the adds a second, to those of ${names[0]}.`,
+    columns: ["ratio", "goal", "adds", "claim and end", "behind a crowd"],
+    rows: names.map((label, index) => ({
+      label,
+      ours: true,
+      ratio: medianOf(index, "addsPerSecond") / medianOf(0, "addsPerSecond"),
+      figures: [
+        `${Math.round(medianOf(index, "addsPerSecond"))}/s`,
+        `${medianOf(index, "claim").toFixed(2)} ms`,
+        `${medianOf(index, "crowded").toFixed(2)} ms`,
+      ],
+    })),
+  };
+}
+
+/** 5 million done events in an SQLite file, beside 10,000. Takes some minutes and 2 GB of disk. */
+export async function kept(sizes: readonly number[] = [10_000, 5_000_000]): Promise<Section> {
+  const results: (Measured & { readonly size: number; readonly bytes: number })[] = [];
+  for (const size of sizes) {
+    const { store, place, close } = await openStore("SQLite");
+    await measure(store, 10, 10, 0);
+    await store.close();
+    const file = join(place, "events.db");
+    fill(file, size);
+    const bytes = statSync(file).size / size;
+    const again = sqliteStore(file) as EventStore<never>;
+    results.push({ size, bytes, ...(await measure(again, 30_000, 300, 0)) });
+    await again.close();
+    await close();
+  }
+  const base = results[0]!;
+  return {
+    name: "kept",
+    title: "Events kept on SQLite",
+    text: "The ratio is of the claims, to those of the first line: less is better.",
+    columns: ["ratio", "goal", "adds", "claim and end", "bytes an event"],
+    rows: results.map(({ size, bytes, claim, addsPerSecond }) => ({
+      label: `${size.toLocaleString("en")} done events`,
+      ours: true,
+      ratio: claim / base.claim,
+      ...(size !== base.size && { goal: { most: 2 } }),
+      figures: [`${Math.round(addsPerSecond)}/s`, `${claim.toFixed(2)} ms`, bytes.toFixed(0)],
+    })),
+  };
+}
+
+async function measure(
+  store: EventStore<never>,
+  adds: number,
+  claims: number,
+  crowd: number,
+): Promise<Measured> {
+  const start = performance.now();
+  for (let added = 0; added < adds; added += GROUP) await addGroup(store, GROUP);
+  const addsPerSecond = (adds / (performance.now() - start)) * 1000;
+  await takeAll(store);
+  const claim = await claimOne(store, claims);
+  for (let added = 0; added < crowd; added += GROUP) await addGroup(store, GROUP, "booking:CROWD");
+  const crowded = crowd === 0 ? claim : await claimOne(store, claims);
+  await store.discard({ ref: "booking:CROWD" });
+  return { addsPerSecond, claim, crowded };
+}
+
+async function addGroup(store: EventStore<never>, count: number, ref?: string): Promise<void> {
+  await Promise.all(Array.from({ length: count }, () => store.add(newEvent(ref))));
+}
+
+async function claimOne(store: EventStore<never>, times: number): Promise<number> {
+  const took: number[] = [];
+  for (let time = 0; time < times; time += 1) {
+    await store.add(newEvent());
+    const start = performance.now();
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    await store.settle(claim!, DONE);
+    took.push(performance.now() - start);
+  }
+  return median(took);
+}
+
+async function takeAll(store: EventStore<never>): Promise<void> {
+  for (;;) {
+    const claims = await store.claim({ limit: 100, leaseDuration: 60_000 });
+    if (claims.length === 0) return;
+    await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
+  }
+}
+
+/** Copies a done event into the file, again and again: one by one it would take too long. */
+function fill(file: string, count: number): void {
+  const db = new DatabaseSync(file);
+  db.exec("PRAGMA cache_size = -1000000; PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY");
+  const columns = db
+    .prepare("PRAGMA table_info(stayhook_events)")
+    .all()
+    .map(({ name }) => String(name));
+  const records = Math.ceil(count / EVENTS_A_RECORD);
+  const values = columns.map((name) => {
+    if (name === "seq") return `(SELECT max(seq) FROM stayhook_events) + n.value`;
+    if (name === "id") return "randomblob(16)";
+    return name === "record" ? `'booking:HM' || printf('%08d', abs(random()) % ${records})` : `e.${name}`;
+  });
+  db.exec(`
+    BEGIN;
+    WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ${count})
+    INSERT INTO stayhook_events (${columns.join(", ")})
+    SELECT ${values.join(", ")} FROM n, (SELECT * FROM stayhook_events WHERE state = 'done' LIMIT 1) AS e;
+    INSERT OR IGNORE INTO stayhook_records (record, snapshot, sequence, seen_at)
+    SELECT record, '${JSON.stringify(DONE.record.snapshot)}', 1, max(ended_at) FROM stayhook_events GROUP BY record;
+    COMMIT;
+    PRAGMA journal_mode = WAL;
+    PRAGMA wal_checkpoint(TRUNCATE);`);
+  db.close();
+}
+
+function newEvent(ref?: string): NewEvent {
+  const eventId = randomUUID();
+  const bookingCode = `HM${String(Math.floor(Math.random() * 2000)).padStart(8, "0")}`;
+  const timestamp = "2026-03-01T10:00:00.000Z";
+  const notification = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp });
+  const event = { source: "webhook", topic: null, timestamp, notification } as const;
+  return { eventId, ref: ref ?? `booking:${bookingCode}`, ...event };
+}
