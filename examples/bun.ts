@@ -21,6 +21,7 @@ const webhooks = createWebhookHandler({
 webhooks.start(); // takes up what a crash has left behind
 
 const server = Bun.serve({
+  hostname: "127.0.0.1",
   port: Number(PORT),
   routes: {
     "/hooks": (request: Request) => webhooks.fetch(request),

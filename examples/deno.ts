@@ -24,7 +24,8 @@ const webhooks = createWebhookHandler({
 
 webhooks.start(); // takes up what a crash has left behind
 
-const server = Deno.serve({ port: Number(setting("PORT") ?? 3000) }, async (request) => {
+const port = Number(setting("PORT") ?? 3000);
+const server = Deno.serve({ hostname: "127.0.0.1", port }, async (request) => {
   const { pathname } = new URL(request.url);
   if (pathname === "/hooks") return webhooks.fetch(request);
   if (pathname === "/echo") return Response.json(await request.json()); // the rest of your app

@@ -25,7 +25,7 @@ app.use(express.json()); // in front of all routes, or of none
 app.all("/hooks", toNodeHandler(webhooks));
 app.post("/echo", (request, response) => void response.json(request.body)); // the rest of your app
 
-const server = app.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
 
 process.once("SIGTERM", async () => {
   server.close();

@@ -24,7 +24,7 @@ const app = fastify();
 app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" }); // with a body parser of its own
 app.post("/echo", async (request) => request.body); // the rest of your app
 
-await app.listen({ port: Number(PORT) });
+await app.listen({ host: "127.0.0.1", port: Number(PORT) });
 console.log(`listening on port ${PORT}`);
 
 process.once("SIGTERM", async () => {

@@ -29,7 +29,7 @@ app.use((context) => {
   context.body = context.request.body; // the rest of your app
 });
 
-const server = app.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
 
 process.once("SIGTERM", async () => {
   server.close();

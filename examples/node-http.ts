@@ -29,7 +29,7 @@ const server = createServer((request, response) => {
   if (request.url?.startsWith("/hooks")) return takeNotification(request, response);
   response.end("Hello\n"); // the rest of your app
 });
-server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
 
 process.once("SIGTERM", async () => {
   server.close();

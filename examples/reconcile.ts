@@ -39,7 +39,7 @@ if (process.argv[2] === "once") {
   await end();
 } else {
   const server = createServer(toNodeHandler(webhooks));
-  server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+  server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
   reconciler.start();
   process.once("SIGTERM", async () => {
     server.close();

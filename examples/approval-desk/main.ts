@@ -109,7 +109,7 @@ const server = createServer((request, response) => {
   if (/^\/requests(?=\?|$)/.test(request.url ?? "")) page(request, response);
   else hooks(request, response);
 });
-server.listen(Number(PORT), () => {
+server.listen(Number(PORT), "127.0.0.1", () => {
   console.log(`listening on port ${PORT}`);
   if (!DESK_SECRET) console.log(`requests: http://localhost:${PORT}/requests?key=${secret}`);
 });

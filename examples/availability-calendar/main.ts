@@ -111,7 +111,7 @@ const server = createServer((request, response) => {
       response.writeHead(500).end();
     });
 });
-server.listen(Number(PORT), () => {
+server.listen(Number(PORT), "127.0.0.1", () => {
   console.log(`listening on port ${PORT}`);
   if (!CALENDAR_SECRET) console.log(`calendars: http://localhost:${PORT}/calendars?key=${secret}`);
 });

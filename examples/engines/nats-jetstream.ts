@@ -132,7 +132,9 @@ const lanes = Array.from({ length: LANES }, (_, lane) =>
 const stops = await Promise.all([...lanes, run("retries", RETRIES, 100_000, retry)]);
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), () => console.log(`listening on port ${(server.address() as AddressInfo).port}`));
+server.listen(Number(PORT), "127.0.0.1", () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+);
 
 process.once("SIGTERM", async () => {
   server.close();

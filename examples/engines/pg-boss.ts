@@ -94,7 +94,9 @@ await boss.work(
 );
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), () => console.log(`listening on port ${(server.address() as AddressInfo).port}`));
+server.listen(Number(PORT), "127.0.0.1", () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+);
 
 process.once("SIGTERM", async () => {
   server.close();

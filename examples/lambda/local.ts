@@ -1,22 +1,30 @@
-// The function on your machine: what a function URL does, in a few lines.
-import { createServer } from "node:http";
+// Runs the function on your machine, as a function URL does.
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { handler } from "./function.ts";
 
 const { PORT = "3000" } = process.env;
 
-const server = createServer(async (request, response) => {
-  const { pathname, search } = new URL(request.url ?? "/", "http://localhost");
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  // Not with new URL(), which throws on a path such as //.
+  const [rawPath = "/", rawQueryString = ""] = (request.url ?? "/").split(/\?(.*)/s);
   const { statusCode, headers, body } = await handler({
-    rawPath: pathname,
-    rawQueryString: search.slice(1),
+    rawPath,
+    rawQueryString,
     headers: request.headers as Record<string, string>,
     requestContext: { http: { method: request.method } },
     body: Buffer.from(await text(request)).toString("base64"),
     isBase64Encoded: true,
   });
   response.writeHead(statusCode, headers).end(body);
+}
+
+const server = createServer((request, response) => {
+  answer(request, response).catch((error) => {
+    console.error(error);
+    response.destroy();
+  });
 });
-server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
 
 process.once("SIGTERM", () => server.close());

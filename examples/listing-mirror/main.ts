@@ -86,7 +86,7 @@ const hooks = toNodeHandler(webhooks);
 const stopListing = keepRunning(list);
 
 const server = createServer(hooks);
-server.listen(Number(PORT), () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
 
 process.once("SIGTERM", async () => {
   stopListing();

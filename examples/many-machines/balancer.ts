@@ -12,7 +12,7 @@ export async function balance(ports: readonly number[]): Promise<{ url: string; 
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
     });
-    passed.on("error", () => outgoing.writeHead(502).end());
+    passed.on("error", () => (outgoing.headersSent ? outgoing.destroy() : outgoing.writeHead(502).end()));
     incoming.pipe(passed);
   });
   server.listen(0, "127.0.0.1");

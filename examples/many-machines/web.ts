@@ -5,7 +5,7 @@ import { toNodeHandler } from "stayhook/node";
 import { store, webhooks } from "./handler.ts";
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(process.env.PORT ?? 3000), () =>
+server.listen(Number(process.env.PORT ?? 3000), "127.0.0.1", () =>
   console.log(`listening on port ${(server.address() as AddressInfo).port}`),
 );
 

@@ -21,4 +21,4 @@ class AppModule {}
 
 const app = await NestFactory.create(AppModule);
 app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
-await app.listen(process.env.PORT ?? 3000);
+await app.listen(process.env.PORT ?? 3000, "127.0.0.1");

@@ -1,0 +1,68 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+
+const root = join(import.meta.dirname, "../..");
+const examples = globSync("examples/**/*.{ts,cjs,json}", {
+  cwd: root,
+  exclude: (name) => /node_modules/.test(String(name)),
+}).map((path) => ({ path, code: readFileSync(join(root, path), "utf8") }));
+
+/** The code from each call that opens a port to the end of its statement or arrow. */
+function opened(code: string): string[] {
+  const calls = code.matchAll(
+    /(?:\.listen\((?!\))|[^.\w](?:Deno|Bun)\.serve\(|[^.\w]serve\(\{|"next (?:dev|start))/g,
+  );
+  return [...calls].map(
+    ({ index }) => code.slice(index, index + 120).split(/=>|;|\n {2}routes/)[0] as string,
+  );
+}
+
+test("the examples that open a port are found", () => {
+  expect(examples.flatMap(({ code }) => opened(code)).length).toBeGreaterThan(20);
+});
+
+test.each(examples.filter(({ code }) => opened(code).length > 0))("$path listens on loopback", ({ code }) => {
+  for (const call of opened(code)) expect(call).toContain("127.0.0.1");
+});
+
+test.each(examples.filter(({ code }) => code.includes('"node:http"')))(
+  "$path does not throw on a malformed URL",
+  ({ code }) => {
+    // new URL() throws on "//", which every client may send.
+    expect(code).not.toMatch(/new URL\((?:\w+\.)?(?:request|req|incoming)?\.?url\b/);
+  },
+);
+
+test("lambda/local.ts answers a malformed URL and goes on", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-local-"));
+  cpSync(join(root, "examples/lambda/local.ts"), join(directory, "local.ts"));
+  const echo =
+    "export const handler = async ({ rawPath }) => ({ statusCode: 200, headers: {}, body: rawPath });";
+  writeFileSync(join(directory, "function.ts"), echo);
+  writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
+  const port = 20_000 + (process.pid % 20_000);
+  const child = spawn(process.execPath, ["--experimental-strip-types", "local.ts"], {
+    cwd: directory,
+    env: { ...process.env, PORT: String(port) },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  onTestFinished(() => {
+    child.kill();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  await once(child.stdout, "data");
+  for (const path of ["//", "/%", "/hooks?key=1"]) {
+    const socket = connect(port, "127.0.0.1");
+    socket.end(`GET ${path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n`);
+    let answer = "";
+    for await (const chunk of socket) answer += chunk;
+    expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+    expect(answer).toContain(path.split("?")[0] as string);
+  }
+  expect(child.exitCode).toBeNull();
+});
