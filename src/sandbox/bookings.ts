@@ -1,27 +1,25 @@
 import type { BookingStatus } from "../models/booking.ts";
-import { copy, refuse, toFields } from "./fields.ts";
 import type { SandboxListings } from "./listings.ts";
-import { checkMove, type Move } from "./moves.ts";
 import type { Random } from "./random.ts";
-import { chooseStay } from "./stays.ts";
+import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";
 
 /** A booking as the sandbox's API shows it. */
 export interface SandboxBooking {
   readonly bookingCode: string;
   readonly status: string;
   readonly listingId: number;
-  /** `YYYY-MM-DD`, unless it was given otherwise. */
+  /** `YYYY-MM-DD`, unless you gave another format. */
   readonly checkIn: string;
-  /** `YYYY-MM-DD`, unless it was given otherwise. */
+  /** `YYYY-MM-DD`, unless you gave another format. */
   readonly checkOut: string;
   readonly [field: string]: unknown;
 }
 
-/** What may be given for a new booking; any further field is kept and shown. */
+/** The fields of a new booking. The sandbox keeps and shows further fields too. */
 export interface SandboxBookingFields {
-  /** Default: a free one. */
+  /** Default: a free code. */
   readonly bookingCode?: string | undefined;
-  /** Default: one of the listings that are `Published`, else any listing, else one that does not exist. */
+  /** Default: a `Published` listing; without one, any listing; without listings, an id that does not exist. */
   readonly listingId?: number | undefined;
   /** Default: a day within the next half year. */
   readonly checkIn?: string | undefined;
@@ -31,109 +29,93 @@ export interface SandboxBookingFields {
 }
 
 /**
- * The sandbox's bookings. What moves one resolves to a copy of it once it is moved and its notification is
- * queued, not when that has arrived (see `settled`); an impossible move rejects with an `InvalidArgumentError`.
+ * The sandbox's bookings. Each method that changes a booking resolves to a copy of it. The notification is queued by
+ * then, but not yet delivered: await `sandbox.settled()` for that. An impossible change rejects with an
+ * `InvalidArgumentError`.
  */
 export interface SandboxBookings {
-  /** A guest asks for a stay: a new booking in `Request`. Booking Requested. */
+  /** A guest asks for a stay: makes a booking in `Request`. Sends a notification. */
   request(fields?: SandboxBookingFields): Promise<SandboxBooking>;
-  /** A guest books at once: a new booking in `Confirmed`. Booking Confirmed. */
+  /** A guest books without asking: makes a booking in `Confirmed`. Sends a notification. */
   instantBook(fields?: SandboxBookingFields): Promise<SandboxBooking>;
-  /** `Request` -> `Confirmed`. Booking Approved. */
+  /** The host approves: `Request` becomes `Confirmed`. Sends a notification. */
   approve(bookingCode: string): Promise<SandboxBooking>;
-  /** `Request` -> `Declined`. Booking Declined. */
+  /** The host declines: `Request` becomes `Declined`. Sends a notification. */
   decline(bookingCode: string): Promise<SandboxBooking>;
-  /** Any status but `Declined` and `Cancelled` -> `Cancelled`. Booking Cancelled. */
+  /** Any status but `Declined` and `Cancelled` becomes `Cancelled`. Sends a notification. */
   cancel(bookingCode: string): Promise<SandboxBooking>;
-  /** Changes any fields but the code and the status, such as the nights, and sends a notification. */
+  /** Changes fields of a booking, such as its nights, but not its code or status. Sends a notification. */
   alter(bookingCode: string, fields: Omit<SandboxBookingFields, "bookingCode">): Promise<SandboxBooking>;
-  /** A new booking in any status, one that the platform does not list too. Sends nothing. */
+  /** Makes a booking in any status, even in one that the platform does not list. Sends nothing. */
   create(
     fields: SandboxBookingFields & {
       readonly status: BookingStatus | (string & {});
     },
   ): Promise<SandboxBooking>;
-  /** A copy. */
+  /** Returns a copy of the booking, or `undefined`. */
   get(bookingCode: string): SandboxBooking | undefined;
-  /** Copies, in the order in which they were made. */
+  /** Returns copies of all bookings, the oldest first. */
   list(): SandboxBooking[];
 }
 
-const moves = {
+/** The changes of status that a booking can go through. */
+export const bookingMoves = {
   approve: { from: (status) => status === "Request", to: "Confirmed" },
   decline: { from: (status) => status === "Request", to: "Declined" },
   cancel: { from: (status) => status !== "Declined" && status !== "Cancelled", to: "Cancelled" },
 } satisfies Record<string, Move>;
 
-/** @param onEvent - called for each move that is one of the platform's booking events */
+/** @param notify - called after each change that the platform sends a notification for */
 export function createBookings(
   random: Random,
   listings: SandboxListings,
-  onEvent: (bookingCode: string) => void,
+  notify: (bookingCode: string) => void,
 ): SandboxBookings {
-  const bookings = new Map<string, SandboxBooking>();
+  const bookings = new Records<string, SandboxBooking, keyof typeof bookingMoves>(
+    "booking",
+    "bookingCode",
+    bookingMoves,
+  );
 
   const add = (fields: Record<string, unknown>, status: string): SandboxBooking => {
     const { bookingCode = freeCode(), listingId = chooseListing(random, listings) } = fields;
     if (typeof bookingCode !== "string" || bookingCode === "")
       refuse("must be a string that is not empty", "bookingCode");
-    if (bookings.has(bookingCode)) refuse(`there is a booking ${bookingCode} already`, "bookingCode");
     const booking = { ...fields, bookingCode, status, listingId, ...chooseStay(random, fields) };
-    bookings.set(bookingCode, booking as SandboxBooking);
-    return copy(booking as SandboxBooking);
+    return bookings.add(bookingCode, booking as SandboxBooking);
   };
 
   const freeCode = (): string => {
     for (;;) {
-      const code = bookingCode(random);
+      const code = drawCode(random);
       if (!bookings.has(code)) return code;
     }
   };
 
-  const begin = async (fields: SandboxBookingFields | undefined, status: string): Promise<SandboxBooking> => {
-    const booking = add(toFields(fields, ["status"]), status);
-    onEvent(booking.bookingCode);
+  const notified = (booking: SandboxBooking): SandboxBooking => {
+    notify(booking.bookingCode);
     return booking;
   };
 
-  const known = (code: string): SandboxBooking =>
-    bookings.get(code) ?? refuse(`there is no booking ${String(code)}`, "bookingCode");
-
-  const change = (booking: SandboxBooking, fields: Record<string, unknown>): SandboxBooking => {
-    const changed = { ...booking, ...fields };
-    bookings.set(booking.bookingCode, changed);
-    onEvent(booking.bookingCode);
-    return copy(changed);
-  };
-
-  const move = async (code: string, name: keyof typeof moves): Promise<SandboxBooking> => {
-    const booking = known(code);
-    checkMove(moves, name, { kind: "booking", id: code, status: booking.status });
-    return change(booking, { status: moves[name].to });
-  };
-
   return {
-    request: (fields) => begin(fields, "Request"),
-    instantBook: (fields) => begin(fields, "Confirmed"),
-    approve: (code) => move(code, "approve"),
-    decline: (code) => move(code, "decline"),
-    cancel: (code) => move(code, "cancel"),
+    request: async (fields) => notified(add(toFields(fields, ["status"]), "Request")),
+    instantBook: async (fields) => notified(add(toFields(fields, ["status"]), "Confirmed")),
+    approve: async (code) => notified(bookings.move(code, "approve")),
+    decline: async (code) => notified(bookings.move(code, "decline")),
+    cancel: async (code) => notified(bookings.move(code, "cancel")),
     async alter(code, fields) {
       if ((fields as SandboxBookingFields)?.bookingCode !== undefined)
-        refuse("must stay as it is", "bookingCode");
-      return change(known(code), toFields(fields, ["status"]));
+        refuse("cannot be changed", "bookingCode");
+      return notified(bookings.change(code, toFields(fields, ["status"])));
     },
     async create(fields) {
-      const { status, ...rest } = toFields(fields);
-      if (typeof status !== "string" || status === "") refuse("must be a status", "status");
+      const { status, rest } = takeStatus(fields);
       return add(rest, status);
     },
-    get: (code) => copyOf(bookings.get(code)),
-    list: () => [...bookings.values()].map(copy),
+    get: (code) => bookings.get(code),
+    list: () => bookings.list(),
   };
 }
-
-const copyOf = (booking: SandboxBooking | undefined): SandboxBooking | undefined => booking && copy(booking);
 
 function chooseListing(random: Random, listings: SandboxListings): number {
   const all = listings.list();
@@ -142,8 +124,32 @@ function chooseListing(random: Random, listings: SandboxListings): number {
   return first ? random.pick([first, ...others]).listingId : random.integer(10_000, 9_999_999);
 }
 
-// Without letters and digits that are taken for each other when read aloud.
-const letters = "ABCDEFGHJKMNPQRSTUVWXYZ23456789";
+// Without characters that sound or look alike, because people read codes aloud.
+const codeCharacters = "ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-const bookingCode = (random: Random): string =>
-  Array.from({ length: 8 }, () => letters[random.integer(0, letters.length - 1)]).join("");
+const drawCode = (random: Random): string =>
+  Array.from({ length: 8 }, () => codeCharacters[random.integer(0, codeCharacters.length - 1)]).join("");
+
+const dayMs = 86_400_000;
+
+/** The given dates in any format. Missing dates become a stay of one to seven nights within the next half year. */
+function chooseStay(random: Random, { checkIn, checkOut }: Record<string, unknown>) {
+  // Draw always: a given date must not change the later draws of a seed.
+  const today = Math.floor(Date.now() / dayMs) * dayMs;
+  const start = today + random.integer(1, 180) * dayMs;
+  const length = random.integer(1, 7) * dayMs;
+  const arrival = toTime(checkIn) ?? toTime(checkOut, -length) ?? start;
+  return {
+    checkIn: checkIn === undefined ? toDate(arrival) : checkIn,
+    checkOut: checkOut === undefined ? toDate(arrival + length) : checkOut,
+  };
+}
+
+/** `undefined` for a text that is not a date, and for a year of more than four digits. */
+function toTime(date: unknown, shift = 0): number | undefined {
+  if (typeof date !== "string") return undefined;
+  const time = Date.parse(date) + shift;
+  return Math.abs(time) < 2.5e14 ? time : undefined;
+}
+
+const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);

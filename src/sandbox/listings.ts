@@ -1,7 +1,6 @@
 import type { ListingStatus } from "../models/listing.ts";
-import { copy, refuse, toFields } from "./fields.ts";
-import { checkMove, type Move } from "./moves.ts";
 import type { Random } from "./random.ts";
+import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";
 
 /** A listing as the sandbox's API shows it. */
 export interface SandboxListing {
@@ -11,38 +10,40 @@ export interface SandboxListing {
   readonly [field: string]: unknown;
 }
 
-/** What may be given for a new listing; any further field is kept and shown. */
+/** The fields of a new listing. The sandbox keeps and shows further fields too. */
 export interface SandboxListingFields {
-  /** Default: a free one. */
+  /** Default: a free id. */
   readonly listingId?: number | undefined;
+  /** Default: a random name, such as `Harbour Loft`. */
   readonly listingName?: string | undefined;
   readonly [field: string]: unknown;
 }
 
 /**
- * The sandbox's listings. What moves one resolves to a copy of it once it is moved and its notification, if
- * there is one, is queued; an impossible move rejects with an `InvalidArgumentError`.
+ * The sandbox's listings. Each method that changes a listing resolves to a copy of it. If there is a notification, it is
+ * queued by then. An impossible change rejects with an `InvalidArgumentError`.
  */
 export interface SandboxListings {
-  /** A new listing in `InReview`. The platform has no event for it. */
+  /** Makes a listing in `InReview`. Sends nothing: the platform describes no event for it. */
   submit(fields?: SandboxListingFields): Promise<SandboxListing>;
-  /** `InReview` or `Hidden` -> `Published`. The first time it is the Listing Created event; after that none is described. */
+  /** `InReview` or `Hidden` becomes `Published`. Sends a notification the first time only. */
   publish(listingId: number): Promise<SandboxListing>;
-  /** `InReview` or `Published` -> `Hidden`. No event is described for it. */
+  /** `InReview` or `Published` becomes `Hidden`. Sends nothing: the platform describes no event for it. */
   hide(listingId: number): Promise<SandboxListing>;
-  /** A new listing in any status, one that the platform does not list too. Sends nothing. */
+  /** Makes a listing in any status, even in one that the platform does not list. Sends nothing. */
   create(
     fields: SandboxListingFields & {
       readonly status: ListingStatus | (string & {});
     },
   ): Promise<SandboxListing>;
-  /** A copy. */
+  /** Returns a copy of the listing, or `undefined`. */
   get(listingId: number): SandboxListing | undefined;
-  /** Copies, in the order in which they were made. */
+  /** Returns copies of all listings, the oldest first. */
   list(): SandboxListing[];
 }
 
-const moves = {
+/** The changes of status that a listing can go through. */
+export const listingMoves = {
   publish: { from: (status) => status === "InReview" || status === "Hidden", to: "Published" },
   hide: { from: (status) => status === "InReview" || status === "Published", to: "Hidden" },
 } satisfies Record<string, Move>;
@@ -50,19 +51,22 @@ const moves = {
 const places = ["Harbour", "Orchard", "Old Mill", "Lakeside", "Station", "Cathedral", "Vineyard"] as const;
 const kinds = ["Loft", "Cottage", "Studio", "Apartment", "House", "Cabin"] as const;
 
-/** @param onAccepted - called when a listing is published for the first time */
-export function createListings(random: Random, onAccepted: (listingId: number) => void): SandboxListings {
-  const listings = new Map<number, SandboxListing>();
+/** @param notify - called when a listing is published for the first time */
+export function createListings(random: Random, notify: (listingId: number) => void): SandboxListings {
+  const listings = new Records<number, SandboxListing, keyof typeof listingMoves>(
+    "listing",
+    "listingId",
+    listingMoves,
+  );
+  /** The listings that were published before, or were created in a status that follows the review. */
   const accepted = new Set<number>();
 
   const add = (fields: Record<string, unknown>, status: string): SandboxListing => {
     const { listingId = freeId(), listingName = `${random.pick(places)} ${random.pick(kinds)}` } = fields;
     if (!Number.isSafeInteger(listingId)) refuse("must be an integer", "listingId");
-    if (listings.has(listingId as number)) refuse(`there is a listing ${listingId} already`, "listingId");
     if (typeof listingName !== "string") refuse("must be a string", "listingName");
     const listing = { ...fields, listingId, listingName, status } as SandboxListing;
-    listings.set(listing.listingId, listing);
-    return copy(listing);
+    return listings.add(listing.listingId, listing);
   };
 
   const freeId = (): number => {
@@ -72,37 +76,24 @@ export function createListings(random: Random, onAccepted: (listingId: number) =
     }
   };
 
-  const move = (listingId: number, name: keyof typeof moves): SandboxListing => {
-    const listing =
-      listings.get(listingId) ?? refuse(`there is no listing ${String(listingId)}`, "listingId");
-    checkMove(moves, name, { kind: "listing", id: listingId, status: listing.status });
-    const moved = { ...listing, status: moves[name].to };
-    listings.set(listingId, moved);
-    return copy(moved);
-  };
-
   return {
     submit: async (fields) => add(toFields(fields, ["status"]), "InReview"),
     async create(fields) {
-      const { status, ...rest } = toFields(fields);
-      if (typeof status !== "string" || status === "") refuse("must be a status", "status");
+      const { status, rest } = takeStatus(fields);
       const listing = add(rest, status);
-      // One that is live, or was, has been accepted before the sandbox came to know it.
       if (status !== "InReview") accepted.add(listing.listingId);
       return listing;
     },
     async publish(listingId) {
-      const listing = move(listingId, "publish");
+      const listing = listings.move(listingId, "publish");
       if (!accepted.has(listingId)) {
         accepted.add(listingId);
-        onAccepted(listingId);
+        notify(listingId);
       }
       return listing;
     },
-    hide: async (listingId) => move(listingId, "hide"),
-    get: (listingId) => copyOf(listings.get(listingId)),
-    list: () => [...listings.values()].map(copy),
+    hide: async (listingId) => listings.move(listingId, "hide"),
+    get: (listingId) => listings.get(listingId),
+    list: () => listings.list(),
   };
 }
-
-const copyOf = (listing: SandboxListing | undefined): SandboxListing | undefined => listing && copy(listing);

@@ -1,10 +1,19 @@
+import * as z from "zod";
+import { isLoopback, parseUrl } from "../client/urls.ts";
+import type { Issue } from "../errors.ts";
+import { toIssues } from "../models/standard-schema.ts";
 import { createBookings, type SandboxBookings } from "./bookings.ts";
 import { createListings, type SandboxListings } from "./listings.ts";
 import { createRandom } from "./random.ts";
-import { answer, type PlatformRequest, type PlatformResponse } from "./routes.ts";
-import type { SandboxWebhookConfig } from "./webhook-config.ts";
 
-/** A notification in the form in which the platform sends it. */
+/** The webhook configuration that the sandbox holds. */
+export interface SandboxWebhookConfig {
+  readonly isActive: boolean;
+  /** The URL of each topic. */
+  readonly endpoints: Readonly<Record<string, string>>;
+}
+
+/** A notification in the format of the platform. */
 export interface SandboxNotification {
   readonly eventId: string;
   readonly timestamp: string;
@@ -12,13 +21,31 @@ export interface SandboxNotification {
   readonly listingId: number | null;
 }
 
-/** The platform itself, in memory: no network in it, and nothing that waits. */
+/** A request to the platform's API, over HTTP or by `sandbox.fetch`. */
+export interface PlatformRequest {
+  readonly method: string;
+  /** Path and query, below the base URL. */
+  readonly target: string;
+  readonly authorization: string | undefined;
+  readonly body: string;
+}
+
+/** An answer before it is written as JSON. The tests of this project write it in other formats too. */
+export interface PlatformResponse {
+  readonly status: number;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly shape: "write" | "config" | "no-config" | "booking" | "listing" | "listings" | "error";
+  /** `undefined` for an answer without a body. */
+  readonly body?: unknown;
+}
+
+/** The platform in memory: its records, its configuration and its endpoints, without network and timers. */
 export interface Platform {
   readonly bookings: SandboxBookings;
   readonly listings: SandboxListings;
   readonly webhookConfig: SandboxWebhookConfig | undefined;
   answer(request: PlatformRequest): PlatformResponse;
-  /** The URL for a topic, by the configuration of this moment; `undefined` where nothing is delivered. */
+  /** The URL of a topic in the present configuration; `undefined` if nothing is delivered. */
   endpointOf(topic: string): string | undefined;
 }
 
@@ -27,10 +54,11 @@ export function createPlatform(options: {
   readonly accessToken: string;
   /** ms since 1970 */
   readonly now: () => number;
-  /** Takes each notification that the platform sends, at the moment of its event. */
+  /** Takes each notification at the moment of its event. */
   readonly deliver: (topic: string, url: string, notification: SandboxNotification) => void;
 }): Platform {
-  const ids = createRandom(options.seed, "eventId");
+  const { seed } = options;
+  const ids = createRandom(seed, "eventId");
 
   const endpointOf = (topic: string): string | undefined => {
     const { isActive = false, endpoints = {} } = state.webhookConfig ?? {};
@@ -38,25 +66,19 @@ export function createPlatform(options: {
   };
 
   const notify = (topic: string, bookingCode: string | null, listingId: number | null): void => {
-    // Drawn whether somebody is told or not, so that a seed's ids do not hang on the configuration.
+    // Draw the id even without an endpoint: the ids of a seed must not depend on the configuration.
     const timestamp = new Date(options.now()).toISOString();
     const notification = { eventId: ids.uuid(), timestamp, bookingCode, listingId };
     const url = endpointOf(topic);
     if (url !== undefined) options.deliver(topic, url, notification);
   };
 
-  const listings = createListings(createRandom(options.seed, "listings"), (id) =>
-    notify("listings", null, id),
-  );
-  const bookings = createBookings(createRandom(options.seed, "bookings"), listings, (code) =>
+  const listings = createListings(createRandom(seed, "listings"), (id) => notify("listings", null, id));
+  const bookings = createBookings(createRandom(seed, "bookings"), listings, (code) =>
     notify("bookings", code, null),
   );
-  const state = {
-    accessToken: options.accessToken,
-    bookings,
-    listings,
-    webhookConfig: undefined as SandboxWebhookConfig | undefined,
-  };
+  const { accessToken } = options;
+  const state: PlatformState = { accessToken, bookings, listings, webhookConfig: undefined };
 
   return {
     bookings,
@@ -67,4 +89,198 @@ export function createPlatform(options: {
     answer: (request) => answer(state, request),
     endpointOf,
   };
+}
+
+interface PlatformState {
+  readonly accessToken: string;
+  readonly bookings: SandboxBookings;
+  readonly listings: SandboxListings;
+  webhookConfig: SandboxWebhookConfig | undefined;
+}
+
+interface Call {
+  readonly state: PlatformState;
+  /** The decoded parameter of the path. */
+  readonly parameter: string;
+  readonly query: URLSearchParams;
+  readonly body: string;
+}
+
+const routes = {
+  "POST /v2/webhooks/config": (call) => (call.state.webhookConfig ? conflict() : writeConfig(call, 201)),
+  "PUT /v2/webhooks/config": (call) => (call.state.webhookConfig ? writeConfig(call, 200) : noConfig()),
+  "GET /v2/webhooks/config": ({ state }) =>
+    state.webhookConfig ? ok("config", state.webhookConfig) : { ...noConfig(), shape: "no-config" },
+  "DELETE /v2/webhooks/config": deleteConfig,
+  "PATCH /v2/webhooks/config/toggle": toggleConfig,
+  "GET /v2/listings": ({ state }) => ok("listings", state.listings.list()),
+  "GET /v2/listings/{listingId}": getListing,
+  "GET /v2/bookings/{bookingCode}": getBooking,
+} satisfies Record<string, (call: Call) => PlatformResponse>;
+
+/** The endpoints of the API, in the notation of the platform's documentation. */
+export const routeNames = Object.keys(routes);
+
+const endpoints = Object.entries<(call: Call) => PlatformResponse>(routes).map(([name, respond]) => {
+  const [method = "", path = ""] = name.split(" ");
+  return { method, path, pattern: toPattern(path), respond };
+});
+
+/**
+ * Returns a function that tells whether a request belongs to a route. A route without a method is for any method.
+ * A parameter such as `{listingId}` is for any segment.
+ *
+ * @returns `undefined` if the API has no such route
+ */
+export function routeMatcher(route: string): ((method: string, path: string) => boolean) | undefined {
+  const match = /^(?:([A-Z]+) )?(\/\S*)$/.exec(route);
+  if (!match) return undefined;
+  const [, wanted, path = ""] = match;
+  const pattern = toPattern(path);
+  const known = endpoints.some(
+    (endpoint) =>
+      (wanted === undefined || endpoint.method === wanted) &&
+      (endpoint.pattern.test(path) || pattern.test(endpoint.path)),
+  );
+  if (!known) return undefined;
+  return (method, asked) => (wanted === undefined || method === wanted) && pattern.test(asked);
+}
+
+function toPattern(path: string): RegExp {
+  const parts = path.split(/\{[^/{}]*\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join("([^/]+)")}$`);
+}
+
+function answer(state: PlatformState, request: PlatformRequest): PlatformResponse {
+  const { method, target, body } = request;
+  if (!isAuthorized(request.authorization, state.accessToken))
+    return {
+      ...failure(401, "unauthorized", "The Authorization header must be Bearer and the access token."),
+      headers: { "www-authenticate": "Bearer" },
+    };
+
+  const [path = "", query = ""] = target.split(/\?(.*)/s);
+  const found = endpoints.filter(({ pattern }) => pattern.test(path));
+  if (found.length === 0) return failure(404, "not_found", "There is no such path.");
+  const endpoint = found.find((one) => one.method === method);
+  if (!endpoint) return methodNotAllowed(found.map((one) => one.method));
+  const parameter = decode(endpoint.pattern.exec(path)?.[1] ?? "");
+  if (parameter === undefined) return failure(400, "bad_request", "The path is not percent-encoded UTF-8.");
+  return endpoint.respond({ state, parameter, query: new URLSearchParams(query), body });
+}
+
+/** The body of an error is `{ code, message, issues? }`. */
+export function failure(
+  status: number,
+  code: string,
+  message: string,
+  issues?: readonly Issue[],
+): PlatformResponse {
+  return { status, shape: "error", body: { code, message, ...(issues && { issues }) } };
+}
+
+const ok = (shape: PlatformResponse["shape"], body: unknown): PlatformResponse => ({
+  status: 200,
+  shape,
+  body,
+});
+
+const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
+
+const conflict = (): PlatformResponse =>
+  failure(409, "conflict", "There is a webhook configuration already. PUT replaces it.");
+
+const methodNotAllowed = (methods: readonly string[]): PlatformResponse => ({
+  ...failure(405, "method_not_allowed", `This path takes ${methods.join(", ")}.`),
+  headers: { allow: methods.join(", ") },
+});
+
+// RFC 9110: the name of the scheme is case-insensitive.
+function isAuthorized(authorization: string | undefined, accessToken: string): boolean {
+  const [scheme, token] = authorization?.split(/ +(.*)/s) ?? [];
+  return scheme?.toLowerCase() === "bearer" && token === accessToken;
+}
+
+const missingOr =
+  (message: string) =>
+  ({ input }: { readonly input?: unknown }): string =>
+    input === undefined ? "is missing" : message;
+
+/** The body of a write. It may have further topics. */
+const webhookConfigBody = z.object(
+  {
+    isActive: z.boolean({ error: missingOr("must be true or false") }),
+    endpoints: z.record(
+      z.string(),
+      z.string({ error: "must be a URL" }).superRefine((url, context) => {
+        const message = problemWithUrl(url);
+        if (message !== undefined) context.addIssue({ code: "custom", message });
+      }),
+      { error: missingOr("must be an object with a URL for each topic") },
+    ),
+  },
+  { error: "must be an object" },
+);
+
+/** The reason why a URL cannot be an endpoint, or `undefined`. */
+export function problemWithUrl(text: string): string | undefined {
+  const url = parseUrl(text);
+  if (!url) return "must be a URL";
+  if (url.protocol !== "https:" && !isLoopback(url))
+    return "must be an https URL, or http on a loopback host";
+  if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
+  return undefined;
+}
+
+function writeConfig({ state, body }: Call, status: number): PlatformResponse {
+  const json = parseJson(body);
+  if (json === undefined) return failure(400, "bad_request", "The body is not JSON.");
+  const { success, data, error } = webhookConfigBody.safeParse(json.value);
+  if (!success)
+    return failure(400, "bad_request", "The body is not a webhook configuration.", toIssues(error.issues));
+  state.webhookConfig = data;
+  return { status, shape: "write", body: data };
+}
+
+function toggleConfig({ state, query }: Call): PlatformResponse {
+  const [value, ...others] = query.getAll("isActive");
+  if ((value !== "true" && value !== "false") || others.length > 0)
+    return failure(400, "bad_request", "The query must say isActive=true or isActive=false.", [
+      { path: ["isActive"], message: "must be given once, as true or false" },
+    ]);
+  if (!state.webhookConfig) return noConfig();
+  state.webhookConfig = { ...state.webhookConfig, isActive: value === "true" };
+  return { status: 200, shape: "write", body: state.webhookConfig };
+}
+
+function deleteConfig({ state }: Call): PlatformResponse {
+  if (!state.webhookConfig) return noConfig();
+  state.webhookConfig = undefined;
+  return { status: 200, shape: "write" };
+}
+
+function getListing({ state, parameter }: Call): PlatformResponse {
+  const listing = /^\d+$/.test(parameter) ? state.listings.get(Number(parameter)) : undefined;
+  return listing ? ok("listing", listing) : failure(404, "not_found", "There is no such listing.");
+}
+
+function getBooking({ state, parameter }: Call): PlatformResponse {
+  const booking = state.bookings.get(parameter);
+  return booking ? ok("booking", booking) : failure(404, "not_found", "There is no such booking.");
+}
+
+function parseJson(text: string): { readonly value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
+}
+
+function decode(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
 }

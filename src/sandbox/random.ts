@@ -1,20 +1,20 @@
 import { v4 } from "uuid";
 
-/** A stream of random draws that its seed alone decides. */
+/** A stream of random draws that is repeated by the same seed. */
 export interface Random {
-  /** From 0 up to, but not including, 1. */
+  /** From 0 to 1, without 1. */
   next(): number;
-  /** Both ends included. */
+  /** From `min` to `max`, both included. */
   integer(min: number, max: number): number;
   pick<T>(list: readonly [T, ...T[]]): T;
-  /** A new list, in another order. */
+  /** Returns a new list in random order. */
   shuffle<T>(list: readonly T[]): T[];
   uuid(): string;
 }
 
 /**
- * A stream for one purpose. What is drawn from it does not move the streams of other purposes, so that
- * switching on delays, say, leaves the booking codes of a seed as they were.
+ * Makes the stream for one purpose. Draws from it do not change the streams of other purposes: a seed has the same
+ * booking codes with and without delays.
  */
 export function createRandom(seed: number, purpose: string): Random {
   let state = hash(`${seed}:${purpose}`);
@@ -44,10 +44,9 @@ export function createRandom(seed: number, purpose: string): Random {
   };
 }
 
-/** A seed for when none was given. */
 export const randomSeed = (): number => Math.floor(Math.random() * 2 ** 32);
 
-// FNV-1a, and a last mix, without which seeds that are neighbours begin alike.
+// FNV-1a with a final mix. Without the mix, neighboring seeds begin alike.
 function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let index = 0; index < text.length; index++)

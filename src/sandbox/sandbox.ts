@@ -1,61 +1,75 @@
+import * as z from "zod";
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/webhook-config.ts";
-import { checkNoUnknown } from "../options.ts";
-import { type Api, createApi, type SandboxRequest } from "./api.ts";
-import type { SandboxReceiver } from "./attempt.ts";
+import { type Api, createApi, type Render, render, type SandboxRequest } from "./api.ts";
 import type { SandboxBookings } from "./bookings.ts";
 import { type Clock, createClock } from "./clock.ts";
-import { createClosing } from "./closing.ts";
-import { createDeliveryQueue, type DeliveryQueue, type SandboxDelivery } from "./delivery.ts";
-import { deliverySchema, type SandboxDeliveryOptions, toDeliverySettings } from "./delivery-options.ts";
+import {
+  createDeliveryQueue,
+  type DeliveryQueue,
+  type SandboxDelivery,
+  type SandboxReceiver,
+} from "./deliveries.ts";
 import { createFaults, type SandboxFaults } from "./faults.ts";
-import { answerFetch } from "./fetch.ts";
-import { copy, refuse } from "./fields.ts";
 import type { SandboxListings } from "./listings.ts";
-import { check } from "./option-kinds.ts";
-import { readOptions, type SandboxOptions, type SandboxSettings } from "./options.ts";
-import { createPlatform, type Platform } from "./platform.ts";
-import { type Render, render } from "./render.ts";
-import { serve } from "./server.ts";
-import { describeEndpoint, type SandboxWebhookConfig } from "./webhook-config.ts";
+import {
+  check,
+  defaultAccessToken,
+  deliverySchema,
+  optionsObject,
+  readOptions,
+  type SandboxDeliveryOptions,
+  type SandboxOptions,
+  type SandboxSettings,
+  toDeliverySettings,
+} from "./options.ts";
+import { createPlatform, type Platform, problemWithUrl, type SandboxWebhookConfig } from "./platform.ts";
+import { copy, refuse } from "./records.ts";
+import { answerFetch, isLoopbackHost, serve } from "./server.ts";
 
 /**
- * The platform in memory: its API as a real HTTP server, bookings and listings that you move, and the
- * notifications that it sends for them. Made by {@link createSandbox}.
+ * The platform in memory: its API, its bookings and listings, and the notifications about them. Made by
+ * {@link createSandbox}.
  */
 export interface Sandbox {
-  /** The one that all random things come from. Print it, and a run can be repeated. */
+  /** The source of all random draws. Print it to be able to repeat a run. */
   readonly seed: number;
-  /** What the API takes as bearer token. */
+  /** The bearer token of the API. */
   readonly accessToken: string;
   /**
-   * The client's `baseUrl`, such as `http://127.0.0.1:40123`.
+   * The URL of the server, such as `http://127.0.0.1:40123`. It is the client's `baseUrl`.
    *
    * @throws StayhookError before `listen` has resolved
    */
   readonly url: string;
+  /** The bookings, and the methods that change them. */
   readonly bookings: SandboxBookings;
+  /** The listings, and the methods that change them. */
   readonly listings: SandboxListings;
-  /** A copy of the configuration as it is now; `undefined` where there is none. It is set through the API. */
+  /** A copy of the webhook configuration; `undefined` without one. Set it through the API. */
   readonly webhookConfig: SandboxWebhookConfig | undefined;
   /**
-   * Each attempt to deliver a notification, in the order in which they began, with those that were dropped: the
-   * last 100,000. A snapshot.
+   * A copy of the list of delivery attempts, the oldest first. It keeps the last 100,000, and has dropped deliveries
+   * too.
    */
   readonly deliveries: readonly SandboxDelivery[];
-  /** Each request to the API, in the order in which they were answered: the last 100,000. A snapshot. */
+  /** A copy of the list of answered requests to the API, the oldest first. It keeps the last 100,000. */
   readonly requests: readonly SandboxRequest[];
-  /** What goes wrong with requests to the API. */
+  /** The faults of the API. */
   readonly faults: SandboxFaults;
   /** How notifications are delivered. */
   readonly delivery: SandboxDeliveryControl;
 
   /**
-   * Starts the server. The process lives on until {@link close}.
+   * Starts an HTTP server for the API. It keeps the process alive until {@link close}.
    *
-   * @param options.port - default 0: one that is free
+   * On loopback, the server refuses requests with a foreign `Host` (421) or `Origin` (403). On any other host, the
+   * sandbox needs an `accessToken` of its own.
+   *
+   * @param options.port - default 0: a free port
    * @param options.host - default `127.0.0.1`
-   * @throws StayhookError (rejects) where it listens already, or was closed; Node's error where the port is taken
+   * @throws InvalidArgumentError (rejects) for a host beyond loopback without an `accessToken`
+   * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is taken
    */
   listen(options?: {
     readonly port?: number | undefined;
@@ -63,16 +77,15 @@ export interface Sandbox {
   }): Promise<{ readonly url: string }>;
 
   /**
-   * Delivers any notification, with the same duplicates, shuffling, delays and retries as the platform's own.
-   * Nothing in it is checked; a string goes out as it is, so that a body need not be JSON either.
+   * Delivers any notification, with the delays, duplicates, drops and retries of `delivery`. The sandbox does not check
+   * it. A string is sent as the body itself, so that you can send a body that is not JSON.
    *
-   * @param notification - what to send, written as JSON
-   * @param options.topic - default: `bookings` where it has a `bookingCode`, `listings` where it has a
+   * @param notification - written as JSON
+   * @param options.topic - default: `bookings` for a notification with a `bookingCode`, `listings` for one with a
    *   `listingId`, else `messages`
-   * @param options.url - default: the topic's in the configuration
-   * @returns the last attempt at it, once that was answered or failed (of duplicates: at the first)
-   * @throws InvalidArgumentError (rejects) where there is no URL to send it to: none is configured, or the
-   *   configuration is not active
+   * @param options.url - default: the URL of the topic in the configuration
+   * @returns the last attempt, after its answer or error; with duplicates, that of the first delivery
+   * @throws InvalidArgumentError (rejects) without a `url` and without an active configuration for the topic
    */
   send(
     notification: unknown,
@@ -83,17 +96,16 @@ export interface Sandbox {
   ): Promise<SandboxDelivery>;
 
   /**
-   * Delivers a notification once more, now: at once, once, and whatever `delivery` says; retries aside. For a
-   * duplicate that comes late, or one that was dropped.
+   * Delivers a notification once more, at once, and ignores all options of `delivery` but `retry` and `timeout`. Use it
+   * for a late duplicate, or for a delivery that was dropped.
    *
-   * @returns the last attempt at it
-   * @throws InvalidArgumentError (rejects) where no delivery had this `eventId`
+   * @returns the last attempt
+   * @throws InvalidArgumentError (rejects) if no delivery had this `eventId`
    */
   redeliver(eventId: string): Promise<SandboxDelivery>;
 
   /**
-   * Lets deliveries go to a function instead of over the network: to the `fetch` of a webhook handler, so that no
-   * server is needed. The URL is the configured one. `undefined` lets them go over the network again.
+   * Hands deliveries to a function instead of sending them over the network. `undefined` restores the network.
    *
    * @example
    * ```ts
@@ -103,7 +115,7 @@ export interface Sandbox {
   deliverTo(receiver: SandboxReceiver | undefined): void;
 
   /**
-   * The API without a server: answers what is below any base URL, as `fetch` does. Needs no `this`.
+   * Answers as the API, without a server and for any base URL. It is the `fetch` option of a client.
    *
    * @example
    * ```ts
@@ -113,45 +125,41 @@ export interface Sandbox {
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
 
   /**
-   * Moves the sandbox's clock ahead: delays, duplicates, retries and slow answers that are due by then come now,
-   * one after the other as they would have come. Later events are later by as much. `advance(0)` waits for what
-   * is due already.
+   * Moves the sandbox's clock ahead. Delays, duplicates, retries and slow answers that become due happen now, in order.
+   * `advance(0)` waits for those that are already due.
    *
-   * @param ms - any number from 0
-   * @returns when what was due has been delivered, and answered
+   * @param ms - at least 0
+   * @returns after the answers to all deliveries that became due
    */
   advance(ms: number): Promise<void>;
 
-  /**
-   * Resolves when nothing is left to deliver, retries and late duplicates included. For those that are hours
-   * away see {@link advance}.
-   */
+  /** Resolves when nothing is left to deliver, retries and late duplicates included. See {@link advance} for long waits. */
   settled(): Promise<void>;
 
-  /** Stops the deliveries and the server, and drops what was not delivered yet. Twice is safe. */
+  /** Stops the server and the deliveries, and discards deliveries that wait. Further calls do nothing. */
   close(): Promise<void>;
 }
 
-/** How notifications are delivered, to be switched while the sandbox runs. */
+/** How notifications are delivered. It can change while the sandbox runs. */
 export interface SandboxDeliveryControl {
   /**
-   * Delivers in another way what comes from now on; options that are left out stay as they are.
+   * Changes the given options for later notifications. The other options stay.
    *
-   * @throws InvalidArgumentError naming each option that cannot be used
+   * @throws InvalidArgumentError naming each wrong option
    * @example
    * ```ts
-   * sandbox.delivery.set({ drop: 1 }); // the line is dead
+   * sandbox.delivery.set({ drop: 1 }); // lose every notification
    * ```
    */
   set(options: SandboxDeliveryOptions): void;
-  /** A copy of the options as they are now. */
+  /** A copy of the present options. */
   readonly current: SandboxDeliveryOptions;
 }
 
 /**
- * Makes a sandbox: the platform, in memory, to develop and test a subscriber with.
+ * Makes a sandbox: the platform in memory, for the development and the tests of a subscriber.
  *
- * @throws InvalidArgumentError naming each option that cannot be used
+ * @throws InvalidArgumentError naming each wrong option
  *
  * @example
  * ```ts
@@ -171,10 +179,30 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
   return createSandboxWith(options, render);
 }
 
-/** For the project's own tests, which give the answers other forms. */
+/** For this project's tests, which write the answers in other formats. */
 export function createSandboxWith(options: SandboxOptions, rendered: Render): Sandbox {
   return new InMemorySandbox(readOptions(options), rendered);
 }
+
+const portError = "must be an integer from 0 to 65535";
+const listenSchema = optionsObject({
+  port: z.int({ error: portError }).min(0, portError).max(65_535, portError).optional(),
+  host: z
+    .string({ error: "must be a host name or address" })
+    .min(1, "must be a host name or address")
+    .optional(),
+});
+
+const sendSchema = optionsObject({
+  topic: z.string({ error: "must be a topic, such as bookings" }).optional(),
+  url: z
+    .string({ error: "must be a URL" })
+    .superRefine((url, context) => {
+      const message = problemWithUrl(url);
+      if (message !== undefined) context.addIssue({ code: "custom", message });
+    })
+    .optional(),
+});
 
 type Listening = Awaited<ReturnType<typeof serve>>;
 
@@ -182,8 +210,7 @@ class InMemorySandbox implements Sandbox {
   readonly faults: SandboxFaults;
   readonly delivery: SandboxDeliveryControl;
   readonly #settings: SandboxSettings;
-  readonly #closing = createClosing();
-  readonly #clock: Clock = createClock(this.#closing);
+  readonly #clock: Clock = createClock();
   readonly #platform: Platform;
   readonly #queue: DeliveryQueue;
   readonly #api: Api;
@@ -198,7 +225,6 @@ class InMemorySandbox implements Sandbox {
       seed,
       settings: toDeliverySettings(settings.delivery),
       clock,
-      closing: this.#closing,
       log,
       observe: (delivery) => observe({ kind: "delivery", ...delivery }),
     });
@@ -233,7 +259,7 @@ class InMemorySandbox implements Sandbox {
   }
 
   get url(): string {
-    if (!this.#server) throw new StayhookError("the sandbox has no URL yet: await sandbox.listen() first");
+    if (!this.#server) throw new StayhookError("the sandbox has no URL yet; await sandbox.listen() first");
     return this.#server.url;
   }
 
@@ -259,13 +285,16 @@ class InMemorySandbox implements Sandbox {
   }
 
   async listen(options: Parameters<Sandbox["listen"]>[0] = {}): Promise<{ readonly url: string }> {
-    checkNoUnknown(options, ["port", "host"]);
+    check(listenSchema, options);
     const { port = 0, host = "127.0.0.1" } = options;
-    if (!Number.isInteger(port) || port < 0 || port > 65_535)
-      refuse("must be an integer from 0 to 65535", "port");
-    if (typeof host !== "string" || host === "") refuse("must be a host name or address", "host");
-    if (this.#closed) throw new StayhookError("the sandbox was closed: make another one");
-    if (this.#starting) throw new StayhookError("the sandbox listens already");
+    if (!isLoopbackHost(host) && this.accessToken === defaultAccessToken)
+      refuse(
+        `is needed to listen on ${host}, which other machines can reach; ` +
+          "give createSandbox() an accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
+        "accessToken",
+      );
+    if (this.#closed) throw new StayhookError("the sandbox was closed; make another one");
+    if (this.#starting) throw new StayhookError("the sandbox already listens");
     this.#starting = serve((request) => this.#api.answer(request), { port, host });
     try {
       this.#server = await this.#starting;
@@ -277,10 +306,8 @@ class InMemorySandbox implements Sandbox {
   }
 
   async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {
-    checkNoUnknown(options, ["topic", "url"]);
+    check(sendSchema, options);
     const { topic = topicOf(notification), url } = options;
-    const wrong = url === undefined ? undefined : describeEndpoint(url);
-    if (wrong !== undefined) refuse(wrong, "url");
     const target = url ?? this.#platform.endpointOf(topic);
     if (target === undefined)
       refuse(`no active configuration has a URL for ${topic}; configure one or give a url`, "topic");
@@ -290,7 +317,7 @@ class InMemorySandbox implements Sandbox {
 
   async redeliver(eventId: string): Promise<SandboxDelivery> {
     const earlier = this.#queue.list().findLast((delivery) => delivery.eventId === eventId);
-    if (!earlier) refuse(`nothing with the id ${String(eventId)} was delivered or dropped so far`, "eventId");
+    if (!earlier) refuse(`there was no delivery of event ${String(eventId)}`, "eventId");
     const { topic, url, notification } = earlier;
     return this.#queue.again({ topic, url, notification });
   }
@@ -307,16 +334,16 @@ class InMemorySandbox implements Sandbox {
   };
 
   async advance(ms: number): Promise<void> {
-    if (!(Number.isFinite(ms) && ms >= 0)) refuse("must be a number of ms, from 0", "ms");
+    if (!(Number.isFinite(ms) && ms >= 0)) refuse("must be a number of ms, at least 0", "ms");
     const target = this.#clock.now() + ms;
     for (;;) {
       await this.#queue.idle();
-      const next = this.#clock.next();
+      const next = this.#clock.nextDue();
       if (next === undefined || next > target) break;
       this.#clock.moveTo(next);
     }
     this.#clock.moveTo(target);
-    this.#clock.setAnew();
+    this.#clock.rearm();
   }
 
   settled(): Promise<void> {
@@ -329,7 +356,7 @@ class InMemorySandbox implements Sandbox {
   }
 
   async #stop(): Promise<void> {
-    this.#closing.close();
+    this.#clock.stop();
     const server = await this.#starting?.catch(() => undefined);
     await Promise.all([server?.close(), this.#queue.settled()]);
   }

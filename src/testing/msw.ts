@@ -1,7 +1,7 @@
 import { type HttpHandler, HttpResponse, http } from "msw";
 import { parseUrl } from "../client/urls.ts";
 import { checkNoUnknown } from "../options.ts";
-import { refuse } from "../sandbox/fields.ts";
+import { refuse } from "../sandbox/records.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** Where {@link sandboxHandlers} puts the platform unless told: the `baseUrl` for the client under test. */

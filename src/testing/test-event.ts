@@ -2,7 +2,7 @@ import { v4 } from "uuid";
 import { StayhookError } from "../errors.ts";
 import { type Booking, bookingStatuses } from "../models/booking.ts";
 import { type Listing, listingStatuses } from "../models/listing.ts";
-import { refuse } from "../sandbox/fields.ts";
+import { refuse } from "../sandbox/records.ts";
 import { eventTypes } from "../webhooks/event-type.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/events.ts";
 import { compare, snapshots } from "../webhooks/processing/snapshot.ts";

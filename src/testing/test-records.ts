@@ -1,4 +1,4 @@
-import { refuse } from "../sandbox/fields.ts";
+import { refuse } from "../sandbox/records.ts";
 
 export type RecordKind = "booking" | "listing";
 

@@ -1,11 +1,11 @@
 import { expect, it, vi } from "vitest";
+import { Recent } from "../../src/sandbox/api.ts";
 import { createClock } from "../../src/sandbox/clock.ts";
-import { createClosing } from "../../src/sandbox/closing.ts";
 
-it("never goes back: moved to what is past already, it stays", () => {
+it("the clock never goes back", () => {
   vi.useFakeTimers();
   try {
-    const clock = createClock(createClosing());
+    const clock = createClock();
     const start = Date.now();
     clock.moveTo(start + 3_600_000);
     clock.moveTo(start + 60_000);
@@ -15,4 +15,14 @@ it("never goes back: moved to what is past already, it stays", () => {
   } finally {
     vi.useRealTimers();
   }
+});
+
+it("a recent list keeps the newest items in order", () => {
+  const recent = new Recent<number>(3);
+  const seen: number[][] = [];
+  for (let number = 1; number <= 8; number++) {
+    recent.add(number);
+    seen.push(recent.list());
+  }
+  expect(seen).toEqual([[1], [1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6], [5, 6, 7], [6, 7, 8]]);
 });

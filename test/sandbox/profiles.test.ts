@@ -258,7 +258,7 @@ describe("set", () => {
     expect(() => sandbox.profile.set({ dates: "week" } as never)).toThrow(
       /^profile\.dates: must be one of date, /,
     );
-    expect(() => sandbox.profile.set({ date: "date" } as never)).toThrow("profile: has no option date");
+    expect(() => sandbox.profile.set({ date: "date" } as never)).toThrow("profile: unknown option `date`");
     expect(() => sandbox.profile.set(null as never)).toThrow(InvalidArgumentError);
     expect(sandbox.profile.current).toEqual({ dates: "null" });
   });

@@ -2,6 +2,7 @@
 
 declare namespace Bun {
   function serve(options: {
+    readonly hostname?: string;
     readonly port: number;
     readonly routes: Readonly<Record<string, (request: Request) => Response | Promise<Response>>>;
   }): { stop(): Promise<void> };
@@ -10,7 +11,7 @@ declare namespace Bun {
 declare namespace Deno {
   const env: { get(name: string): string | undefined };
   function serve(
-    options: { readonly port: number },
+    options: { readonly hostname?: string; readonly port: number },
     handler: (request: Request) => Response | Promise<Response>,
   ): { shutdown(): Promise<void> };
   function addSignalListener(signal: "SIGTERM", listener: () => void): void;

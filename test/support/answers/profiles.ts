@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { copy } from "../../../src/sandbox/fields.ts";
-import { check, describeObject } from "../../../src/sandbox/option-kinds.ts";
+import { check, optionsObject } from "../../../src/sandbox/options.ts";
 import { createRandom } from "../../../src/sandbox/random.ts";
+import { copy } from "../../../src/sandbox/records.ts";
 
 /** Every form of each thing that the platform's interface does not show. The first is the default. */
 export const profileForms = {
@@ -141,7 +141,7 @@ const nameSchema = z.literal(Object.keys(sandboxProfiles), {
   error: `must be one of ${Object.keys(sandboxProfiles).join(", ")}, or an object`,
 });
 
-const formsSchema = z.strictObject(
+const formsSchema = optionsObject(
   Object.fromEntries(
     aspects.map((aspect) => {
       const one = z.literal(profileForms[aspect]);
@@ -149,7 +149,6 @@ const formsSchema = z.strictObject(
       return [aspect, z.union([one, z.array(one).min(1)], { error }).optional()];
     }),
   ),
-  { error: describeObject },
 );
 
 /** What `profile` may be. */

@@ -1,6 +1,6 @@
 import type { Issue } from "../../../src/errors.ts";
-import type { WireResponse } from "../../../src/sandbox/render.ts";
-import type { PlatformResponse } from "../../../src/sandbox/routes.ts";
+import type { WireResponse } from "../../../src/sandbox/api.ts";
+import type { PlatformResponse } from "../../../src/sandbox/platform.ts";
 import type { AnswerForms } from "./profiles.ts";
 import { withForms } from "./render-records.ts";
 

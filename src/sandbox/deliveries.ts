@@ -1,39 +1,40 @@
 import { createSlots } from "../async.ts";
 import type { Log } from "../logger.ts";
-import { attempt, type SandboxReceiver } from "./attempt.ts";
+import { Recent } from "./api.ts";
 import type { Clock } from "./clock.ts";
-import type { Closing } from "./closing.ts";
-import type { DeliverySettings } from "./delivery-options.ts";
+import type { DeliverySettings } from "./options.ts";
 import { createRandom } from "./random.ts";
-import { createRecent } from "./recent.ts";
 
-/** One attempt at a delivery: what was sent, and how it was answered; or one that got lost. */
+/** A function that takes deliveries instead of the network, such as a webhook handler's `fetch`. */
+export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
+
+/** One attempt to deliver a notification, with its answer; or a dropped delivery. */
 export interface SandboxDelivery {
-  /** The notification's, where it has one. */
+  /** The event id of the notification, if it has one. */
   readonly eventId: string | undefined;
   readonly topic: string;
-  /** With its query, and so with a secret that it may hold. */
+  /** The URL with its query, which may hold a secret. */
   readonly url: string;
   readonly notification: unknown;
-  /** 1 for the first; a retry has the next number. */
+  /** 1 for the first attempt, 2 for its first retry. */
   readonly attempt: number;
-  /** It is a further delivery of what was delivered before: by `delivery.duplicates`, or `redeliver`. */
+  /** The delivery repeats an earlier one, because of `delivery.duplicates` or `redeliver`. */
   readonly duplicate: boolean;
-  /** It was lost on purpose, by `delivery.drop`: the endpoint never saw it. */
+  /** The delivery was lost because of `delivery.drop`. The endpoint never saw it. */
   readonly dropped: boolean;
-  /** ms for which it was held back before its first attempt, by `delivery.delay` and `duplicateAfter`. */
+  /** The time in ms before the first attempt, because of `delivery.delay` and `duplicateAfter`. */
   readonly delay: number;
   /** By the sandbox's clock. */
   readonly sentAt: Date;
-  /** ms until the answer or the error; `undefined` while it is under way. */
+  /** The time in ms until the answer or the error; `undefined` during the attempt. */
   readonly duration: number | undefined;
-  /** Of the answer. Exactly 200 is success. `undefined` where none came, and while it is under way. */
+  /** The status of the answer. Only 200 is success. `undefined` without an answer, and during the attempt. */
   readonly status: number | undefined;
-  /** Why no answer came. */
+  /** The reason why there was no answer. */
   readonly error: string | undefined;
 }
 
-/** What is to be delivered. */
+/** A notification and its destination. */
 export interface Message {
   readonly topic: string;
   readonly url: string;
@@ -43,15 +44,15 @@ export interface Message {
 export interface DeliveryQueue {
   settings: DeliverySettings;
   receiver: SandboxReceiver | undefined;
-  /** Queues a notification, and its duplicates; resolves to the last attempt at the first of them. Never rejects. */
+  /** Queues a notification and its duplicates. Resolves to the last attempt at the first of them. Never rejects. */
   add(message: Message): Promise<SandboxDelivery>;
-  /** Delivers once more, at once, whatever the settings. Never rejects. */
+  /** Delivers once, at once, by whatever settings. Resolves to the last attempt. Never rejects. */
   again(message: Message): Promise<SandboxDelivery>;
-  /** Resolves when nothing is queued, waiting or under way. */
+  /** Resolves when nothing is queued, waiting or being sent. */
   settled(): Promise<void>;
-  /** Resolves when nothing is under way: what is left waits for its time. */
+  /** Resolves when nothing is being sent. Deliveries may still wait for their time. */
   idle(): Promise<void>;
-  /** The attempts so far, the oldest first. */
+  /** The newest attempts, the oldest first. */
   list(): SandboxDelivery[];
 }
 
@@ -60,33 +61,32 @@ interface Job extends Message {
   readonly eventId: string | undefined;
   readonly duplicate: boolean;
   readonly dropped: boolean;
-  /** ms before its first attempt */
+  /** ms before the first attempt */
   readonly delay: number;
   readonly end: (last: SandboxDelivery) => void;
 }
 
-const maxAtOnce = 50;
+const maxConcurrent = 50;
 const maxKept = 100_000;
 
 export function createDeliveryQueue(options: {
   readonly seed: number;
   readonly settings: DeliverySettings;
   readonly clock: Clock;
-  readonly closing: Closing;
   readonly log: Log;
-  /** Told of each attempt that is over. */
+  /** Called after each attempt. */
   readonly observe: (delivery: SandboxDelivery) => void;
 }): DeliveryQueue {
-  const { seed, clock, closing, log, observe } = options;
+  const { seed, clock, log, observe } = options;
   const delays = createRandom(seed, "delay");
   const orders = createRandom(seed, "order");
   const drops = createRandom(seed, "drop");
   const laters = createRandom(seed, "later");
-  const recent = createRecent<SandboxDelivery>(maxKept);
+  const recent = new Recent<SandboxDelivery>(maxKept);
   const unsettled = new Set<Promise<SandboxDelivery>>();
-  const slots = createSlots(maxAtOnce);
+  const slots = createSlots(maxConcurrent);
   const collected: Job[] = [];
-  const busy = createCount();
+  const activity = createCounter();
 
   const begin = (job: Omit<Job, "end" | "body" | "eventId">, start: (job: Job) => void) => {
     const { promise, resolve: end } = Promise.withResolvers<SandboxDelivery>();
@@ -100,7 +100,7 @@ export function createDeliveryQueue(options: {
     const { duplicates, drop, delay, duplicateAfter } = queue.settings;
     const copies = Array.from({ length: 1 + duplicates }, (_, index) => {
       const duplicate = index > 0;
-      // All drawn now, in the order of events, and not when it is sent.
+      // Draw now: the order of events decides the draws, not the order of sending.
       const held = delays.integer(...delay) + (duplicate ? laters.integer(...duplicateAfter) : 0);
       const dropped = drops.next() < drop;
       return begin({ ...message, duplicate, dropped, delay: held }, enqueue);
@@ -121,29 +121,29 @@ export function createDeliveryQueue(options: {
 
   const pause = (ms: number): Promise<void> => {
     if (ms === 0) return Promise.resolve();
-    busy.down();
+    activity.end();
     return new Promise((resolve) =>
       clock.schedule(ms, () => {
-        busy.up();
+        activity.begin();
         resolve();
       }),
     );
   };
 
   const deliver = async (job: Job): Promise<void> => {
-    busy.up();
+    activity.begin();
     job.end(await lastAttempt(job));
-    busy.down();
+    activity.end();
   };
 
   const lastAttempt = async (job: Job): Promise<SandboxDelivery> => {
     await pause(job.delay);
     for (let number = 1; ; number++) {
-      const delivery = job.dropped ? lose(job) : await slots.run(() => send(job, number));
+      const delivery = job.dropped ? drop(job) : await slots.run(() => send(job, number));
       const wait = queue.settings.retrySchedule[number - 1];
       if (delivery.status === 200 || delivery.dropped || wait === undefined) return delivery;
       await pause(wait);
-      if (closing.closed) return delivery;
+      if (clock.stopped) return delivery;
     }
   };
 
@@ -153,9 +153,9 @@ export function createDeliveryQueue(options: {
     return { ...shown, attempt: number, sentAt, status: undefined, error: undefined, duration: undefined };
   };
 
-  const lose = (job: Job): SandboxDelivery => {
+  const drop = (job: Job): SandboxDelivery => {
     const delivery = { ...entry(job, 1), error: "dropped on purpose", duration: 0 };
-    if (!closing.closed) {
+    if (!clock.stopped) {
       recent.add(delivery);
       report(delivery);
     }
@@ -164,10 +164,10 @@ export function createDeliveryQueue(options: {
 
   const send = async (job: Job, number: number): Promise<SandboxDelivery> => {
     const delivery = entry(job, number);
-    if (closing.closed) return { ...delivery, error: "not sent: the sandbox was closed", duration: 0 };
+    if (clock.stopped) return { ...delivery, error: "not sent: the sandbox was closed", duration: 0 };
     recent.add(delivery);
     const { timeout } = queue.settings;
-    Object.assign(delivery, await attempt(job.url, job.body, { closing, timeout, receiver: queue.receiver }));
+    Object.assign(delivery, await post(job.url, job.body, { clock, timeout, receiver: queue.receiver }));
     report(delivery);
     return { ...delivery };
   };
@@ -188,7 +188,7 @@ export function createDeliveryQueue(options: {
     async settled() {
       while (unsettled.size > 0) await Promise.all(unsettled);
     },
-    idle: busy.none,
+    idle: activity.idle,
     list: () => recent.list().map((delivery) => ({ ...delivery })),
   };
   return queue;
@@ -196,27 +196,27 @@ export function createDeliveryQueue(options: {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** Counts up and down, and tells when it comes to nothing. */
-function createCount() {
+/** Counts the deliveries that are being sent. */
+function createCounter() {
   let count = 0;
   let waiting: (() => void)[] = [];
   return {
-    up(): void {
+    begin(): void {
       count++;
     },
-    down(): void {
+    end(): void {
       count--;
       if (count > 0) return;
       for (const resolve of waiting) resolve();
       waiting = [];
     },
-    async none(): Promise<void> {
+    async idle(): Promise<void> {
       while (count > 0) await new Promise<void>((resolve) => waiting.push(resolve));
     },
   };
 }
 
-/** A string goes out as it is, so that what is not JSON can be sent too. */
+/** Sends a string as it is, so that a test can send a body that is not JSON. */
 function toBody(notification: unknown): string {
   return typeof notification === "string" ? notification : (JSON.stringify(notification) ?? "");
 }
@@ -224,4 +224,57 @@ function toBody(notification: unknown): string {
 function eventIdOf(notification: unknown): string | undefined {
   const { eventId } = Object(notification) as { eventId?: unknown };
   return typeof eventId === "string" ? eventId : undefined;
+}
+
+interface PostOptions {
+  readonly clock: Clock;
+  /** ms */
+  readonly timeout: number;
+  /** `undefined`: the network. */
+  readonly receiver: SandboxReceiver | undefined;
+}
+
+/** Posts a body to an endpoint once. Never rejects, and follows no redirect. */
+async function post(
+  url: string,
+  body: string,
+  { clock, timeout, receiver }: PostOptions,
+): Promise<Pick<SandboxDelivery, "status" | "error" | "duration">> {
+  const started = performance.now();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const timer = setTimeout(
+    () => controller.abort(new Error(`no answer within ${timeout / 1000} s`)),
+    timeout,
+  );
+  const removeListener = clock.onStop(() => controller.abort(new Error("the sandbox was closed")));
+  const headers = { "content-type": "application/json", "user-agent": "stayhook-sandbox" };
+  const init = { method: "POST", headers, body, redirect: "manual", signal } as const;
+  try {
+    // The global fetch is looked up at each delivery, because a test may replace it.
+    const answer = receiver ? receiver(new Request(url, init)) : fetch(url, init);
+    const response = await Promise.race([answer, rejectOnAbort(signal)]);
+    // Only the status counts.
+    void response.body?.cancel().catch(() => {});
+    return { status: response.status, error: undefined, duration: performance.now() - started };
+  } catch (error) {
+    return { status: undefined, error: describe(error), duration: performance.now() - started };
+  } finally {
+    clearTimeout(timer);
+    removeListener();
+  }
+}
+
+/** For a receiver that ignores its signal. */
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
+
+/** The reason is in the cause of fetch's error. Its message is empty for a host with several addresses. */
+function describe(error: unknown): string {
+  const { cause = error } = Object(error) as { cause?: unknown };
+  const { message, code } = Object(cause) as { message?: string; code?: string };
+  return message || code || String(cause);
 }

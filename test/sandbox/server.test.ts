@@ -1,0 +1,82 @@
+import { request } from "node:http";
+import { networkInterfaces } from "node:os";
+import { text } from "node:stream/consumers";
+import { expect, it, onTestFinished } from "vitest";
+import { InvalidArgumentError } from "../../src/errors.ts";
+import { createSandbox } from "../../src/testing/index.ts";
+import { startSandbox } from "./setup.ts";
+
+/** Asks for the listings with any headers, which fetch does not allow. */
+function ask(url: string, headers: Record<string, string>) {
+  return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
+    const all = { authorization: "Bearer sandbox", ...headers };
+    request(`${url}/v2/listings`, { headers: all }, async (response) =>
+      resolve({ status: response.statusCode, body: await text(response) }),
+    )
+      .on("error", reject)
+      .end();
+  });
+}
+
+it.each([
+  "rebound.example",
+  "rebound.example:4010",
+  "127.0.0.1.rebound.example",
+  "localhost@rebound.example",
+  "10.0.0.1",
+])("refuses the foreign host %j on loopback, and says how to call it", async (host) => {
+  const sandbox = await startSandbox();
+  const answer = await ask(sandbox.url, { host });
+  expect(answer).toEqual({ status: 421, body: expect.stringContaining("127.0.0.1 or localhost") });
+  expect(sandbox.requests).toEqual([]);
+});
+
+it.each(["127.0.0.1", "localhost:4010", "LOCALHOST", "[::1]:80", "127.8.8.8:1"])(
+  "takes the host %s on loopback",
+  async (host) => {
+    const sandbox = await startSandbox();
+    expect((await ask(sandbox.url, { host })).status).toBe(200);
+  },
+);
+
+it.each(["https://rebound.example", "http://localhost:1", "null", "file://"])(
+  "refuses the foreign origin %s",
+  async (origin) => {
+    const sandbox = await startSandbox();
+    const answer = await ask(sandbox.url, { origin });
+    expect(answer).toEqual({ status: 403, body: expect.stringContaining("another origin") });
+    expect(sandbox.requests).toEqual([]);
+  },
+);
+
+it("takes its own origin", async () => {
+  const sandbox = await startSandbox();
+  expect((await ask(sandbox.url, { origin: sandbox.url })).status).toBe(200);
+});
+
+it.each(["0.0.0.0", "::", "192.0.2.1", "sandbox.example"])(
+  "needs an access token of its own to listen on %s",
+  async (host) => {
+    for (const options of [{}, { accessToken: "sandbox" }]) {
+      const sandbox = createSandbox(options);
+      onTestFinished(() => sandbox.close());
+      const listening = sandbox.listen({ host });
+      await expect(listening).rejects.toBeInstanceOf(InvalidArgumentError);
+      await expect(listening).rejects.toThrow(/^accessToken: .*STAYHOOK_ACCESS_TOKEN/);
+      expect((await sandbox.listen()).url).toContain("127.0.0.1");
+    }
+  },
+);
+
+it("takes any host beyond loopback, by its token alone", async () => {
+  const sandbox = createSandbox({ accessToken: "tok" });
+  onTestFinished(() => sandbox.close());
+  const { url } = await sandbox.listen({ host: "0.0.0.0" });
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  const { address } = own.find(({ family, internal }) => family === "IPv4" && !internal) ?? {};
+  const reached = url.replace("127.0.0.1", address ?? "127.0.0.1");
+  const host = "sandbox.example:4010";
+  expect((await ask(reached, { host })).status).toBe(401);
+  expect((await ask(reached, { host, authorization: "Bearer tok" })).status).toBe(200);
+  expect((await ask(reached, { host, origin: "https://else.example" })).status).toBe(403);
+});
