@@ -65,7 +65,7 @@ function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): 
 }
 
 /** Express 4's parsers leave `{}` on a request that is not theirs to parse. */
-function isUnparsed(body: unknown): boolean {
+export function isUnparsed(body: unknown): boolean {
   if (body === undefined) return true;
   if (typeof body !== "object" || body === null || ArrayBuffer.isView(body)) return false;
   return !Array.isArray(body) && Object.keys(body).length === 0;
@@ -93,7 +93,7 @@ function send(
  * Ends a connection whose body still arrives and will not be read. An end at once would reset the connection, and the
  * client would lose the answer. The client knows the end of the answer by its length.
  */
-function closeSoon(request: IncomingMessage, response: ServerResponse): void {
+export function closeSoon(request: IncomingMessage, response: ServerResponse): void {
   const end = (): void => void response.end();
   const timer = setTimeout(end, LINGER);
   timer.unref();

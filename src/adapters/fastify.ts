@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
+import type { AdapterOptions, Webhooks } from "./exchange.ts";
+import { answerWith, type FetchHandler, startServing } from "./fetch-exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { FetchHandler } from "./fetch-exchange.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
 export interface FastifyLike {
@@ -36,18 +38,18 @@ interface FastifyReplyLike {
 export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: Error) => void) => void;
 
 /**
- * Makes a Fastify plugin of a webhook handler. The plugin takes all requests below its prefix. It has its own body
+ * Makes a Fastify plugin of a webhook handler or a console. The plugin takes all requests below its prefix. It has its own body
  * parser, so that every content type arrives and the handler's limits apply. Making it starts the processing, unless
  * the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
  * @example
  * ```ts
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
  * ```
  */
-export function toFastifyPlugin(webhooks: Webhooks, options?: AdapterOptions): FastifyPlugin {
-  startProcessing(webhooks, options);
+export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: AdapterOptions): FastifyPlugin {
+  startServing(handler, options);
   const topic = options?.topic;
   return (app, _options, done) => {
     // In this plugin's own context: the parsers of the app stay.
@@ -71,7 +73,7 @@ export function toFastifyPlugin(webhooks: Webhooks, options?: AdapterOptions): F
       if (type !== undefined) raw.headers["content-type"] = type;
       // A hook may have replaced Node's stream.
       const body = request.body === raw ? undefined : request.body;
-      void exchange(webhooks, raw, reply.raw, { url, body, topic });
+      void answerWith(handler, raw, reply.raw, { url, body, topic });
     };
     app.all("/", handle);
     app.all("/*", handle);

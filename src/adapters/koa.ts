@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
+import type { AdapterOptions, Webhooks } from "./exchange.ts";
+import { answerWith, type FetchHandler, startServing } from "./fetch-exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { FetchHandler } from "./fetch-exchange.ts";
 
 /** The part of a Koa context that the middleware uses. */
 export interface KoaContextLike {
@@ -17,22 +19,22 @@ export interface KoaContextLike {
 export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
 
 /**
- * Makes Koa middleware of a webhook handler. It works with and without a body parser in front. Mount it on its own
+ * Makes Koa middleware of a webhook handler or a console. It works with and without a body parser in front. Mount it on its own
  * path, because it answers every request. Making it starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
  * @example
  * ```ts
  * router.post("/hooks", toKoaMiddleware(webhooks));
  * ```
  */
-export function toKoaMiddleware(webhooks: Webhooks, options?: AdapterOptions): KoaMiddleware {
-  startProcessing(webhooks, options);
+export function toKoaMiddleware(handler: Webhooks | FetchHandler, options?: AdapterOptions): KoaMiddleware {
+  startServing(handler, options);
   const topic = options?.topic;
   return async (context) => {
     // The adapter writes the answer itself, and ends the connection when the body was not read.
     context.respond = false;
     const { body, rawBody } = context.request as { readonly body?: unknown; readonly rawBody?: unknown };
-    await exchange(webhooks, context.req, context.res, { url: context.originalUrl, body, rawBody, topic });
+    await answerWith(handler, context.req, context.res, { url: context.originalUrl, body, rawBody, topic });
   };
 }

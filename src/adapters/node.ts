@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AdapterOptions, exchange, startProcessing, type Webhooks } from "./exchange.ts";
+import type { AdapterOptions, Webhooks } from "./exchange.ts";
+import { answerWith, type FetchHandler, startServing } from "./fetch-exchange.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { FetchHandler } from "./fetch-exchange.ts";
 
 /** A listener for `http.createServer`, Express and Connect. It answers every request, and never calls `next`. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse, next?: unknown) => void;
@@ -14,11 +16,11 @@ interface Extensions {
 }
 
 /**
- * Makes a listener of a webhook handler, for node:http, Express 4 and 5, and Connect. Mount it for POST on its own path.
+ * Makes a listener of a webhook handler or a console, for node:http, Express 4 and 5, and Connect. Mount it for POST on its own path.
  * It works with and without a body parser in front. Making it starts the processing, unless the handler has
  * `autoStart: false`.
  *
- * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
  * @example
  * ```ts
  * createServer(toNodeHandler(webhooks)).listen(3000);
@@ -26,11 +28,11 @@ interface Extensions {
  * app.post("/hooks/bookings", toNodeHandler(webhooks, { topic: "bookings" }));
  * ```
  */
-export function toNodeHandler(webhooks: Webhooks, options?: AdapterOptions): NodeHandler {
-  startProcessing(webhooks, options);
+export function toNodeHandler(handler: Webhooks | FetchHandler, options?: AdapterOptions): NodeHandler {
+  startServing(handler, options);
   const topic = options?.topic;
   return (request, response) => {
     const { originalUrl: url, body, rawBody } = request as Extensions;
-    void exchange(webhooks, request, response, { url, body, rawBody, topic });
+    void answerWith(handler, request, response, { url, body, rawBody, topic });
   };
 }

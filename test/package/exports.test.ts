@@ -39,6 +39,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
     "stay",
     "topics",
   ],
+  "stayhook/console": ["createConsole"],
   "stayhook/fastify": ["toFastifyPlugin"],
   "stayhook/koa": ["toKoaMiddleware"],
   "stayhook/lambda": ["toLambdaHandler", "toSqsHandler"],
@@ -57,6 +58,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
 const loads: Readonly<Record<string, readonly string[]>> = {
   // Without a node: module the core runs on Workers, Deno and Bun.
   stayhook: ["ky", "uuid", "zod"],
+  "stayhook/console": [],
   "stayhook/fastify": ["node:buffer"],
   "stayhook/koa": ["node:buffer"],
   "stayhook/lambda": [],

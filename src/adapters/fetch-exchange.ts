@@ -1,0 +1,135 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { assertHandler } from "./assert-handler.ts";
+import {
+  type AdapterOptions,
+  closeSoon,
+  exchange,
+  type FrameworkRequest,
+  isUnparsed,
+  startProcessing,
+  type Webhooks,
+} from "./exchange.ts";
+
+/** Something that answers web requests, such as the console of `stayhook/console`. */
+export interface FetchHandler {
+  fetch(request: Request): Promise<Response>;
+}
+
+/** Starts the processing of a webhook handler. There is nothing to start of other handlers. */
+export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
+  if (isWebhooks(handler)) startProcessing(handler, options);
+  else assertHandler(handler, ["fetch"], options);
+}
+
+/** Passes a Node request to the handler, and writes its answer. Never rejects. */
+export async function answerWith(
+  handler: Webhooks | FetchHandler,
+  request: IncomingMessage,
+  response: ServerResponse,
+  given: FrameworkRequest & AdapterOptions,
+): Promise<void> {
+  if (isWebhooks(handler)) return exchange(handler, request, response, given);
+  try {
+    const made = toWebRequest(request, given);
+    await write(request, response, made ? await handler.fetch(made) : new Response(null, { status: 400 }));
+  } catch {
+    // The client is gone, or the stream of the answer broke.
+    response.destroy();
+  }
+}
+
+function isWebhooks(handler: Webhooks | FetchHandler): handler is Webhooks {
+  return typeof (Object(handler) as { readonly fetch?: unknown }).fetch !== "function" || "receive" in handler;
+}
+
+/** `undefined` where the request has no usable URL. */
+function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Request | undefined {
+  const { method = "GET" } = request;
+  const scheme = (request.socket as { readonly encrypted?: boolean }).encrypted ? "https" : "http";
+  const path = given.url ?? request.url ?? "";
+  const url = `${scheme}://${request.headers.host ?? "localhost"}${path.startsWith("/") ? path : "/"}`;
+  if (!URL.canParse(url)) return undefined;
+  const headers = new Headers();
+  for (const [name, value = ""] of Object.entries(request.headers))
+    if (!name.startsWith(":")) for (const each of [value].flat()) headers.append(name, each);
+  const body = method === "GET" || method === "HEAD" ? null : bodyOf(request, given);
+  try {
+    return new Request(url, { method, headers, body, duplex: "half" } as RequestInit);
+  } catch {
+    // Such as TRACE, which a web request cannot have.
+    return undefined;
+  }
+}
+
+/** The body: the unread stream, or the output of a parser, as the client sent it. */
+function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): BodyInit {
+  if (!request.readableDidRead && isUnparsed(body)) return streamOf(request);
+  for (const bytes of [rawBody, body]) if (ArrayBuffer.isView(bytes)) return bytes as Uint8Array<ArrayBuffer>;
+  if (typeof body !== "object") return typeof body === "string" ? body : "";
+  const isForm = request.headers["content-type"]?.includes("urlencoded") ?? false;
+  if (!isForm) return JSON.stringify(body);
+  const fields = Object.entries(body ?? {}).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, String(value)]),
+  );
+  return String(new URLSearchParams(fields));
+}
+
+/** Not by the request's own iterator: leaving that early destroys the connection before the answer. */
+function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>({
+    start(controller) {
+      request.pause();
+      request.on("data", (chunk: Uint8Array) => {
+        try {
+          controller.enqueue(new Uint8Array(chunk));
+          if ((controller.desiredSize ?? 0) <= 0) request.pause();
+        } catch {
+          // Nobody reads on.
+        }
+      });
+      request.once("end", () => ignoring(() => controller.close()));
+      request.once("error", (error) => ignoring(() => controller.error(error)));
+      request.once("close", () => ignoring(() => controller.error(new Error("The request ended early"))));
+    },
+    pull: () => void request.resume(),
+    cancel: () => void request.resume(),
+  });
+}
+
+/** A stream that has ended takes no second end. */
+function ignoring(act: () => void): void {
+  try {
+    act();
+  } catch {}
+}
+
+async function write(request: IncomingMessage, response: ServerResponse, answer: Response): Promise<void> {
+  if (response.headersSent || response.writableEnded || response.destroyed) {
+    await answer.body?.cancel();
+    return;
+  }
+  const cookies = answer.headers.getSetCookie();
+  const headers: Record<string, string | string[]> = Object.fromEntries(answer.headers);
+  if (cookies.length > 0) headers["set-cookie"] = cookies;
+  const isUnread = !request.complete && request.httpVersionMajor === 1;
+  response.writeHead(answer.status, isUnread ? { ...headers, connection: "close" } : headers);
+  const reader = answer.body?.getReader();
+  if (reader) await pump(reader, response);
+  if (isUnread) closeSoon(request, response);
+  else response.end();
+}
+
+/** Writes all of a stream. Ends it when the client goes. */
+async function pump(reader: ReadableStreamDefaultReader<Uint8Array>, response: ServerResponse): Promise<void> {
+  response.flushHeaders();
+  response.once("close", () => void reader.cancel().catch(() => {}));
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done || response.destroyed) return;
+    if (!response.write(value))
+      await new Promise<void>((resume) => {
+        response.once("drain", resume);
+        response.once("close", resume);
+      });
+  }
+}

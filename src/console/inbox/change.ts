@@ -1,0 +1,158 @@
+import type { InvalidArgumentError } from "../../errors.ts";
+import type { EventFilter, EventState, EventStore } from "../../stores/event-store.ts";
+import { type Html, html } from "../shell/html.ts";
+import { hiddenFields } from "../shell/layout.ts";
+import type { GoTo, View, Visit } from "../shell/site.ts";
+import { filterOf, inWords, queryOf } from "./filter.ts";
+import { events, flashNames, type Inbox } from "./parts.ts";
+
+type Change = "replay" | "discard";
+
+/** The states whose events each change changes. */
+const changeable: Readonly<Record<Change, readonly EventState[]>> = {
+  replay: ["parked", "retrying", "done"],
+  discard: ["parked", "retrying", "pending"],
+};
+const did = { replay: "replayed", discard: "discarded" } as const;
+
+/** The most events that are counted one by one, and the longest that this may take in ms. */
+const COUNT_LIMIT = 10_000;
+const COUNT_TIMEOUT = 5000;
+const COUNT_PAGE = 500;
+/** The most events of one selection. A page has 50. */
+const MAX_SELECTION = 200;
+
+/** The page that shows how many events a change is about, before the change. */
+export async function confirmView({ store }: Inbox, visit: Visit): Promise<View> {
+  const { query } = visit;
+  const asked = query.get("confirm");
+  if (visit.readOnly) return refused("This console is read-only.", 403);
+  if (asked === "erase") return confirmErase(store, query.get("record") ?? "", visit);
+  const change = changeOf(asked);
+  const filter = filterOf(query);
+  if (!change || Object.keys(filter).length === 0) return refused("Choose a filter first.");
+  const { byState, hasMore } = await countChangeable(store, change, filter);
+  const counted = [...byState].filter(([, count]) => count > 0);
+  const total = counted.reduce((sum, [, count]) => sum + count, 0);
+  const number = hasMore ? `more than ${events(total)}` : events(total);
+  const button = `${change === "replay" ? "Replay" : "Discard"} ${number}`;
+  const body = html`<h1>${button}?</h1>
+<section class="card"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
+${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
+<p>${change === "replay" ? replayHint(byState) : "Their callbacks do not run. A discarded event can still be replayed until it is deleted."}</p>
+<div class="actions">${
+    total > 0 &&
+    html`<form method="post">${visit.csrf}${hiddenFields([
+      ...queryOf(filter),
+      ["all", "1"],
+    ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
+  }<a class="button" href="?${queryOf(filter)}">Cancel</a></div></section>`;
+  return { title: button, body, live: false };
+}
+
+function replayHint(byState: ReadonlyMap<EventState, number>): string {
+  return `Each one is tried again from its first attempt.${
+    (byState.get("done") ?? 0) > 0 ? " Some are done already: their callbacks run once more." : ""
+  }`;
+}
+
+async function confirmErase(store: EventStore<unknown>, ref: string, { csrf }: Visit): Promise<View> {
+  if (ref === "") return refused("Choose a record first.");
+  const { total, hasMore } = await countOf(store, { ref }, COUNT_LIMIT, performance.now() + COUNT_TIMEOUT);
+  const number = hasMore ? `more than ${events(total)}` : events(total);
+  const body = html`<h1>Erase everything about ${ref}?</h1>
+<section class="card"><p>This deletes ${number} with notifications and history, and the record's snapshot. It cannot be undone. Copies elsewhere, such as logs and backups, stay.</p>
+<div class="actions"><form method="post">${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
+<a class="button" href="?${new URLSearchParams({ record: ref })}">Cancel</a></div></section>`;
+  return { title: `Erase ${ref}`, body, live: false };
+}
+
+/** Does what a form asks for. */
+export async function act({ store }: Inbox, form: URLSearchParams): Promise<View | GoTo> {
+  const asked = form.get("do");
+  if (asked === "erase") return erase(store, form.get("record") ?? "");
+  const change = changeOf(asked);
+  if (!change) return refused("The form asks for nothing that can be done.");
+  if (form.has("all")) {
+    const filter = filterOf(form);
+    if (Object.keys(filter).length === 0) return refused("Choose a filter first.");
+    const changed = await store[change](filter);
+    return { goTo: queryOf(filter, { [did[change]]: String(changed) }) };
+  }
+  const eventIds = [...new Set(form.getAll("event"))];
+  if (eventIds.length > MAX_SELECTION) return refused(`A selection has at most ${MAX_SELECTION} events.`);
+  if (eventIds.length === 0) return refused("Select events first.");
+  let changed = 0;
+  for (const eventId of eventIds) changed += await store[change]({ eventId });
+  const goTo = new URLSearchParams(form.get("back") ?? "");
+  for (const name of flashNames) goTo.delete(name);
+  goTo.set(did[change], String(changed));
+  goTo.set("of", String(eventIds.length));
+  return { goTo };
+}
+
+async function erase(store: EventStore<unknown>, ref: string): Promise<View | GoTo> {
+  if (ref === "") return refused("Choose a record first.");
+  if ((await store.list({ ref, state: "processing", limit: 1 })).length > 0)
+    return refused(
+      `An event of ${ref} is being handled now. Nothing was erased. Try again in a minute.`,
+      409,
+    );
+  const erased = await store.erase(ref);
+  return { goTo: new URLSearchParams({ erased: String(erased) }) };
+}
+
+function changeOf(asked: string | null): Change | undefined {
+  return asked === "replay" || asked === "discard" ? asked : undefined;
+}
+
+/** The page for what cannot be done. */
+export function refused(text: string | Html, status = 400): View {
+  const body = html`<h1>This cannot be done</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
+  return { title: "This cannot be done", body, status, live: false };
+}
+
+/** The page for a filter that cannot be read. */
+export function invalidView(error: InvalidArgumentError): View {
+  return refused(html`The filter cannot be read. ${error.message}.`);
+}
+
+/** How many events a change would change, by state. Counts no more than {@link COUNT_LIMIT}, and no longer than {@link COUNT_TIMEOUT}. */
+async function countChangeable(
+  store: EventStore<unknown>,
+  change: Change,
+  filter: EventFilter,
+): Promise<{ readonly byState: ReadonlyMap<EventState, number>; readonly hasMore: boolean }> {
+  const wanted = changeable[change].filter((state) => filter.state === undefined || filter.state === state);
+  if (Object.keys(filter).join() === "state") {
+    const counts = await store.counts();
+    return { byState: new Map(wanted.map((state) => [state, counts[state]])), hasMore: false };
+  }
+  const endsAt = performance.now() + COUNT_TIMEOUT;
+  const byState = new Map<EventState, number>();
+  let left = COUNT_LIMIT;
+  for (const state of wanted) {
+    const { total, hasMore } = await countOf(store, { ...filter, state }, left, endsAt);
+    byState.set(state, total);
+    if (hasMore) return { byState, hasMore };
+    left -= total;
+  }
+  return { byState, hasMore: false };
+}
+
+async function countOf(
+  store: EventStore<unknown>,
+  filter: EventFilter,
+  limit: number,
+  endsAt: number,
+): Promise<{ readonly total: number; readonly hasMore: boolean }> {
+  let total = 0;
+  let after: string | undefined;
+  for (;;) {
+    const page = await store.list({ ...filter, limit: COUNT_PAGE, after });
+    total += page.length;
+    if (page.length < COUNT_PAGE) return { total, hasMore: false };
+    if (total >= limit || performance.now() > endsAt) return { total, hasMore: true };
+    after = page.at(-1)!.eventId;
+  }
+}

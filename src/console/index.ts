@@ -1,0 +1,1 @@
+export { type ConsoleOptions, createConsole, type WebhookConsole } from "./console.ts";
