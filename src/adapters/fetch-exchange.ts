@@ -39,7 +39,9 @@ export async function answerWith(
 }
 
 function isWebhooks(handler: Webhooks | FetchHandler): handler is Webhooks {
-  return typeof (Object(handler) as { readonly fetch?: unknown }).fetch !== "function" || "receive" in handler;
+  return (
+    typeof (Object(handler) as { readonly fetch?: unknown }).fetch !== "function" || "receive" in handler
+  );
 }
 
 /** `undefined` where the request has no usable URL. */
@@ -115,12 +117,16 @@ async function write(request: IncomingMessage, response: ServerResponse, answer:
   response.writeHead(answer.status, isUnread ? { ...headers, connection: "close" } : headers);
   const reader = answer.body?.getReader();
   if (reader) await pump(reader, response);
-  if (isUnread) closeSoon(request, response);
-  else response.end();
+  if (!isUnread) return void response.end();
+  request.resume();
+  closeSoon(request, response);
 }
 
 /** Writes all of a stream. Ends it when the client goes. */
-async function pump(reader: ReadableStreamDefaultReader<Uint8Array>, response: ServerResponse): Promise<void> {
+async function pump(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  response: ServerResponse,
+): Promise<void> {
   response.flushHeaders();
   response.once("close", () => void reader.cancel().catch(() => {}));
   for (;;) {

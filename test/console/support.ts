@@ -70,19 +70,27 @@ export class Browser {
   }
 
   /** Sends the form of the page with this button. */
-  async submit(url: string, button: string, more: readonly (readonly [string, string])[] = []): Promise<Page> {
+  async submit(
+    url: string,
+    button: string,
+    more: readonly (readonly [string, string])[] = [],
+  ): Promise<Page> {
     const { text } = await this.get(url);
     const form = [...text.matchAll(/<form[^>]*method="post"[\s\S]*?<\/form>/g)]
       .map(([html]) => html)
       .find((html) => new RegExp(`<button[^>]*value="${button}"`).test(html));
     if (!form) throw new Error(`${url} has no form with a button ${button}`);
     const fields = [...form.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)].map(
-      ([, name = "", value = ""]): [string, string] => [name, unescape(value)],
+      ([, name = "", value = ""]): [string, string] => [name, decodeEntities(value)],
     );
     return this.post(url, [...fields, ["do", button], ...more.map(([a, b]): [string, string] => [a, b])]);
   }
 
-  async post(url: string, fields: [string, string][], headers: Readonly<Record<string, string>> = {}): Promise<Page> {
+  async post(
+    url: string,
+    fields: [string, string][],
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Page> {
     const origin = new URL(url).origin;
     return this.#fetch(url, {
       method: "POST",
@@ -91,7 +99,10 @@ export class Browser {
     });
   }
 
-  async #fetch(url: string, init: RequestInit & { headers: Readonly<Record<string, string>> }): Promise<Page> {
+  async #fetch(
+    url: string,
+    init: RequestInit & { headers: Readonly<Record<string, string>> },
+  ): Promise<Page> {
     const cookie = [...this.cookies].map((pair) => pair.join("=")).join("; ");
     const headers = { ...init.headers, ...(cookie !== "" && { cookie }) };
     const response = await fetch(url, { redirect: "manual", ...init, headers });
@@ -107,8 +118,15 @@ export class Browser {
   }
 }
 
-function unescape(text: string): string {
-  const entities: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", "#96": "`" };
+function decodeEntities(text: string): string {
+  const entities: Readonly<Record<string, string>> = {
+    amp: "&",
+    lt: "<",
+    gt: ">",
+    quot: '"',
+    "#39": "'",
+    "#96": "`",
+  };
   return text.replace(/&([#\w]+);/g, (_, name: string) => entities[name] ?? "");
 }
 

@@ -12,7 +12,15 @@ export class Html {
 }
 
 /** A value in a template of {@link html}. `undefined`, `null` and `false` leave nothing behind. */
-export type HtmlValue = Html | URLSearchParams | string | number | undefined | null | false | readonly HtmlValue[];
+export type HtmlValue =
+  | Html
+  | URLSearchParams
+  | string
+  | number
+  | undefined
+  | null
+  | false
+  | readonly HtmlValue[];
 
 /**
  * A tagged template that escapes its values, for text and for attributes in double quotes.

@@ -1,0 +1,70 @@
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { afterAll, expect, onTestFinished } from "vitest";
+
+const executablePath = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
+
+/** Whether chromium is installed. In CI its absence is an error. */
+export const hasChromium = existsSync(executablePath);
+if (!hasChromium && process.env.CI)
+  throw new Error(`${executablePath} is not installed: in CI nothing is skipped`);
+if (!hasChromium) console.warn(`SKIPPED: ${executablePath} is not installed`);
+
+let browser: Promise<Browser> | undefined;
+afterAll(async () => (await browser)?.close());
+
+function launched(): Promise<Browser> {
+  browser ??= chromium.launch({
+    executablePath,
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  return browser;
+}
+
+/** A page of a context of its own. The test fails where the browser reports an error, such as a breach of the policy. */
+export async function openPage(options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await (await launched()).newContext({ timezoneId: "UTC", ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  const troubles: string[] = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") troubles.push(message.text());
+  });
+  page.on("pageerror", (error) => troubles.push(String(error)));
+  onTestFinished(async () => {
+    await context.close();
+    expect(troubles).toEqual([]);
+  });
+  return page;
+}
+
+/** What axe finds wrong with a page. */
+export async function violationsOf(page: Page): Promise<readonly string[]> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ target }) => `${id}: ${help}: ${target.join(" ")}`),
+  );
+}
+
+/** How many pixels of a page are beyond its right edge. */
+export function overflowOf(page: Page): Promise<number> {
+  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}
+
+/** Saves a picture of the page where `STAYHOOK_SCREENSHOTS` names a directory. */
+export async function screenshot(page: Page, name: string): Promise<void> {
+  const directory = process.env.STAYHOOK_SCREENSHOTS;
+  if (!directory) return;
+  mkdirSync(directory, { recursive: true });
+  await page.screenshot({ path: join(directory, `${name}.png`), fullPage: true });
+}

@@ -1,0 +1,349 @@
+import { createWebhookHandler, forwardTo, InvalidArgumentError } from "stayhook";
+import { createConsole } from "stayhook/console";
+import { toNodeHandler } from "stayhook/node";
+import { describe, expect, test, vi } from "vitest";
+import { clientOf, platformOf } from "../webhooks/support.ts";
+import { Browser, inboxOf, serve } from "./support.ts";
+
+const hostile = `<script>alert("x")</script>'\u202e`;
+
+/** A served console with one event parked, whose error and notification have personal data. */
+async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
+  const made = inboxOf(
+    {
+      on: {
+        fallback: () => {
+          throw new Error(`no room for Ann Lee ${hostile}`);
+        },
+      },
+      maxAttempts: 1,
+    },
+    consoleOptions,
+  );
+  made.platform.booking("HX3K9", "Confirmed");
+  const eventId = await made.receive({ bookingCode: "HX3K9", guest: "Ann Lee" });
+  await made.webhooks.drain();
+  const url = await serve(toNodeHandler(made.inbox));
+  return { ...made, eventId, url, browser: new Browser() };
+}
+
+describe("the arguments", () => {
+  const { webhooks } = makeHandler();
+  const authorize = () => true;
+
+  test.each([
+    ["no options", undefined],
+    ["no authorize", {}],
+    ["an authorize that is no function", { authorize: "yes" }],
+    ["a misspelt option", { authorize, readonly: true }],
+    ["a basePath without a slash", { authorize, basePath: "console" }],
+    ["a readOnly that is no boolean", { authorize, readOnly: "yes" }],
+  ])("%s throws", (_, options) => {
+    expect(() => createConsole(webhooks, options as never)).toThrow(InvalidArgumentError);
+  });
+
+  test("the error names the option that is missing, and the one that is misspelt", () => {
+    expect(() => createConsole(webhooks, {} as never)).toThrow(/authorize/);
+    expect(() => createConsole(webhooks, { authorize, readonly: true } as never)).toThrow(/readOnly/);
+  });
+
+  test("a handler without a store throws, and so does what is no handler", () => {
+    const forwarding = createWebhookHandler({
+      client: clientOf(platformOf()),
+      store: forwardTo(async () => {}),
+      on: {},
+      verify: false,
+    });
+    expect(() => createConsole(forwarding as never, { authorize })).toThrow(/forwardTo/);
+    expect(() => createConsole({} as never, { authorize })).toThrow(InvalidArgumentError);
+  });
+
+  function makeHandler() {
+    const store = forwardTo(async () => {});
+    return {
+      webhooks: createWebhookHandler({
+        client: clientOf(platformOf()),
+        store,
+        on: {},
+        verify: false,
+      }) as never,
+    };
+  }
+});
+
+describe("authorize", () => {
+  test.each([
+    ["false", () => false],
+    ["a promise of false", async () => false],
+    ["a truthy value that is not true", () => ({ allowed: false })],
+    [
+      "an error",
+      () => {
+        throw new Error("secret database password");
+      },
+    ],
+    ["a rejection", async () => Promise.reject(new Error("secret database password"))],
+  ])("%s refuses pages, assets, streams and changes, and tells nothing", async (_, authorize) => {
+    const { url, eventId, store } = await parked({ authorize: authorize as () => boolean });
+    for (const query of ["", `?event=${eventId}`, "?asset=script.js", "?live=1"]) {
+      const { status, text } = await new Browser().get(`${url}/${query}`);
+      expect(status).toBe(403);
+      expect(text).not.toMatch(/HX3K9|password|parked/);
+    }
+    const { status } = await new Browser().post(url, [
+      ["do", "replay"],
+      ["event", eventId],
+    ]);
+    expect(status).toBe(403);
+    expect(await store.counts()).toMatchObject({ parked: 1 });
+  });
+
+  test("is asked with the request, each time", async () => {
+    const authorize = vi.fn((request: Request) => request.headers.get("authorization") === "Bearer s3cret");
+    const { url, browser } = await parked({ authorize });
+    expect((await browser.get(url)).status).toBe(403);
+    expect((await browser.get(url, { authorization: "Bearer s3cret" })).status).toBe(200);
+    expect((await browser.get(url, { authorization: "Bearer other" })).status).toBe(403);
+  });
+});
+
+describe("every answer", () => {
+  test("has a strict policy, is not stored, not framed and not sniffed", async () => {
+    const { url, browser, eventId } = await parked();
+    for (const query of ["", `?event=${eventId}`, "?asset=script.js", "?asset=none", "?state=wrong"]) {
+      const { headers } = await browser.get(`${url}/${query}`);
+      const policy = headers.get("content-security-policy") ?? "";
+      expect(policy).toContain("default-src 'none'");
+      expect(policy).toContain("frame-ancestors 'none'");
+      expect(policy).not.toMatch(/unsafe|https?:|\*/);
+      expect(headers.get("cache-control")).toBe("no-store");
+      expect(headers.get("x-content-type-options")).toBe("nosniff");
+      expect(headers.get("x-frame-options")).toBe("DENY");
+      expect(headers.get("referrer-policy")).toBe("same-origin");
+    }
+  });
+
+  test("has no inline script, no inline style, and nothing from elsewhere", async () => {
+    const { url, browser, eventId } = await parked();
+    for (const query of ["", `?event=${eventId}`, "?record=booking:HX3K9", "?confirm=replay&state=parked"]) {
+      const { text } = await browser.get(`${url}/${query}`);
+      expect(text).not.toMatch(/<script(?![^>]*src=)|<style|\sstyle=|\son\w+=|javascript:/i);
+      expect(text.match(/\s(?:src|href|action)="(?!\?)[^"]*"/g) ?? []).toEqual([' href="#main"']);
+    }
+  });
+});
+
+describe("text from outside is escaped", () => {
+  test("a ref, a status, an error, a notification and a search", async () => {
+    const { url, browser, receive, webhooks, platform } = await parked();
+    platform.answer("*", { status: 200, body: { bookingCode: hostile, status: hostile } });
+    const eventId = await receive({ bookingCode: hostile });
+    await webhooks.drain();
+    const pages = [
+      "?personal=1",
+      `?event=${eventId}&personal=1`,
+      `?record=${encodeURIComponent(`booking:${hostile}`)}`,
+      `?find=${encodeURIComponent(hostile + hostile)}`,
+      `?ref=${encodeURIComponent(hostile)}`,
+      `?type=${encodeURIComponent(hostile)}&confirm=replay`,
+      `?confirm=erase&record=${encodeURIComponent(hostile)}`,
+      `?state=${encodeURIComponent(hostile)}`,
+      `?event=${encodeURIComponent(hostile)}`,
+    ];
+    for (const page of pages) {
+      const { text } = await browser.get(`${url}/${page}`);
+      expect(text).not.toContain("<script>alert");
+      expect(text).not.toContain("\u202e");
+    }
+    const { text } = await browser.get(`${url}/?event=${eventId}&personal=1`);
+    expect(text).toContain("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;");
+  });
+});
+
+describe("personal data", () => {
+  test("is hidden until asked for", async () => {
+    const { url, browser, eventId } = await parked();
+    for (const query of ["", `?event=${eventId}`, "?record=booking:HX3K9"]) {
+      expect((await browser.get(`${url}/${query}`)).text).not.toContain("Ann Lee");
+      const shown = await browser.get(`${url}/${query === "" ? "?" : `${query}&`}personal=1`);
+      expect(shown.text).toContain("Ann Lee");
+    }
+  });
+
+  test("is not in a snapshot either, unless its field names no person", async () => {
+    const made = inboxOf({
+      track: { booking: () => ({ checkIn: "2026-12-01", guestName: "Ann Lee" }) },
+    });
+    made.platform.booking("HX3K9", "Confirmed");
+    await made.receive({ bookingCode: "HX3K9" });
+    await made.webhooks.drain();
+    const url = await serve(toNodeHandler(made.inbox));
+    const { text } = await new Browser().get(`${url}/?record=booking:HX3K9`);
+    expect(text).toContain("2026-12-01");
+    expect(text).toContain("guestName");
+    expect(text).not.toContain("Ann Lee");
+    expect((await new Browser().get(`${url}/?record=booking:HX3K9&personal=1`)).text).toContain("Ann Lee");
+  });
+});
+
+describe("a form from elsewhere is refused", () => {
+  test("without the token, with a wrong one, and without the cookie", async () => {
+    const { url, browser, eventId, store } = await parked();
+    const fields: [string, string][] = [
+      ["do", "replay"],
+      ["event", eventId],
+    ];
+    expect((await browser.post(url, fields)).status).toBe(403);
+    await browser.get(url);
+    const token = [...browser.cookies.values()][0] ?? "";
+    expect((await browser.post(url, fields)).status).toBe(403);
+    expect((await browser.post(url, [...fields, ["csrf", "0".repeat(64)]])).status).toBe(403);
+    expect((await browser.post(url, [...fields, ["csrf", token.slice(1)]])).status).toBe(403);
+    expect((await new Browser().post(url, [...fields, ["csrf", token]])).status).toBe(403);
+    expect(await store.counts()).toMatchObject({ parked: 1 });
+    expect((await browser.post(url, [...fields, ["csrf", token]])).status).toBe(200);
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+  });
+
+  test.each([
+    [{ origin: "https://evil.example" }],
+    [{ origin: "null" }],
+    [{ "sec-fetch-site": "cross-site" }],
+    [{ "sec-fetch-site": "same-site" }],
+    [{ "sec-fetch-site": "none" }],
+  ])("with the right token, and %j", async (headers) => {
+    const { inbox, eventId, store } = await parked();
+    const page = await inbox.fetch(new Request("https://ops.example/console"));
+    const cookie = page.headers.getSetCookie()[0] ?? "";
+    const token = /=([0-9a-f]{64});/.exec(cookie)?.[1] ?? "";
+    expect(cookie).toMatch(/; HttpOnly; SameSite=Strict; Secure$/);
+    const post = (more: Readonly<Record<string, string>>) =>
+      inbox.fetch(
+        new Request("https://ops.example/console", {
+          method: "POST",
+          body: new URLSearchParams({ csrf: token, do: "replay", event: eventId }),
+          headers: { cookie: `stayhook-csrf=${token}`, ...more },
+        }),
+      );
+    expect((await post(headers)).status).toBe(403);
+    expect(await store.counts()).toMatchObject({ parked: 1 });
+    expect((await post({ "sec-fetch-site": "same-origin", origin: "https://ops.example" })).status).toBe(303);
+  });
+
+  test("behind a proxy that changes the host, the origin is compared with the host that the proxy tells", async () => {
+    const { inbox, eventId } = await parked();
+    const token = "a".repeat(64);
+    const post = (more: Readonly<Record<string, string>>) =>
+      inbox.fetch(
+        new Request("http://10.0.0.7:3000/console", {
+          method: "POST",
+          body: new URLSearchParams({ csrf: token, do: "replay", event: eventId }),
+          headers: { cookie: `stayhook-csrf=${token}`, origin: "https://ops.example", ...more },
+        }),
+      );
+    expect((await post({})).status).toBe(403);
+    expect((await post({ "x-forwarded-host": "ops.example" })).status).toBe(303);
+  });
+
+  test("a body that is too large or is no form", async () => {
+    const { inbox, url, browser } = await parked();
+    expect((await browser.post(url, [["csrf", "x".repeat(70_000)]])).status).toBe(413);
+    // Without a length that is told beforehand.
+    const chunk = new TextEncoder().encode("x".repeat(10_000));
+    let pulled = 0;
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (controller) => {
+        pulled++;
+        controller.enqueue(chunk);
+      },
+    });
+    const request = (body: BodyInit, type: string) =>
+      new Request("https://ops.example/", {
+        method: "POST",
+        body,
+        headers: { "content-type": type },
+        duplex: "half",
+      } as RequestInit);
+    expect((await inbox.fetch(request(endless, "application/x-www-form-urlencoded"))).status).toBe(413);
+    expect(pulled).toBeLessThan(10);
+    expect((await inbox.fetch(request("{}", "application/json"))).status).toBe(415);
+    expect((await inbox.fetch(request("csrf=1", "text/plain"))).status).toBe(415);
+  });
+});
+
+test("read only: no forms that change anything, and changes are refused", async () => {
+  const { url, browser, eventId, store } = await parked({ readOnly: true });
+  for (const query of ["", `?event=${eventId}`, "?record=booking:HX3K9", "?state=parked"]) {
+    const { text } = await browser.get(`${url}/${query}`);
+    expect(text).not.toMatch(/value="(replay|discard|erase)"|confirm=/);
+  }
+  const token = browser.cookies.get("stayhook-csrf") ?? "";
+  const { status, headers } = await browser.post(url, [
+    ["csrf", token],
+    ["do", "replay"],
+    ["event", eventId],
+  ]);
+  expect({ status, allow: headers.get("allow") }).toEqual({ status: 405, allow: "GET, HEAD" });
+  expect((await browser.get(`${url}/?confirm=replay&state=parked`)).status).toBe(403);
+  expect(await store.counts()).toMatchObject({ parked: 1 });
+});
+
+describe("the path", () => {
+  test.each([
+    ["/console", "/console"],
+    ["/console", "/console/"],
+    ["/ops/inbox/", "/ops/inbox"],
+    ["/ops/inbox/", "/ops/inbox/"],
+    // A router that cuts the prefix off.
+    ["/console", "/"],
+    [undefined, "/anywhere/at/all"],
+    [undefined, "/"],
+  ])("with basePath %s, %s is the console, and its links and forms stay there", async (basePath, path) => {
+    const { url, browser, eventId, store } = await parked({ basePath });
+    const page = `${url}${path}`;
+    const { status, text } = await browser.get(page);
+    expect(status).toBe(200);
+    const link = /href="(\?event=[^"]*)"/.exec(text)?.[1] ?? "none";
+    expect((await browser.get(new URL(link, page).href)).text).toContain("Timeline");
+    expect((await browser.get(new URL("?asset=style.css", page).href)).headers.get("content-type")).toMatch(
+      /css/,
+    );
+    const after = await browser.submit(`${page}?event=${eventId}`, "replay");
+    expect(new URL(after.url).pathname).toBe(path);
+    expect(after.text).toContain("Replayed 1 event.");
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+  });
+
+  test.each(["/console/more", "/consoles", "/", "/other"])(
+    "with basePath /console, %s is not found",
+    async (path) => {
+      const { inbox } = await parked({ basePath: "/console" });
+      const { status } = await inbox.fetch(new Request(`https://ops.example${path}`));
+      // A router may have cut the prefix off.
+      expect(status).toBe(path === "/" ? 200 : 404);
+    },
+  );
+});
+
+test("other methods are refused, and HEAD has the headers alone", async () => {
+  const { inbox } = await parked();
+  const ask = (method: string) => inbox.fetch(new Request("https://ops.example/", { method }));
+  for (const method of ["PUT", "DELETE", "PATCH", "OPTIONS"]) {
+    const answer = await ask(method);
+    expect({ status: answer.status, allow: answer.headers.get("allow") }).toEqual({
+      status: 405,
+      allow: "GET, HEAD, POST",
+    });
+  }
+  const head = await ask("HEAD");
+  expect({ status: head.status, text: await head.text() }).toEqual({ status: 200, text: "" });
+});
+
+test("a store that fails is a 503 without its error, which is in the log", async () => {
+  const { inbox, store, logger } = await parked();
+  await store.close();
+  const answer = await inbox.fetch(new Request("https://ops.example/"));
+  expect(answer.status).toBe(503);
+  expect(await answer.text()).not.toContain("closed");
+  expect(logger.lines).toContainEqual(expect.stringContaining("The store is closed"));
+});
