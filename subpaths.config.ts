@@ -7,6 +7,7 @@ export const subpaths = {
   lambda: "src/adapters/lambda.ts",
   mysql: "src/stores/mysql/index.ts",
   node: "src/adapters/node.ts",
+  otel: "src/otel/otel.ts",
   postgres: "src/stores/postgres/index.ts",
   reconcile: "src/reconcile/index.ts",
   redis: "src/stores/redis/index.ts",

@@ -77,12 +77,38 @@ export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promi
   });
 }
 
-/** A promise that is resolved from outside. */
-export class Deferred<T> {
-  resolve!: (value: T) => void;
-  readonly promise = new Promise<T>((resolve) => {
-    this.resolve = resolve;
+/** How long a wrapper may take to call the function that it wraps, ms. */
+const WRAPPER_PATIENCE = 1000;
+
+/**
+ * Runs `run` once, inside a wrapper of the user's. A wrapper that throws, hangs or never calls `run` changes nothing.
+ *
+ * @param onFailure - gets each failure of the wrapper's own
+ * @returns what `run` returns
+ */
+export async function runWrapped<T>(
+  wrapper: (run: () => Promise<T>) => unknown,
+  run: () => Promise<T>,
+  onFailure: (error: unknown) => void,
+): Promise<T> {
+  const began = Promise.withResolvers<void>();
+  let running: Promise<T> | undefined;
+  const runOnce = (): Promise<T> => {
+    running ??= run();
+    began.resolve();
+    return running;
+  };
+  const wrapped = (async () => wrapper(runOnce))().catch(async (error) => {
+    const own = await running?.then(
+      () => undefined,
+      (thrown) => ({ thrown }),
+    );
+    // The wrapper passes the error of `run` on.
+    if (own?.thrown !== error) onFailure(error);
   });
+  if (!running) await atMost(WRAPPER_PATIENCE, [began.promise, wrapped]);
+  if (!running) onFailure(new Error(`did not call \`run\` within ${WRAPPER_PATIENCE} ms`));
+  return runOnce();
 }
 
 /** Made by {@link createSlots}. */

@@ -27,7 +27,9 @@ export type {
   Query,
   RequestObservation,
   RequestOptions,
+  RequestTelemetry,
   ResponseObservation,
+  TracedRequest,
 } from "./client/options.ts";
 export type { AccessToken } from "./client/token.ts";
 export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
@@ -41,6 +43,18 @@ export { listingIdOf, type Stay, type StayOptions, stay } from "./models/stay.ts
 export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
 export type { Backoff } from "./queue/backoff.ts";
 export type { DrainOptions, DrainResult } from "./queue/drain.ts";
+export type {
+  AttemptEndObservation,
+  AttemptObservation,
+  AttemptResult,
+  DoneObservation,
+  FailedObservation,
+  ParkedObservation,
+  PausedObservation,
+  QueueObservation,
+  ResumedObservation,
+  StartedObservation,
+} from "./queue/policy.ts";
 export type {
   AttemptEntry,
   ClaimedEvent,
@@ -89,10 +103,24 @@ export {
   type UnavailableHealth,
   type WebhookHandler,
 } from "./webhooks/handler.ts";
-export type { Observation, WebhookHandlerOptions } from "./webhooks/options.ts";
+export type {
+  DriftObservation,
+  MissedObservation,
+  Observation,
+  ReconcilerAlarm,
+  SilentObservation,
+} from "./webhooks/observe.ts";
+export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process.ts";
 export type { Track, Tracked } from "./webhooks/processing/snapshot.ts";
 export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
+export type {
+  InvalidObservation,
+  ReceivedObservation,
+  ReceiveObservation,
+  RefusedObservation,
+} from "./webhooks/receiving/report.ts";
 export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/shared-secret.ts";
 export type { TopicFrom } from "./webhooks/receiving/topic.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
+export type { Telemetry, WaitingEvents } from "./webhooks/telemetry.ts";

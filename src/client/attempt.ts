@@ -1,4 +1,4 @@
-import { untilAborted } from "../async.ts";
+import { runWrapped, untilAborted } from "../async.ts";
 import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError, shorten } from "./errors.ts";
 import { type RequestObservation, type Settings, tell } from "./options.ts";
 import type { Redactor } from "./redact.ts";
@@ -20,6 +20,8 @@ export interface Outgoing {
   /** The tokens and other secrets that were sent. No error may show them. */
   readonly secrets: Set<string>;
   readonly redact: Redactor;
+  /** How often the call has been sent. */
+  sends: number;
   /** The token that replaced a refused one. Later attempts keep it. */
   refreshed?: Token | undefined;
 }
@@ -62,8 +64,8 @@ export async function attempt(
     call.secrets.add(token.value);
     const path = redirects === 0 ? call.path : call.redact.text(url.pathname);
     const info = { method: call.method, route: call.route, path, attempt: number };
-    const exchange = await observed(info, call, settings, signal, () =>
-      send(call, url, token.value, signal, settings),
+    const exchange = await traced(info, url, call, settings, () =>
+      observed(info, call, settings, signal, () => send(call, url, token.value, signal, settings)),
     );
     const { response } = exchange;
     if (response.status === 401 && tokens.refreshable && !call.refreshed) {
@@ -75,6 +77,29 @@ export async function attempt(
     redirects++;
     url = target;
   }
+}
+
+/** Sends one request inside the wrapper of the user's telemetry. */
+async function traced(
+  info: RequestObservation,
+  url: URL,
+  call: Outgoing,
+  { telemetry, log }: Settings,
+  exchange: () => Promise<Exchange>,
+): Promise<Exchange> {
+  const resendCount = call.sends++;
+  if (!telemetry?.request) return exchange();
+  const request = { ...info, url: call.redact.text(url.origin + url.pathname), resendCount };
+  const { done } = await runWrapped(
+    (run) => telemetry.request(request, run),
+    async () => {
+      const done = await exchange();
+      return { status: done.response.status, done };
+    },
+    (error) =>
+      log.limited("telemetry", "warn", "the telemetry of a request failed", { error, fromUserCode: true }),
+  );
+  return done;
 }
 
 /** Sends one request, and reports it and its end to the observers. */

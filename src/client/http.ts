@@ -189,6 +189,7 @@ export class Http {
       timeout: options.timeout ?? this.#settings.timeout,
       secrets,
       redact: redactor(secrets),
+      sends: 0,
     };
   }
 }

@@ -50,6 +50,24 @@ export interface Observers {
   readonly onResponse?: ((response: ResponseObservation) => unknown) | undefined;
 }
 
+/** A request to the platform, as {@link RequestTelemetry} gets it. */
+export interface TracedRequest extends RequestObservation {
+  /** The URL without its query. It shows no secret. */
+  readonly url: string;
+  /** How often the call has been sent before: by a retry, with a new token, or before a redirect. */
+  readonly resendCount: number;
+}
+
+/** The part of a `Telemetry` that the client uses. */
+export interface RequestTelemetry {
+  /**
+   * Wraps a request. Has to call `run` once and to resolve to its result.
+   *
+   * @param run - sends the request and reads the answer. Rejects where there is no complete answer
+   */
+  request<R extends { readonly status: number }>(info: TracedRequest, run: () => Promise<R>): Promise<R>;
+}
+
 /** One page of a list, as {@link ClientOptions.nextPage} gets it. */
 export interface ListPage {
   /** The parsed JSON of the page. */
@@ -94,6 +112,8 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
   fetch?: Fetch | undefined;
   /** Headers for every request. They may replace any header but `authorization`. */
   headers?: HeadersInput | undefined;
+  /** Makes a span of each request: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
+  telemetry?: RequestTelemetry | undefined;
   /** Writes the log lines of the client. Default: warnings go to the console. */
   logger?: Logger | undefined;
 }
@@ -122,6 +142,7 @@ export interface Settings {
   readonly headers: Headers;
   readonly log: Log;
   readonly observers: Observers;
+  readonly telemetry: RequestTelemetry | undefined;
   readonly nextPage: ClientOptions["nextPage"];
 }
 
@@ -138,6 +159,7 @@ const clientOptions = [
   "logger",
   "onRequest",
   "onResponse",
+  "telemetry",
 ];
 export const requestOptions = ["signal", "timeout", "maxRetries", "headers", "query"];
 const models = ["booking", "listing"] as const;
@@ -158,6 +180,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
   for (const [name, value] of Object.entries({ fetch, nextPage, onRequest, onResponse }))
     if (value !== undefined && typeof value !== "function") refuse(name, "must be a function");
   if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
+  refuse("telemetry", problemWithTelemetry(given.telemetry));
   issues.push(...problemsWithModels(given.models), ...problemsWithLimits(given));
   const headers = checkHeaders(given.headers, issues);
 
@@ -172,8 +195,22 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     headers,
     log: new Log(logger),
     observers: { onRequest, onResponse },
+    telemetry: given.telemetry,
     nextPage,
   };
+}
+
+const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
+
+/** What is wrong with an option `telemetry`. Each of its functions may be missing. */
+export function problemWithTelemetry(given: unknown): string | undefined {
+  if (given === undefined) return undefined;
+  if (typeof given !== "object" || given === null) return "must be an object, such as telemetry() makes";
+  const functions = given as Readonly<Record<string, unknown>>;
+  const wrong = telemetryFunctions.find(
+    (name) => !["function", "undefined"].includes(typeof functions[name]),
+  );
+  return wrong && `must have functions, but \`${wrong}\` is none`;
 }
 
 function problemsWithModels(given: ClientOptions["models"]): Issue[] {

@@ -1,16 +1,15 @@
-import { atMost, Deferred } from "../async.ts";
+import { atMost } from "../async.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import { Lease } from "./leases.ts";
-import { entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
+import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
 import type { Outage, WorkFailure, WorkResult } from "./work.ts";
 
 /** Waits between two tries to record an attempt's end, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
 
-/** How an attempt ended here. `lost`: another process may have the event now, and nothing could be recorded. */
-export type AttemptEnd = "done" | "retrying" | "parked" | "released" | "lost";
+export type AttemptEnd = AttemptResult["outcome"];
 
 /** What an attempt says about the platform, and learns about it. */
 export interface Upstream {
@@ -38,7 +37,7 @@ export class Attempt<Tx> {
   readonly #options: AttemptOptions<Tx>;
   readonly #startedAt = performance.now();
   readonly #run: CancellableRun<Tx>;
-  readonly #lost = new Deferred<"lost">();
+  readonly #lost = Promise.withResolvers<"lost">();
 
   constructor(claim: ClaimedEvent, options: AttemptOptions<Tx>) {
     this.#options = options;
@@ -73,19 +72,26 @@ export class Attempt<Tx> {
     if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
     // The claim came back too late, or the process stood still: another process may have the event by now.
     if (!this.lease.held) return this.#giveUp();
+    const run = (): Promise<AttemptResult> => this.#process();
+    const { process } = this.#options;
+    return (await (process ? process(this.claim, run) : run())).outcome;
+  }
+
+  async #process(): Promise<AttemptResult> {
     if (this.claim.attempts > this.#options.policy.maxAttempts) return this.#parkDeadly();
+    this.#options.observe({ kind: "started", ...this.#about });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
-    return result.by === "lost" ? this.#giveUp() : this.#settle({ state: "released" });
+    return { outcome: result.by === "lost" ? this.#giveUp() : await this.#settle({ state: "released" }) };
   }
 
   /** Attempts are counted when they begin. An event that was begun too often and never ended has killed its process each time. */
-  async #parkDeadly(): Promise<AttemptEnd> {
+  async #parkDeadly(): Promise<AttemptResult> {
     const error = new Error(`The process ended during each of ${this.claim.attempts - 1} attempts.`);
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
   }
 
-  async #end(result: WorkResult<Tx>): Promise<AttemptEnd> {
+  async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
     if (result.state === "failed") return this.#settleFailure(result);
     const writes = new GuardedWrites(result.writes ?? []);
     const { state, type, record } = result;
@@ -94,14 +100,14 @@ export class Attempt<Tx> {
     if (typeof settled === "string") {
       if (settled === "done") {
         const status = record?.snapshot.status;
-        this.#options.observe({ kind: "done", ...this.#about(type), status, duration: this.#duration });
+        this.#options.observe({ kind: "done", ...this.#aboutEnd(type), status });
       }
-      return settled;
+      return { outcome: settled, type };
     }
     return this.#settleFailure({ reason: "callback", error: settled.error, type });
   }
 
-  async #settleFailure(failure: WorkFailure): Promise<AttemptEnd> {
+  async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
     const { claim } = this;
     const { upstream, policy } = this.#options;
     if (failure.outage) upstream.recordOutage(claim.outages === 0, failure.outage, failure.error);
@@ -109,14 +115,16 @@ export class Attempt<Tx> {
     const { paused, limiting } = upstream;
     const outcome = outcomeOf(failure, claim, policy, { duration: this.#duration, paused, limiting });
     const end = await this.#settle(outcome);
-    if (end !== outcome.state) return end;
-    const event = { ...this.#about(failure.type), reason: failure.reason, error: failure.error };
-    this.#options.observe(
-      outcome.state === "parked"
-        ? { kind: "parked", ...event }
-        : { kind: "failed", ...event, retryIn: outcome.in, duration: this.#duration },
-    );
-    return end;
+    const { reason, error, type } = failure;
+    if (end === outcome.state) {
+      const event = { ...this.#aboutEnd(type), reason, error };
+      this.#options.observe(
+        outcome.state === "parked"
+          ? { kind: "parked", ...event }
+          : { kind: "failed", ...event, retryIn: outcome.in },
+      );
+    }
+    return { outcome: end, type, reason, error };
   }
 
   async #settle(outcome: Outcome<Tx>): Promise<AttemptEnd>;
@@ -153,9 +161,13 @@ export class Attempt<Tx> {
     return "lost";
   }
 
-  #about(type: string | undefined) {
-    const { eventId, ref, attempts } = this.claim;
-    return { eventId, ref, type, attempt: attempts };
+  get #about() {
+    const { eventId, ref, attempts, receivedAt } = this.claim;
+    return { eventId, ref, attempt: attempts, receivedAt: new Date(receivedAt) };
+  }
+
+  #aboutEnd(type: string | undefined) {
+    return { ...this.#about, type, duration: this.#duration };
   }
 
   get #duration(): number {

@@ -1,4 +1,4 @@
-import { atMost, Deferred } from "../async.ts";
+import { atMost } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";
 import type { Work, WorkResult } from "./work.ts";
@@ -19,8 +19,8 @@ export class CancellableRun<Tx> {
   readonly #claim: ClaimedEvent;
   readonly #options: CancellableRunOptions;
   readonly #abort = new AbortController();
-  readonly #cut = new Deferred<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
-  readonly #left = new Deferred<void>();
+  readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
+  readonly #left = Promise.withResolvers<void>();
   #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
   /** The platform has answered, or there is no record to ask for: a failure is the callback's from here on. */
   #inCallback: boolean;

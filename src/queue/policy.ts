@@ -31,49 +31,98 @@ export interface QueueOptions<Tx> {
   readonly logger: Log;
   /** Host and pid of this process, for the history: `web-1:4711`. */
   readonly worker: string;
+  /** Wraps each attempt, from its start to the recording of its end. Must resolve to what `run` resolves to. */
+  readonly process?: ProcessAttempt | undefined;
 }
 
-interface OfEvent {
+/** Runs an attempt: `run` has to be called once. */
+export type ProcessAttempt = <R extends AttemptResult>(
+  event: ClaimedEvent,
+  run: () => Promise<R>,
+) => Promise<R>;
+
+/** The fields of every observation of an attempt. */
+export interface AttemptObservation {
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null`. */
   readonly ref: string | null;
+  /** The number of the attempt, from 1. Attempts that found the platform out of reach do not count. */
+  readonly attempt: number;
+  /** When the store recorded the event. */
+  readonly receivedAt: Date;
+}
+
+/** The fields of every observation of an attempt's end. */
+export interface AttemptEndObservation extends AttemptObservation {
   /** The event's type, where the attempt came to know it. */
   readonly type: string | undefined;
-  /** The number of the attempt. Attempts that found the platform out of reach do not count. */
-  readonly attempt: number;
+  /** How long the attempt took, ms. */
+  readonly duration: number;
+}
+
+/** `observe` gets it when an attempt begins. An attempt that is cut off by `close` or by a lost lease has no end. */
+export interface StartedObservation extends AttemptObservation {
+  readonly kind: "started";
+}
+
+/** `observe` gets it when an event has been handled to its end. */
+export interface DoneObservation extends AttemptEndObservation {
+  readonly kind: "done";
+  /** The record's status; `undefined` where the event is about no record. */
+  readonly status: string | undefined;
+}
+
+/** `observe` gets it when an attempt has failed and another one follows. */
+export interface FailedObservation extends AttemptEndObservation {
+  readonly kind: "failed";
+  readonly reason: FailureReason;
+  readonly error: unknown;
+  /** ms until the next attempt. */
+  readonly retryIn: number;
+}
+
+/** `observe` gets it when an attempt has failed and the event is parked until it is replayed or discarded. */
+export interface ParkedObservation extends AttemptEndObservation {
+  readonly kind: "parked";
+  readonly reason: FailureReason;
+  readonly error: unknown;
+}
+
+/** `observe` gets it when the platform is out of reach, asks for a wait, or refuses the access token. */
+export interface PausedObservation extends Pause {
+  readonly kind: "paused";
+  /** ms until the platform is tried again. */
+  readonly wait: number;
+  readonly error: unknown;
+}
+
+/** `observe` gets it when the platform answers again. */
+export interface ResumedObservation {
+  readonly kind: "resumed";
 }
 
 /** What the queue tells of its work. */
 export type QueueObservation =
-  | (OfEvent & {
-      readonly kind: "done";
-      /** The record's status; `undefined` where the event is about no record. */
-      readonly status: string | undefined;
-      /** ms */
-      readonly duration: number;
-    })
-  | (OfEvent & {
-      readonly kind: "failed";
-      readonly reason: FailureReason;
-      readonly error: unknown;
-      /** ms until the next attempt. */
-      readonly retryIn: number;
-      /** ms */
-      readonly duration: number;
-    })
-  | (OfEvent & {
-      readonly kind: "parked";
-      readonly reason: FailureReason;
-      readonly error: unknown;
-    })
-  | (Pause & {
-      /** The platform is out of reach, asks for a wait, or refuses the access token. Notifications are still recorded. */
-      readonly kind: "paused";
-      /** ms until the platform is tried again. */
-      readonly wait: number;
-      readonly error: unknown;
-    })
-  | { readonly kind: "resumed" };
+  | StartedObservation
+  | DoneObservation
+  | FailedObservation
+  | ParkedObservation
+  | PausedObservation
+  | ResumedObservation;
+
+/** How an attempt ended, as {@link QueueOptions.process} gets it. */
+export interface AttemptResult {
+  /**
+   * `released`: the attempt was cut off and does not count. `lost`: another process may have the event now, and nothing
+   * could be recorded.
+   */
+  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
+  /** The event's type, where the attempt came to know it. */
+  readonly type?: string | undefined;
+  /** Why the attempt failed. */
+  readonly reason?: FailureReason | undefined;
+  readonly error?: unknown;
+}
 
 type Failed = Extract<Outcome, { state: "retrying" | "parked" }>;
 

@@ -9,9 +9,9 @@ const NAMESPACE = "5b0f6a6e-3c0d-4b7e-9d43-1f5a2c8e7b91";
 /** Adds an event to the store for each change, under an id that is the same on all machines. */
 export class Changes {
   readonly #store: EventStore<unknown>;
-  readonly #internals: Pick<Internals, "added">;
+  readonly #internals: Pick<Internals, "add">;
 
-  constructor(store: EventStore<unknown>, internals: Pick<Internals, "added">) {
+  constructor(store: EventStore<unknown>, internals: Pick<Internals, "add">) {
     this.#store = store;
     this.#internals = internals;
   }
@@ -31,7 +31,7 @@ export class Changes {
     for (let again = 0; ; ) {
       const eventId = changeId(ref, sequence, known?.snapshot, to, again);
       const timestamp = new Date().toISOString();
-      const added = await this.#store.add({
+      const added = await this.#internals.add({
         eventId,
         ref,
         source: "reconcile",
@@ -39,10 +39,7 @@ export class Changes {
         timestamp,
         notification: null,
       });
-      if (added === "added") {
-        this.#internals.added(eventId);
-        return eventId;
-      }
+      if (added === "added") return eventId;
       const event = await this.#store.get(eventId);
       // The store pruned the event at this moment, so its id is free.
       if (event === undefined) continue;

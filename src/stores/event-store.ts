@@ -46,7 +46,7 @@ export interface NewEvent {
   readonly timestamp: string;
   /** The notification's own JSON text; `null` for an event that no notification brought. */
   readonly notification: string | null;
-  /** The W3C `traceparent` of the request that brought the event. Default `null`. */
+  /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
   readonly traceparent?: string | null | undefined;
 }
 

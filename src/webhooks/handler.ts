@@ -101,7 +101,7 @@ export function createWebhookHandler<
   options: WebhookHandlerOptions<B, L, Tx> & { readonly store: S },
 ): [S] extends [IntakeStore] ? ForwardingHandler : WebhookHandler {
   const parts = assemble(options);
-  const { queue, store, state, log, silence, work, numbers } = parts;
+  const { queue, store, state, log, silence, telemetry, work, numbers } = parts;
   const background = options.processing !== "inline";
   const autoStart = (options.autoStart ?? true) && background;
   const start = (): void => {
@@ -122,7 +122,7 @@ export function createWebhookHandler<
     },
     process: async (notification, processOptions = {}) => {
       checkCallOptions(processOptions, ["signal", "attempt"]);
-      return processNow({ ...numbers, work, log }, notification, processOptions);
+      return processNow({ ...numbers, work, log, process: telemetry.process }, notification, processOptions);
     },
     ready: async () => void (await store?.nextDue()),
     health: () => healthOf({ store, queue, ...state }),
@@ -131,6 +131,7 @@ export function createWebhookHandler<
       state.closed = true;
       silence.stop();
       await queue?.close(closeOptions.timeout ?? 10_000);
+      telemetry.close();
       log.close();
     },
   };
@@ -140,7 +141,11 @@ export function createWebhookHandler<
     start: () => {
       if (autoStart) start();
     },
-    added: () => queue?.added(),
+    add: async (event) => {
+      const added = await telemetry.add(event, (traced) => options.store.add(traced));
+      if (added === "added") queue?.added();
+      return added;
+    },
     drainIfStarted: async () => {
       if (options.autoStart ?? true) await queue?.push();
     },

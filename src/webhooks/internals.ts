@@ -2,8 +2,8 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Log } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
-import type { EventStore } from "../stores/event-store.ts";
-import type { Observation } from "./options.ts";
+import type { EventStore, NewEvent } from "../stores/event-store.ts";
+import type { Observation } from "./observe.ts";
 import type { SnapshotOf } from "./processing/snapshot.ts";
 
 /** The parts of a handler that the reconciler works with. They are not public. */
@@ -20,8 +20,8 @@ export interface Internals {
   readonly log: Log;
   /** Starts processing, unless `autoStart: false` or a serverless runtime says otherwise. */
   start(): void;
-  /** To be called after an event was added to the store. */
-  added(eventId: string): void;
+  /** Adds an event to the store, and tells the queue. */
+  add(event: NewEvent): Promise<"added" | "duplicate" | "conflict">;
   /** Handles the events that are due; resolves at once where `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;
 }

@@ -1,23 +1,20 @@
 import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
+import { problemWithTelemetry } from "../client/options.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, type Logger, loggerProblem } from "../logger.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { checkNoUnknown, unknownOptions } from "../options.ts";
 import type { Backoff } from "../queue/backoff.ts";
-import type { QueueObservation } from "../queue/policy.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
 import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";
-import type { ReconcilerAlarm, SilentObservation } from "./observe.ts";
+import type { Observation } from "./observe.ts";
 import type { Track } from "./processing/snapshot.ts";
-import type { ReceiveObservation } from "./receiving/receive.ts";
 import type { TopicFrom } from "./receiving/topic.ts";
 import type { Verify } from "./receiving/verify.ts";
-
-/** What {@link WebhookHandlerOptions.observe} is told; `kind` tells which. */
-export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
+import type { Telemetry } from "./telemetry.ts";
 
 /** Options of {@link createWebhookHandler}. All times in ms. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
@@ -92,6 +89,8 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly recordRetention?: number | undefined;
   /** A function that is told of all that happens. The handler logs what it throws. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
+  /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
+  readonly telemetry?: Telemetry | undefined;
   /** Default: warnings and errors to the console. */
   readonly logger?: Logger | undefined;
 }
@@ -120,7 +119,7 @@ const ON: readonly string[] = [...eventTypes, "fallback"];
 
 const NAMES: readonly string[] = [
   ...["client", "store", "on", "verify", "track", "dispatch", "recheckAfter", "topicFrom", "answerChecks"],
-  ...["processing", "autoStart", "backoff", "observe", "logger"],
+  ...["processing", "autoStart", "backoff", "observe", "telemetry", "logger"],
   ...Object.keys(NUMBERS),
 ];
 
@@ -203,6 +202,8 @@ function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
   }
   const { logger, recheckAfter } = options;
   if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
+  const telemetryProblem = problemWithTelemetry(options.telemetry);
+  if (telemetryProblem) refuse("telemetry", telemetryProblem);
   const isTime = Number.isSafeInteger(recheckAfter) && (recheckAfter as number) >= 1;
   if (recheckAfter !== undefined && recheckAfter !== false && !isTime)
     refuse("recheckAfter", "must be a whole number of ms from 1, or false");

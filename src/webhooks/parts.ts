@@ -6,8 +6,8 @@ import type { QueueObservation } from "../queue/policy.ts";
 import { Queue } from "../queue/queue.ts";
 import type { Work } from "../queue/work.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
-import { safeObserve } from "./observe.ts";
-import { checkOptions, type Observation, type WebhookHandlerOptions } from "./options.ts";
+import { type Observation, safeObserve } from "./observe.ts";
+import { checkOptions, type WebhookHandlerOptions } from "./options.ts";
 import { FurtherEvents } from "./processing/further-events.ts";
 import { logTrouble } from "./processing/log.ts";
 import { RecentAnswers } from "./processing/recent-answers.ts";
@@ -17,6 +17,7 @@ import { Backlog } from "./receiving/backlog.ts";
 import { createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
 import { Silence } from "./silence.ts";
+import { SafeTelemetry } from "./telemetry.ts";
 import { workerName } from "./worker-name.ts";
 
 /** The parts that a handler is made of. */
@@ -31,6 +32,7 @@ export interface Parts<Tx> {
   readonly queue: Queue<Tx> | undefined;
   readonly receiver: Receiver;
   readonly silence: Silence;
+  readonly telemetry: SafeTelemetry;
   /** The work of one event without a store. */
   readonly work: Work<Tx>;
   /** The events that inline processing waits for, each with the event that follows it. */
@@ -46,11 +48,26 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   const { client, on, dispatch = "every", track, silentAfter = numbers.silentAfter } = options;
   const log = new Log(options.logger);
   warnOfVerify(options.verify, log);
-  const observe = safeObserve(options.observe, log);
+  const telemetry = new SafeTelemetry(options.telemetry, log);
+  const tell = safeObserve(options.observe, log);
+  const observe = (event: Observation): void => {
+    tell(event);
+    telemetry.observe(event);
+  };
   const snapshotOf = snapshots(track);
   const store = isIntake(options.store) ? undefined : options.store;
   const common = { client, on, dispatch, snapshotOf };
-  const base = { numbers, log, observe, snapshotOf, store, followUps: new Map(), state: stateOf() };
+  if (store) telemetry.watch(store);
+  const base = {
+    numbers,
+    log,
+    observe,
+    telemetry,
+    snapshotOf,
+    store,
+    followUps: new Map(),
+    state: stateOf(),
+  };
   const { state } = base;
   return {
     ...base,
@@ -64,7 +81,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
       closing: () => state.closed,
       backlog: store && new Backlog(() => store.counts(), numbers.maxWaiting),
       isKnown: store && (async (eventId) => (await store.get(eventId)) !== undefined),
-      add: (event) => options.store.add(event),
+      add: (event) => telemetry.add(event, (traced) => options.store.add(traced)),
       observe,
       log,
     }),
@@ -100,9 +117,10 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     numbers,
     log,
     observe,
+    telemetry,
     snapshotOf,
     followUps,
-  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "snapshotOf" | "followUps">,
+  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "telemetry" | "snapshotOf" | "followUps">,
 ): Queue<Tx> {
   const { client, on, dispatch = "every", recheckAfter = 60_000 } = options;
   const recent = new RecentAnswers();
@@ -130,6 +148,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     },
     logger: log,
     worker: workerName(),
+    process: telemetry.process,
   });
   return queue;
 }

@@ -1,6 +1,6 @@
 import { Log } from "../../src/logger.ts";
 import { type Backoff, defaultBackoff } from "../../src/queue/backoff.ts";
-import type { Policy, QueueObservation } from "../../src/queue/policy.ts";
+import type { Policy, QueueObservation, StartedObservation } from "../../src/queue/policy.ts";
 import { Queue } from "../../src/queue/queue.ts";
 import type { Work, WorkContext, WorkResult } from "../../src/queue/work.ts";
 import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
@@ -57,7 +57,8 @@ export function queueOf({
   backoff = defaultBackoff,
   ...policy
 }: { work?: TestWork; store?: EventStore; backoff?: Backoff } & Partial<Policy> = {}) {
-  const observed: QueueObservation[] = [];
+  const started: StartedObservation[] = [];
+  const observed: Exclude<QueueObservation, StartedObservation>[] = [];
   const logged: string[] = [];
   const ran: string[] = [];
   const log = (message: string) => logged.push(message);
@@ -82,13 +83,14 @@ export function queueOf({
       ...policy,
       backoff,
     },
-    observe: (event) => observed.push(event),
+    observe: (event) => (event.kind === "started" ? started.push(event) : observed.push(event)),
     logger: new Log({ debug: log, info: log, warn: log, error: log }),
     worker: "test:1",
   });
   return {
     queue,
     store,
+    started,
     observed,
     logged,
     ran,

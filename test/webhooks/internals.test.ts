@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import type { NewEvent } from "stayhook";
+import { memoryStore, type NewEvent } from "stayhook";
 import { expect, test, vi } from "vitest";
 import { internalsOf } from "../../src/webhooks/internals.ts";
+import { alteredStore } from "../queue/support.ts";
 import { handlerOf } from "./support.ts";
 
 const reconcileEvent = (fields: Partial<NewEvent> = {}): NewEvent => ({
@@ -30,6 +31,22 @@ test("an event of the reconciler runs the callback where there is a change, once
     timestamp: new Date("2026-05-01T12:00:00Z"),
   });
   expect(event).not.toHaveProperty("topic");
+});
+
+test("an event that the reconciler adds is handled, though its store notifies nobody", async () => {
+  const silent = alteredStore(memoryStore(), { subscribe: () => undefined });
+  const { webhooks, platform, store } = handlerOf({ store: silent });
+  platform.listing(7, "Hidden");
+  webhooks.start();
+  await vi.waitFor(async () => expect((await webhooks.health()).state).toBe("running"));
+  const startedAt = performance.now();
+  const event = reconcileEvent();
+  expect(await internalsOf(webhooks)!.add(event)).toBe("added");
+  await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 1 }), { interval: 5 });
+  // The loop asks such a store once a second by itself.
+  expect(performance.now() - startedAt).toBeLessThan(500);
+  expect(await internalsOf(webhooks)!.add(event)).toBe("duplicate");
+  await webhooks.close();
 });
 
 test("the internals are no public part of a handler, and start only what the user leaves to them", async () => {

@@ -73,7 +73,7 @@ export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: Ev
     observed,
     logger,
     deliver,
-    kinds: () => observed.map(({ kind }) => kind),
+    kinds: () => observed.map(({ kind }) => kind).filter((kind) => kind !== "started"),
   };
 }
 

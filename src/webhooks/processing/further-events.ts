@@ -42,6 +42,7 @@ export class FurtherEvents {
       topic: null,
       timestamp: timestamp.toISOString(),
       notification: JSON.stringify({ recheckOf: claim.eventId, decideBy }),
+      traceparent: claim.traceparent ?? null,
     };
     if ((await this.#add(event, signal, { dueIn: recheckAfter })) === undefined) return;
     for (const oldest of this.#rechecks) {

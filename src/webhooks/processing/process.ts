@@ -2,6 +2,7 @@ import { errorText } from "../../error-text.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";
+import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
 import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
 import { parseBody } from "../receiving/parse.ts";
@@ -56,11 +57,13 @@ export interface ProcessingOptions<Tx> {
   readonly attemptTimeout: number;
   readonly maxAttempts: number;
   readonly log: Log;
+  /** Wraps the attempt. */
+  readonly process?: ProcessAttempt | undefined;
 }
 
 /** Processes one notification now, with no store: reads its record and runs its callback. */
 export async function processNow<Tx>(
-  { work, attemptTimeout, maxAttempts, log }: ProcessingOptions<Tx>,
+  { work, attemptTimeout, maxAttempts, log, process }: ProcessingOptions<Tx>,
   notification: unknown,
   { signal, attempt = 1 }: ProcessOptions,
 ): Promise<Processed> {
@@ -68,21 +71,35 @@ export async function processNow<Tx>(
     throw new InvalidArgumentError({ path: ["attempt"], message: "must be a whole number from 1" });
   }
   const event = toEvent(notification, log);
-  const result = await runCutOff(work, claimOf(event, attempt), attemptTimeout, signal);
-  if (result.state === "failed") throw errorOf(result, event, attempt, maxAttempts);
-  return { eventId: event.eventId, type: result.type, status: result.record?.snapshot.status };
+  const claim = claimOf(event, attempt);
+  const run = async (): Promise<AttemptResult & { readonly result: Processed | ProcessingError }> => {
+    const { eventId } = event;
+    const ended = await runCutOff(work, claim, attemptTimeout, signal);
+    const { type, reason, error } = ended;
+    if (ended.state === "done")
+      return {
+        outcome: "done",
+        type,
+        result: { eventId, type: ended.type, status: ended.record?.snapshot.status },
+      };
+    const result = errorOf(ended, event, attempt, maxAttempts);
+    return { outcome: result.retryable ? "retrying" : "parked", type, reason, error, result };
+  };
+  const { result } = await (process ? process(claim, run) : run());
+  if (result instanceof ProcessingError) throw result;
+  return result;
 }
 
 /** A notification or the `NewEvent` that `forwardTo` has sent; each parsed, or as JSON text. */
 function toEvent(given: unknown, log: Log): NewEvent {
   const sent = typeof given === "string" ? parse(given) : given;
-  const { text, topic } = isSent(sent)
-    ? { text: sent.notification, topic: sent.topic ?? undefined }
-    : { text: typeof given === "string" ? given : stringify(given), topic: undefined };
+  const { text, topic, traceparent } = isSent(sent)
+    ? { text: sent.notification, topic: sent.topic ?? undefined, traceparent: sent.traceparent }
+    : { text: typeof given === "string" ? given : stringify(given) };
   const parsed = text === undefined ? undefined : parseBody(text, topic);
   if (parsed?.ok) {
     logDoubts(parsed.event, parsed.doubts, log);
-    return parsed.event;
+    return { ...parsed.event, traceparent };
   }
   const issues: readonly Issue[] = parsed?.issues ?? [{ path: [], message: "is not JSON" }];
   const cause = new InvalidArgumentError(issues);

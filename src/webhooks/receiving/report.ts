@@ -5,32 +5,40 @@ import { type Refusal, refused } from "./answer.ts";
 import type { Doubt } from "./parse.ts";
 import { EATEN } from "./read-body.ts";
 
+/**
+ * `observe` gets it when a notification has arrived. `received`: its event was recorded. `duplicate`: its id was known
+ * already.
+ */
+export interface ReceivedObservation {
+  readonly kind: "received" | "duplicate";
+  readonly eventId: string;
+  /** `booking:<code>`, `listing:<id>`, or `null`. */
+  readonly ref: string | null;
+  readonly topic: string | null;
+}
+
+/** `observe` gets it when the body of a request is not a notification. */
+export interface InvalidObservation {
+  readonly kind: "invalid";
+  readonly topic: string | null;
+  readonly issues: readonly Issue[];
+  /** The first 2 KiB of the body, so that the notification can be recovered. */
+  readonly body: string;
+}
+
+/** `observe` gets it when a request was refused. */
+export interface RefusedObservation {
+  readonly kind: "refused";
+  readonly topic: string | null;
+  /** The status of the answer. */
+  readonly status: number;
+  readonly reason: Refusal;
+  /** What `verify` or the store threw. */
+  readonly error?: unknown;
+}
+
 /** What `observe` is told of a request. It never holds the URL or the headers. */
-export type ReceiveObservation =
-  | {
-      /** `received`: the notification was recorded. `duplicate`: its id was known already. */
-      readonly kind: "received" | "duplicate";
-      readonly eventId: string;
-      readonly ref: string | null;
-      readonly topic: string | null;
-    }
-  | {
-      /** The body is not a notification. */
-      readonly kind: "invalid";
-      readonly topic: string | null;
-      readonly issues: readonly Issue[];
-      /** The first 2 KiB of the body, so that the notification can be recovered. */
-      readonly body: string;
-    }
-  | {
-      readonly kind: "refused";
-      readonly topic: string | null;
-      /** The status of the answer. */
-      readonly status: number;
-      readonly reason: Refusal;
-      /** What `verify` or the store threw. */
-      readonly error?: unknown;
-    };
+export type ReceiveObservation = ReceivedObservation | InvalidObservation | RefusedObservation;
 
 export type Observe = (event: ReceiveObservation) => void;
 

@@ -305,6 +305,8 @@ function observed(event: Observation): string | number | undefined {
       return event.issues.map(({ path, message }: Issue) => `${path.join(".")} ${message}`).join();
     case "refused":
       return event.reason satisfies Refusal;
+    case "started":
+      return event.receivedAt.toISOString();
     case "done":
       return event.duration;
     case "failed":

@@ -113,7 +113,7 @@ test("an observe that throws, or rejects, is logged and changes nothing", async 
   const { deliver, store, logger } = handlerOf({
     observe: (event) => {
       if (event.kind === "received") throw new Error("first");
-      return Promise.reject(new Error("second"));
+      return event.kind === "done" ? Promise.reject(new Error("second")) : undefined;
     },
   });
   await deliver(notificationOf());

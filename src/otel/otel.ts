@@ -1,0 +1,288 @@
+import {
+  type Attributes,
+  type Context,
+  context,
+  type Meter,
+  metrics,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+  type Tracer,
+  trace,
+} from "@opentelemetry/api";
+import type { TracedRequest } from "../client/options.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { unknownOptions } from "../options.ts";
+import type { AttemptResult } from "../queue/policy.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
+import { version } from "../version.ts";
+import type { Observation } from "../webhooks/observe.ts";
+import type { Telemetry, WaitingEvents } from "../webhooks/telemetry.ts";
+
+/** The options of {@link telemetry}. */
+export interface TelemetryOptions {
+  /** Makes the spans. Default: the tracer `stayhook` of the global provider. */
+  readonly tracer?: Tracer | undefined;
+  /** Makes the metrics. Default: the meter `stayhook` of the global provider. */
+  readonly meter?: Meter | undefined;
+}
+
+/**
+ * Makes the `telemetry` of a handler and of its client: spans and metrics by OpenTelemetry's semantic conventions for
+ * messaging and HTTP.
+ *
+ * Start the OpenTelemetry SDK before this call: a meter of the global provider that is asked for earlier measures
+ * nothing.
+ *
+ * @throws InvalidArgumentError naming the option that is wrong
+ * @example
+ * ```ts
+ * const otel = telemetry();
+ * const client = new StayhookClient({ baseUrl, accessToken, telemetry: otel });
+ * const webhooks = createWebhookHandler({ client, store, on, telemetry: otel });
+ * ```
+ */
+export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
+  checkOptions(options);
+  const tracer = options.tracer ?? trace.getTracer("stayhook", version);
+  const instruments = instrumentsOf(options.meter ?? metrics.getMeter("stayhook", version));
+  return {
+    recorded: (event, added) => recorded(tracer, instruments, event, added),
+    process: (event, run) => process(tracer, instruments, event, run),
+    request: (info, run) => request(tracer, info, run),
+    observe: (observation) => instruments.observations.add(1, attributesOf(observation)),
+    watch: (waiting) => instruments.watch(waiting),
+  };
+}
+
+function checkOptions(options: TelemetryOptions): void {
+  const issues = unknownOptions(options ?? null, ["tracer", "meter"]);
+  const { tracer, meter } = Object(options) as TelemetryOptions;
+  if (tracer !== undefined && typeof tracer?.startSpan !== "function")
+    issues.push({ path: ["tracer"], message: "must be a tracer of OpenTelemetry" });
+  if (meter !== undefined && typeof meter?.createHistogram !== "function")
+    issues.push({ path: ["meter"], message: "must be a meter of OpenTelemetry" });
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
+
+/** Begins the span `send {topic}`. It ends when the event is in the store. */
+function recorded(
+  tracer: Tracer,
+  instruments: Instruments,
+  event: NewEvent,
+  added: Promise<"added" | "duplicate" | "conflict">,
+): string | undefined {
+  const common = messaging("send", event);
+  const span = tracer.startSpan(nameOf("send", event), {
+    kind: SpanKind.PRODUCER,
+    attributes: { ...common, ...idsOf(event) },
+  });
+  added.then(
+    (result) => {
+      // A duplicate records nothing: its span never ends, and so nobody exports it.
+      if (result !== "added") return;
+      instruments.sent.add(1, common);
+      span.end();
+    },
+    (error) => {
+      const failure = { "error.type": errorName(error) };
+      instruments.sent.add(1, { ...common, ...failure });
+      fail(span, failure, error);
+      span.end();
+    },
+  );
+  return traceparentOf(span);
+}
+
+/** Runs an attempt inside the span `process {topic}`. */
+async function process<R extends AttemptResult>(
+  tracer: Tracer,
+  { consumed, duration }: Instruments,
+  event: ClaimedEvent,
+  run: () => Promise<R>,
+): Promise<R> {
+  const common = messaging("process", event);
+  const producer = spanContextOf(event.traceparent);
+  const span = tracer.startSpan(
+    nameOf("process", event),
+    {
+      kind: SpanKind.CONSUMER,
+      attributes: { ...common, ...idsOf(event), "stayhook.attempt": event.attempts },
+      links: producer ? [{ context: producer }] : [],
+    },
+    parentOf(event),
+  );
+  const startedAt = performance.now();
+  let failure: Attributes = {};
+  try {
+    const result = await context.with(trace.setSpan(context.active(), span), run);
+    const { outcome, type, reason, error } = result;
+    span.setAttribute("stayhook.outcome", outcome);
+    if (type !== undefined) span.setAttribute("stayhook.event.type", type);
+    if (outcome !== "done") {
+      failure = { "error.type": reason ?? outcome };
+      fail(span, failure, error);
+    }
+    return result;
+  } catch (error) {
+    failure = { "error.type": errorName(error) };
+    fail(span, failure, error);
+    throw error;
+  } finally {
+    duration.record((performance.now() - startedAt) / 1000, { ...common, ...failure });
+    consumed.add(1, { ...common, ...failure });
+    span.end();
+  }
+}
+
+/**
+ * The context of an attempt. A claim of the queue has a lease, and begins a trace of its own: the loop may have been
+ * started by a request that has nothing to do with the event. An attempt of `webhooks.process()` belongs to its caller.
+ */
+function parentOf({ lease }: ClaimedEvent): Context {
+  return lease === "" ? context.active() : ROOT_CONTEXT;
+}
+
+/** Sends a request inside a client span. */
+async function request<R extends { readonly status: number }>(
+  tracer: Tracer,
+  { method, route, url, resendCount }: TracedRequest,
+  run: () => Promise<R>,
+): Promise<R> {
+  const { hostname, port, protocol } = new URL(url);
+  const span = tracer.startSpan(`${method} ${route}`, {
+    kind: SpanKind.CLIENT,
+    attributes: {
+      "http.request.method": method,
+      "url.full": url,
+      "url.template": route,
+      "server.address": hostname,
+      "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
+      ...(resendCount > 0 && { "http.request.resend_count": resendCount }),
+    },
+  });
+  try {
+    const result = await context.with(trace.setSpan(context.active(), span), run);
+    span.setAttribute("http.response.status_code", result.status);
+    if (result.status >= 400) fail(span, { "error.type": String(result.status) });
+    return result;
+  } catch (error) {
+    fail(span, { "error.type": errorName(error) }, error);
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+type Instruments = ReturnType<typeof instrumentsOf>;
+
+/** The conventions' advice for `messaging.process.duration`, s. */
+const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+
+function instrumentsOf(meter: Meter) {
+  const waiting = meter.createObservableGauge("stayhook.events.waiting", {
+    description: "Events that are pending or retrying.",
+    unit: "{event}",
+  });
+  const oldestAge = meter.createObservableGauge("stayhook.events.oldest_age", {
+    description: "Age of the oldest event that waits to be handled.",
+    unit: "s",
+  });
+  const parked = meter.createObservableGauge("stayhook.events.parked", {
+    description: "Events that were given up, until they are replayed or discarded.",
+    unit: "{event}",
+  });
+  return {
+    duration: meter.createHistogram("messaging.process.duration", {
+      description: "Duration of processing operation.",
+      unit: "s",
+      advice: { explicitBucketBoundaries: BUCKETS },
+    }),
+    sent: meter.createCounter("messaging.client.sent.messages", {
+      description: "Number of messages producer attempted to send to the broker.",
+      unit: "{message}",
+    }),
+    consumed: meter.createCounter("messaging.client.consumed.messages", {
+      description: "Number of messages that were delivered to the application.",
+      unit: "{message}",
+    }),
+    observations: meter.createCounter("stayhook.observations", {
+      description: "What the handler tells `observe`, by kind.",
+      unit: "{observation}",
+    }),
+    watch(count: () => Promise<WaitingEvents>): () => void {
+      const gauges = [waiting, oldestAge, parked];
+      const observe: Parameters<Meter["addBatchObservableCallback"]>[0] = async (result) => {
+        const counted = await count();
+        result.observe(waiting, counted.waiting, system);
+        result.observe(oldestAge, counted.oldestAge / 1000, system);
+        result.observe(parked, counted.parked, system);
+      };
+      meter.addBatchObservableCallback(observe, gauges);
+      return () => meter.removeBatchObservableCallback(observe, gauges);
+    },
+  };
+}
+
+const system = { "messaging.system": "stayhook" } as const;
+
+/** The attributes that spans and metrics have. They hold no id: each value of a metric's attribute is a time series. */
+function messaging(operation: "send" | "process", event: NewEvent): Attributes {
+  const destination = destinationOf(event);
+  return {
+    ...system,
+    "messaging.operation.name": operation,
+    "messaging.operation.type": operation,
+    ...(destination !== undefined && { "messaging.destination.name": destination }),
+  };
+}
+
+function idsOf({ eventId, ref }: NewEvent): Attributes {
+  return {
+    "messaging.message.id": eventId,
+    ...(ref !== null && { "messaging.message.conversation_id": ref }),
+  };
+}
+
+function nameOf(operation: string, event: NewEvent): string {
+  return [operation, destinationOf(event)].filter(Boolean).join(" ");
+}
+
+/** The event's topic. An event without one belongs to the topic of its record. */
+function destinationOf({ topic, ref }: NewEvent): string | undefined {
+  return topic ?? (ref === null ? undefined : ref.startsWith("booking:") ? "bookings" : "listings");
+}
+
+function attributesOf(observation: Observation): Attributes {
+  const { kind } = observation;
+  return "reason" in observation && kind !== "paused" ? { kind, reason: observation.reason } : { kind };
+}
+
+function fail(span: Span, failure: Attributes, error?: unknown): void {
+  span.setAttributes(failure);
+  span.setStatus({ code: SpanStatusCode.ERROR });
+  if (error !== undefined) span.recordException(error instanceof Error ? error : String(error));
+}
+
+function errorName(error: unknown): string {
+  return error instanceof Error ? error.name : "_OTHER";
+}
+
+/** `undefined` where no SDK makes spans. */
+function traceparentOf(span: Span): string | undefined {
+  const spanContext = span.spanContext();
+  if (!trace.isSpanContextValid(spanContext)) return undefined;
+  const { traceId, spanId, traceFlags } = spanContext;
+  return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, "0")}`;
+}
+
+function spanContextOf(traceparent: string | null | undefined) {
+  const [, traceId, spanId, flags] =
+    /^[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})/.exec(traceparent ?? "") ?? [];
+  if (!traceId || !spanId || !flags) return undefined;
+  const traceFlags = Number.parseInt(flags, 16) & TraceFlags.SAMPLED;
+  const spanContext = { traceId, spanId, traceFlags, isRemote: true };
+  return trace.isSpanContextValid(spanContext) ? spanContext : undefined;
+}

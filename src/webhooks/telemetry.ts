@@ -1,0 +1,153 @@
+import { runWrapped } from "../async.ts";
+import type { RequestTelemetry } from "../client/options.ts";
+import type { Log } from "../logger.ts";
+import type { AttemptResult, ProcessAttempt } from "../queue/policy.ts";
+import type { ClaimedEvent, EventState, EventStore, NewEvent } from "../stores/event-store.ts";
+import type { Observation } from "./observe.ts";
+
+/** What is waiting in a store, as a gauge shows it. */
+export interface WaitingEvents {
+  /** How many events are pending or retrying. */
+  readonly waiting: number;
+  /** Age in ms of the oldest event that waits to be handled; 0 where none does. */
+  readonly oldestAge: number;
+  readonly parked: number;
+}
+
+/**
+ * Traces and measures a handler and its client. `telemetry()` of `stayhook/otel` makes one for OpenTelemetry.
+ *
+ * A function that throws, hangs or does not call `run` costs no event: the handler logs it once a minute and goes on
+ * without. Each function may be missing.
+ */
+export interface Telemetry extends RequestTelemetry {
+  /**
+   * Called before an event is recorded.
+   *
+   * @param added - how the recording went. Rejects where the store failed
+   * @returns the W3C `traceparent` that the store keeps with the event, for the attempts in other processes
+   */
+  recorded(event: NewEvent, added: Promise<"added" | "duplicate" | "conflict">): string | undefined;
+  /**
+   * Wraps an attempt, from its start to the recording of its end. Has to call `run` once and to resolve to its result.
+   *
+   * @param event - `traceparent` is what {@link recorded} returned for it
+   */
+  process<R extends AttemptResult>(event: ClaimedEvent, run: () => Promise<R>): Promise<R>;
+  /** Gets all that the handler's `observe` gets. */
+  observe?(observation: Observation): void;
+  /**
+   * Called once when a handler with a store is made.
+   *
+   * @param waiting - counts the events that wait. It asks the store at most once a second
+   * @returns a function that the handler calls when it closes
+   */
+  watch?(waiting: () => Promise<WaitingEvents>): () => void;
+}
+
+/** How old a count may be, ms. */
+const FRESH = 1000;
+/** The longest `traceparent` that is kept. */
+const MAX_TRACEPARENT = 256;
+
+type Added = "added" | "duplicate" | "conflict";
+
+/** Calls the user's telemetry so that its failures cost no event. Without telemetry, it only passes calls on. */
+export class SafeTelemetry {
+  readonly #telemetry: Partial<Telemetry> | undefined;
+  readonly #log: Log;
+  #stopWatching: unknown;
+
+  constructor(telemetry: Telemetry | undefined, log: Log) {
+    this.#telemetry = telemetry;
+    this.#log = log;
+  }
+
+  /** Adds a new event with the `traceparent` of its recording. */
+  async add<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
+    if (!this.#telemetry?.recorded) return add(event);
+    const { promise: added, resolve, reject } = Promise.withResolvers<A>();
+    // The telemetry need not listen.
+    added.catch(() => {});
+    const traceparent = this.#traceparent(event, added);
+    try {
+      const result = await add(traceparent === undefined ? event : { ...event, traceparent });
+      resolve(result);
+      return result;
+    } catch (error) {
+      reject(error);
+      throw error;
+    }
+  }
+
+  /** Wraps the attempts of the queue; `undefined` where nothing does. */
+  get process(): ProcessAttempt | undefined {
+    const telemetry = this.#telemetry;
+    if (!telemetry?.process) return undefined;
+    return (event, run) =>
+      runWrapped(
+        (runOnce) => telemetry.process?.(event, runOnce),
+        run,
+        (error) => this.#failed("process", error),
+      );
+  }
+
+  observe(observation: Observation): void {
+    this.#call("observe", () => this.#telemetry?.observe?.(observation));
+  }
+
+  watch(store: EventStore<unknown>): void {
+    const waiting = countsOf(store);
+    this.#stopWatching = this.#call("watch", () => this.#telemetry?.watch?.(waiting));
+  }
+
+  close(): void {
+    const stop = this.#stopWatching;
+    this.#stopWatching = undefined;
+    if (typeof stop === "function") this.#call("watch", () => stop());
+  }
+
+  #traceparent(event: NewEvent, added: Promise<Added>): string | undefined {
+    const traceparent = this.#call("recorded", () => this.#telemetry?.recorded?.(event, added));
+    if (typeof traceparent !== "string") return undefined;
+    // Each store keeps printable ASCII as it is.
+    return traceparent.length <= MAX_TRACEPARENT && /^[!-~]+$/.test(traceparent) ? traceparent : undefined;
+  }
+
+  #call(name: string, call: () => unknown): unknown {
+    try {
+      const result = call();
+      // An async function passes for each of them.
+      if (result instanceof Promise) result.catch((error) => this.#failed(name, error));
+      return result;
+    } catch (error) {
+      this.#failed(name, error);
+      return undefined;
+    }
+  }
+
+  #failed(name: string, error: unknown): void {
+    this.#log.limited("telemetry", "warn", `the telemetry function \`${name}\` failed`, {
+      error,
+      fromUserCode: true,
+    });
+  }
+}
+
+/** Makes a function that counts the events that wait, with an answer of at most {@link FRESH} ms of age. */
+function countsOf(store: EventStore<unknown>): () => Promise<WaitingEvents> {
+  let last: { readonly at: number; readonly answer: Promise<WaitingEvents> } | undefined;
+  return () => {
+    const now = performance.now();
+    if (!last || now - last.at >= FRESH) last = { at: now, answer: ask(store) };
+    return last.answer;
+  };
+}
+
+async function ask(store: EventStore<unknown>): Promise<WaitingEvents> {
+  const [counts, oldestAge = 0]: [Record<EventState, number>, number | undefined] = await Promise.all([
+    store.counts(),
+    store.oldestWaiting(),
+  ]);
+  return { waiting: counts.pending + counts.retrying, oldestAge, parked: counts.parked };
+}
