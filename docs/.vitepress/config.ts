@@ -1,0 +1,36 @@
+import { transformerTwoslash } from "@shikijs/twoslash";
+import { defineConfig } from "vitepress";
+import llms from "vitepress-plugin-llms";
+import { exampleLinks } from "./example-links.ts";
+import { sidebar } from "./sidebar.ts";
+import { twoslashContext, twoslashOptions } from "./twoslash.ts";
+
+export default defineConfig({
+  title: "stayhook",
+  description: "Webhooks of a short-stay rental platform, handled without losing one.",
+  lang: "en-US",
+  cleanUrls: true,
+  lastUpdated: false,
+  srcExclude: ["reference/README.md"],
+  markdown: {
+    config(md) {
+      md.use(exampleLinks);
+      md.use(twoslashContext);
+    },
+    codeTransformers: [transformerTwoslash(twoslashOptions)],
+  },
+  themeConfig: {
+    nav: [
+      { text: "Quick start", link: "/quick-start" },
+      { text: "Guides", link: "/recipes" },
+      { text: "API reference", link: "/reference/" },
+    ],
+    sidebar,
+    outline: [2, 3],
+    // Search runs in the browser on an index that the build makes, so it works offline.
+    search: { provider: "local" },
+  },
+  vite: {
+    plugins: [llms({ ignoreFiles: ["reference/**", "examples/**"] })],
+  },
+});

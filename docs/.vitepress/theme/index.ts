@@ -1,0 +1,5 @@
+import theme from "vitepress/theme";
+import "@shikijs/twoslash/style-rich.css";
+import "./style.css";
+
+export default theme;
