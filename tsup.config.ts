@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
@@ -53,6 +54,8 @@ export default defineConfig([
     format: "esm",
     clean: true,
     plugins: [withoutParts],
+    // In a process of its own: tsup bundles this file, and the tool reads files beside itself.
+    onSuccess: async () => void execFileSync(process.execPath, ["tools/write-openapi.ts"]),
   },
   // ky and uuid are ESM only: what `require` loads has to bring them along.
   { ...shared, entry, format: "cjs", noExternal: ["ky", "uuid"], plugins: [relativeSourceMaps] },

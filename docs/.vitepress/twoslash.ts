@@ -56,7 +56,9 @@ const givenNames = [
 
 function withGiven(code: string): string {
   const declared = (name: string) =>
-    new RegExp(`(import[^;]*\\b${name}\\b[^;]*from|(const|let|function|class) \\{?[^=]*\\b${name}\\b)`).test(code);
+    new RegExp(`(import[^;]*\\b${name}\\b[^;]*from|(const|let|function|class) \\{?[^=]*\\b${name}\\b)`).test(
+      code,
+    );
   const missing = givenNames.filter((name) => new RegExp(`\\b${name}\\b`).test(code) && !declared(name));
   if (missing.length === 0) return code;
   const given = `import type { Given } from "${root}test/docs/given.ts";`;

@@ -1,34 +1,19 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import ts from "typescript";
 import { expect, test } from "vitest";
 import { Booking, bookingStatuses } from "../../src/models/booking.ts";
 import { Listing, listingStatuses } from "../../src/models/listing.ts";
+import { documentModel } from "../../tools/model-docs.ts";
 
 const root = join(import.meta.dirname, "../..");
 const file = join(root, "docs/fields.md");
 
 /** The members of a model's interface as rows of a table: name, type, and the first sentences of the TSDoc. */
 function tableOf(model: "Booking" | "Listing"): string {
-  const path = join(root, `src/models/${model.toLowerCase()}.ts`);
-  const source = ts.createSourceFile(path, readFileSync(path, "utf8"), ts.ScriptTarget.Latest, true);
-  const declared = source.statements
-    .filter(ts.isInterfaceDeclaration)
-    .find(({ name }) => name.text === model);
-  const rows = (declared?.members ?? []).flatMap((member) => {
-    if (!ts.isPropertySignature(member)) return [];
-    const [comment] = ts.getJSDocCommentsAndTags(member);
-    const text = ts
-      .getTextOfJSDocComment(comment?.comment)
-      ?.replaceAll(/\{@link (\w+)\}/g, "`$1`")
-      .replaceAll(/\s+/g, " ");
-    const type = member.type
-      ?.getText(source)
-      .replace(/ \| undefined$/, "")
-      .replaceAll("|", "\\|");
-    const isAlwaysThere = member.questionToken === undefined ? "yes" : "no";
-    return [`| \`${member.name.getText(source)}\` | \`${type}\` | ${isAlwaysThere} | ${text} |`];
-  });
+  const rows = documentModel(model).fields.map(
+    ({ name, type, required, text }) =>
+      `| \`${name}\` | \`${type.replaceAll("|", "\\|")}\` | ${required ? "yes" : "no"} | ${text} |`,
+  );
   return ["| Field | Type | Always there | |", "|---|---|---|---|", ...rows].join("\n");
 }
 

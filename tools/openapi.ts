@@ -1,0 +1,169 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import * as z from "zod";
+import { Booking } from "../src/models/booking.ts";
+import { Listing } from "../src/models/listing.ts";
+import { WebhookNotification } from "../src/models/notification.ts";
+import { topics, WebhookConfig } from "../src/models/webhook-config.ts";
+import { documentModel, type Model } from "./model-docs.ts";
+
+const { version } = JSON.parse(readFileSync(join(import.meta.dirname, "../package.json"), "utf8"));
+
+/** The OpenAPI 3.1 description of the platform as this package reads it. */
+export function openapi() {
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Webhooks of a short-stay rental platform",
+      version,
+      summary: "The endpoints that stayhook calls, and the notifications that it receives.",
+      description:
+        "Made from the models of stayhook. The forms of answers and errors are not known: the client also reads a record in one or two wrappers, and the schemas here describe the record alone.",
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    servers: [{ url: "{baseUrl}", variables: { baseUrl: { default: "https://api.example.com" } } }],
+    security: [{ accessToken: [] }],
+    tags: [
+      { name: "webhookConfig", description: "The one webhook configuration of the account." },
+      { name: "listings", description: "The listings of the account." },
+      { name: "bookings", description: "The bookings of the account's listings." },
+    ],
+    paths: {
+      "/v2/webhooks/config": {
+        get: operation("webhookConfig.get", "Reads the configuration.", { ...answersConfig, ...absent }),
+        post: operation("webhookConfig.create", "Creates the configuration.", writes, configBody),
+        put: operation(
+          "webhookConfig.update",
+          "Replaces the configuration.",
+          { ...writes, ...absent },
+          configBody,
+        ),
+        delete: operation(
+          "webhookConfig.delete",
+          "Deletes the configuration, so that no notification is sent.",
+          {
+            ...writes,
+            ...absent,
+          },
+        ),
+      },
+      "/v2/webhooks/config/toggle": {
+        patch: operation(
+          "webhookConfig.toggle",
+          "Switches the notifications on or off.",
+          { ...writes, ...absent },
+          { parameters: [{ name: "isActive", in: "query", required: true, schema: { type: "boolean" } }] },
+        ),
+      },
+      "/v2/listings": {
+        get: operation("listings.list", "Lists all listings, each with its current status.", {
+          200: answer("The listings.", { type: "array", items: { $ref: "#/components/schemas/Listing" } }),
+        }),
+      },
+      "/v2/listings/{listingId}": {
+        get: operation(
+          "listings.get",
+          "Reads one listing.",
+          { 200: answer("The listing.", { $ref: "#/components/schemas/Listing" }), ...absent },
+          { parameters: [{ name: "listingId", in: "path", required: true, schema: { type: "integer" } }] },
+        ),
+      },
+      "/v2/bookings/{bookingCode}": {
+        get: operation(
+          "bookings.get",
+          "Reads one booking.",
+          { 200: answer("The booking.", { $ref: "#/components/schemas/Booking" }), ...absent },
+          { parameters: [{ name: "bookingCode", in: "path", required: true, schema: { type: "string" } }] },
+        ),
+      },
+    },
+    webhooks: Object.fromEntries(topics.map((topic) => [topic, { post: notification(topic) }])),
+    components: {
+      securitySchemes: {
+        accessToken: { type: "http", scheme: "bearer", description: "The access token of the account." },
+      },
+      schemas: {
+        Booking: schemaOf("Booking", Booking),
+        Listing: schemaOf("Listing", Listing),
+        WebhookConfig: schemaOf("WebhookConfig", WebhookConfig, ["otherEndpoints"]),
+        WebhookConfigInput: {
+          type: "object",
+          description: "The configuration as it is written. A topic without a URL is left out.",
+          required: ["isActive", "endpoints"],
+          properties: {
+            isActive: { type: "boolean", description: "Whether the platform sends notifications." },
+            endpoints: {
+              type: "object",
+              description: "The https URLs that notifications go to, by topic.",
+              properties: Object.fromEntries(
+                topics.map((topic) => [topic, { type: "string", format: "uri" }]),
+              ),
+              additionalProperties: { type: "string", format: "uri" },
+            },
+          },
+        },
+        WebhookNotification: schemaOf("WebhookNotification", WebhookNotification),
+      },
+    },
+  };
+}
+
+const answersConfig = { 200: answer("The configuration.", { $ref: "#/components/schemas/WebhookConfig" }) };
+/** The body of an answer to a write is not known, so it is not described. */
+const writes = { "2XX": { description: "Done. The body may show the configuration." } };
+const absent = { 404: { description: "There is none." } };
+const configBody = {
+  requestBody: {
+    required: true,
+    content: { "application/json": { schema: { $ref: "#/components/schemas/WebhookConfigInput" } } },
+  },
+};
+
+function answer(description: string, schema: object): object {
+  return { description, content: { "application/json": { schema } } };
+}
+
+function operation(operationId: string, summary: string, responses: object, further: object = {}): object {
+  const tags = [operationId.split(".")[0]];
+  const refused = { "4XX": { description: "Refused. The form of the body is not known." } };
+  return { operationId, summary, tags, ...further, responses: { ...responses, ...refused } };
+}
+
+function notification(topic: string): object {
+  const about = {
+    bookings: "a booking. `bookingCode` is set",
+    listings: "a listing. `listingId` is set",
+    messages: "a message. What it refers to is not known",
+  }[topic];
+  return {
+    operationId: `receive.${topic}`,
+    summary: `Tells of ${about}.`,
+    description:
+      "At least once: deliveries of one event have the same `eventId`. The endpoint answers within 30 seconds.",
+    security: [],
+    requestBody: {
+      required: true,
+      content: { "application/json": { schema: { $ref: "#/components/schemas/WebhookNotification" } } },
+    },
+    responses: {
+      200: { description: "Recorded." },
+      "4XX": { description: "The notification is not valid, or `verify` refused it." },
+      503: { description: "Not recorded. Send it again." },
+    },
+  };
+}
+
+/** The JSON schema of a model as the platform sends it, with the sentences of its TSDoc. */
+function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = []): object {
+  const { text, fields } = documentModel(model);
+  const { $schema: _, ...json } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  const properties = Object.fromEntries(
+    Object.entries(json.properties ?? {})
+      .filter(([name]) => !leftOut.includes(name))
+      .map(([name, property]) => {
+        const description = fields.find((field) => field.name === name)?.text;
+        return [name, { ...(property as object), ...(description && { description }) }];
+      }),
+  );
+  return { ...json, description: text, properties, additionalProperties: true };
+}
