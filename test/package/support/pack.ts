@@ -61,9 +61,15 @@ async function packOnce(into: string): Promise<Packed> {
   }
   rmSync(into, { recursive: true, force: true });
   mkdirSync(into, { recursive: true });
+  // What prepack does to package.json, done to a copy: other tests read the one of the checkout meanwhile.
+  const copy = join(into, "copy");
+  for (const name of [...rootFiles(), "dist", "docs", "examples"])
+    cpSync(join(root, name), join(copy, name), { recursive: true });
+  await run(process.execPath, [join(root, "node_modules/clean-package/bin/main.js")], copy);
   const said = JSON.parse(
-    await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into]),
+    await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into], copy),
   );
+  rmSync(copy, { recursive: true });
   // npm 12 keys its report by the package's name.
   const { filename, files } = Array.isArray(said) ? said[0] : said.stayhook;
   const packed = {
@@ -74,15 +80,19 @@ async function packOnce(into: string): Promise<Packed> {
   return packed;
 }
 
-/** Of all that `npm pack` could take: the build, and what lies in the root. */
+const rootFiles = (): string[] =>
+  readdirSync(root, { withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ name }) => name);
+
+/** Of all that `npm pack` could take. */
 function contentsKey(): string {
-  const files = readdirSync(root, { withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map(({ name }) => join(root, name));
-  const built = readdirSync(join(root, "dist"), { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name));
-  const states = [...files, ...built].sort().map((file) => {
+  const below = ["dist", "docs", "examples"].flatMap((directory) =>
+    readdirSync(join(root, directory), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name)),
+  );
+  const states = [...rootFiles().map((name) => join(root, name)), ...below].sort().map((file) => {
     const { size, mtimeMs, ino } = statSync(file);
     return `${file} ${size} ${mtimeMs} ${ino}`;
   });
@@ -123,10 +133,10 @@ function times(directory: string): number[] {
 
 const timeOf = (file: string): number => statSync(join(root, file)).mtimeMs;
 
-function run(command: string, args: readonly string[]): Promise<string> {
+function run(command: string, args: readonly string[], cwd = root): Promise<string> {
   return new Promise((resolve, reject) => {
     const done = (error: ExecFileException | null, stdout: string, stderr: string): void =>
       error ? reject(new Error(`${command} ${args.join(" ")}\n${stdout}\n${stderr}`)) : resolve(stdout);
-    execFile(command, args, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 26 }, done);
+    execFile(command, args, { cwd, encoding: "utf8", maxBuffer: 2 ** 26 }, done);
   });
 }

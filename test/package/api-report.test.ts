@@ -1,0 +1,32 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { subpaths } from "../../subpaths.config.ts";
+import { reportApi, reports } from "../../tools/api-report.ts";
+import { pack } from "./support/pack.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "stayhook-api-"));
+const isUpdating = process.env.STAYHOOK_UPDATE_API === "1";
+const into = isUpdating ? reports : directory;
+
+beforeAll(async () => {
+  // Builds dist where src has changed since.
+  await pack(directory);
+  mkdirSync(into, { recursive: true });
+}, 300_000);
+afterAll(() => rmSync(directory, { recursive: true }));
+
+test.each(Object.keys(subpaths))(
+  "api/ has the public surface of %s: STAYHOOK_UPDATE_API=1 writes it",
+  (subpath) => {
+    const file = reportApi(subpath, into);
+    expect(readFileSync(join(into, file), "utf8")).toBe(readFileSync(join(reports, file), "utf8"));
+  },
+  60_000,
+);
+
+test("api/ has no report of a subpath that is gone", () => {
+  const names = Object.keys(subpaths).map((subpath) => `${subpath.replaceAll("/", "-")}.api.md`);
+  expect(readdirSync(reports).sort()).toEqual(names.sort());
+});

@@ -1,0 +1,41 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Extractor, ExtractorConfig } from "@microsoft/api-extractor";
+
+const root = join(import.meta.dirname, "..");
+
+/** Where the reports stand, one for each subpath. A review sees in them what a change does to the public surface. */
+export const reports = join(root, "api");
+
+/**
+ * Writes the public surface of a subpath, as its built declarations have it, to `into`.
+ *
+ * @returns the file's name
+ */
+export function reportApi(subpath: string, into: string): string {
+  const name = subpath.replaceAll("/", "-");
+  const temporary = mkdtempSync(join(tmpdir(), "stayhook-api-"));
+  const config = ExtractorConfig.prepare({
+    configObject: {
+      projectFolder: root,
+      mainEntryPointFilePath: join(root, `dist/${subpath}.d.ts`),
+      compiler: { tsconfigFilePath: join(root, "tsconfig.json"), skipLibCheck: true },
+      apiReport: { enabled: true, reportFileName: `${name}.api.md`, reportFolder: into, reportTempFolder: temporary, includeForgottenExports: true },
+      docModel: { enabled: false },
+      dtsRollup: { enabled: false },
+      tsdocMetadata: { enabled: false },
+      newlineKind: "lf",
+      messages: {
+        compilerMessageReporting: { default: { logLevel: "none" } },
+        extractorMessageReporting: { default: { logLevel: "none" } },
+        tsdocMessageReporting: { default: { logLevel: "none" } },
+      },
+    },
+    configObjectFullPath: undefined,
+    packageJsonFullPath: join(root, "package.json"),
+  });
+  Extractor.invoke(config, { localBuild: true, showVerboseMessages: false, messageCallback: (message) => { message.handled = true; } });
+  rmSync(temporary, { recursive: true });
+  return `${name}.api.md`;
+}
