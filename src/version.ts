@@ -1,2 +1,2 @@
 /** This package's version. A test holds it equal to package.json's. */
-export const version = "0.1.0";
+export const version = "0.2.0";

@@ -21,7 +21,13 @@ export function reportApi(subpath: string, into: string): string {
       projectFolder: root,
       mainEntryPointFilePath: join(root, `dist/${subpath}.d.ts`),
       compiler: { tsconfigFilePath: join(root, "tsconfig.json"), skipLibCheck: true },
-      apiReport: { enabled: true, reportFileName: `${name}.api.md`, reportFolder: into, reportTempFolder: temporary, includeForgottenExports: true },
+      apiReport: {
+        enabled: true,
+        reportFileName: `${name}.api.md`,
+        reportFolder: into,
+        reportTempFolder: temporary,
+        includeForgottenExports: true,
+      },
       docModel: { enabled: false },
       dtsRollup: { enabled: false },
       tsdocMetadata: { enabled: false },
@@ -35,7 +41,13 @@ export function reportApi(subpath: string, into: string): string {
     configObjectFullPath: undefined,
     packageJsonFullPath: join(root, "package.json"),
   });
-  Extractor.invoke(config, { localBuild: true, showVerboseMessages: false, messageCallback: (message) => { message.handled = true; } });
+  Extractor.invoke(config, {
+    localBuild: true,
+    showVerboseMessages: false,
+    messageCallback: (message) => {
+      message.handled = true;
+    },
+  });
   rmSync(temporary, { recursive: true });
   return `${name}.api.md`;
 }

@@ -22,9 +22,7 @@ test("are the types wrong? They are not, for any subpath and any resolution", as
   const ran = await consumer.node(attw, consumer.tarball, "--format", "json", "--no-color");
   const { analysis, problems } = JSON.parse(ran.stdout);
   const entrypoints = Object.keys(analysis.entrypoints).map((entry) => entry.replace(".", "stayhook"));
-  expect(entrypoints.filter((entry) => entry !== "stayhook/package.json").toSorted()).toEqual(
-    subpaths.toSorted(),
-  );
+  expect(entrypoints.filter((entry) => !entry.endsWith(".json")).toSorted()).toEqual(subpaths.toSorted());
   const found = Object.values<readonly unknown[]>(problems).flat();
   expect(found).toEqual([]);
   expect(ran.code).toBe(0);

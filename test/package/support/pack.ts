@@ -27,7 +27,7 @@ export const manifest: {
 
 /** `stayhook`, `stayhook/node`, …: what can be imported. */
 export const subpaths = Object.keys(manifest.exports)
-  .filter((subpath) => subpath !== "./package.json")
+  .filter((subpath) => !subpath.endsWith(".json"))
   .map((subpath) => subpath.replace(/^\./, "stayhook"));
 
 export interface Packed {
