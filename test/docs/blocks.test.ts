@@ -1,9 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { statSync } from "node:fs";
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import type { WebhookHandler } from "stayhook";
@@ -12,7 +9,6 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
-import { servers } from "./http.ts";
 import { logged } from "./loggers.ts";
 import { collected } from "./runner.ts";
 
@@ -33,98 +29,6 @@ const said = () => printed.mock.calls.map((call) => call.join(" "));
 
 /** Every block of the documents has its line here, and every line here its block. */
 const plans: Record<string, Plan> = {
-  "twelve-lines": {
-    given: [],
-    before: (given) => {
-      vi.stubEnv("STAYHOOK_BASE_URL", given.platformUrl);
-      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", given.platform.accessToken);
-      vi.stubEnv("WEBHOOK_SECRET", "s3cret");
-    },
-    shows: async (given) => {
-      const url = await urlOf(servers.at(-1) as Server);
-      expect((await post(`${url}/?key=wrong`, { bookingCode: "HX3K9" })).status).toBe(401);
-      await given.client.webhookConfig.ensure({
-        endpoints: { bookings: `${url}/?key=s3cret`, listings: `${url}/?key=s3cret` },
-      });
-      const { bookingCode } = await given.platform.bookings.request();
-      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^decide on .* by /)));
-      await given.platform.bookings.approve(bookingCode);
-      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^block /)));
-      await given.platform.bookings.cancel(bookingCode);
-      await vi.waitFor(() => expect(said()).toContainEqual(expect.stringMatching(/^release /)));
-      const { listingId } = await given.platform.listings.submit();
-      await given.platform.listings.publish(listingId);
-      await vi.waitFor(() => expect(said()).toContain(`${listingId} is live`));
-      const kept = sqliteStore(given.database);
-      await vi.waitFor(async () => expect(await kept.counts()).toMatchObject({ done: 4 }));
-      await kept.close();
-    },
-  },
-  ensure: {
-    given: ["client"],
-    before: () => vi.stubEnv("WEBHOOK_SECRET", "a secret"),
-    shows: async ({ client }) => {
-      const url = "https://example.com/hooks?key=a%20secret";
-      expect(await client.webhookConfig.get()).toMatchObject({ endpoints: { bookings: url, listings: url } });
-    },
-  },
-  express: {
-    given: ["app", "toNodeHandler", "webhooks"],
-    shows: async ({ app, store }) => {
-      const server = app.listen(0);
-      servers.push(server);
-      expect((await post(`${await urlOf(server)}/hooks`)).status).toBe(200);
-      expect(count(await store.counts())).toBe(1);
-    },
-  },
-  fastify: {
-    given: ["fastify: app" as "fastify", "toFastifyPlugin", "webhooks"],
-    shows: async ({ fastify, store }) => {
-      const { statusCode } = await fastify.inject({ method: "POST", url: "/hooks", payload: notification() });
-      expect(statusCode).toBe(200);
-      expect(count(await store.counts())).toBe(1);
-    },
-  },
-  fetch: {
-    given: ["hono: app" as "hono", "webhooks"],
-    shows: async ({ hono, store }) => {
-      expect((await hono.request("/hooks", { method: "POST", body: notification() })).status).toBe(200);
-      expect(count(await store.counts())).toBe(1);
-    },
-  },
-  "wait-until": {
-    given: ["webhooks", "after"],
-    shows: async ({ afterwards, store }, { POST }) => {
-      const request = new Request("https://example.com/hooks", { method: "POST", body: notification() });
-      expect((await POST?.(request))?.status).toBe(200);
-      expect(afterwards.length).toBe(1);
-      await afterwards[0]?.();
-      expect(await store.counts()).toMatchObject({ done: 1 });
-    },
-  },
-  atomically: {
-    given: ["createWebhookHandler", "client", "sqliteStore", "stay"],
-    shows: async ({ made, database, platform }) => {
-      const db = new DatabaseSync(database);
-      const stays = () => db.prepare("SELECT checkIn, checkOut FROM stays WHERE bookingCode = 'HX3K9'").all();
-      await seesConfirmedTwice(made[0] as WebhookHandler);
-      expect(stays()).toEqual([{ checkIn: "2026-07-01", checkOut: "2026-07-04" }]);
-      await platform.bookings.alter("HX3K9", { checkIn: "2026-07-02", checkOut: "2026-07-05" });
-      await seesConfirmedTwice(made[0] as WebhookHandler);
-      expect(stays()).toEqual([{ checkIn: "2026-07-02", checkOut: "2026-07-05" }]);
-      await platform.bookings.cancel("HX3K9");
-      await seesConfirmedTwice(made[0] as WebhookHandler);
-      expect(stays()).toEqual([]);
-      db.close();
-    },
-  },
-  reconcile: {
-    given: ["client", "webhooks", "store"],
-    shows: async ({ platform }) => {
-      const listed = () => platform.requests.some(({ path }) => path === "/v2/listings");
-      await vi.waitFor(() => expect(listed()).toBe(true), { timeout: 20_000 });
-    },
-  },
   sqlite: {
     given: ["createWebhookHandler", "client"],
     shows: ({ database }) => expect(statSync(database).mode & 0o777).toBe(0o600),
@@ -185,42 +89,6 @@ const plans: Record<string, Plan> = {
       expect(status).toBe(503);
     },
   },
-  switch: { given: ["createWebhookHandler", "client", "store"], shows: () => {} },
-  models: { given: ["readTokenFromVault"], shows: () => {} },
-  client: { given: ["client"], shows: configured(false) },
-  shutdown: {
-    given: ["server", "webhooks", "store"],
-    shows: async ({ webhooks, store }) => {
-      await (process.listeners("SIGTERM").at(-1) as unknown as () => Promise<void>)();
-      process.removeAllListeners("SIGTERM");
-      await expect(store.counts()).rejects.toThrow(/closed/);
-      expect((await webhooks.receive({ method: "POST", url: "/", headers: {} })).status).toBe(503);
-    },
-  },
-  parked: {
-    given: ["store"],
-    before: async ({ store }) => {
-      await store.add({ ...event(), eventId: "given up" });
-      const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-      if (claim)
-        await store.settle(claim, {
-          state: "parked",
-          reason: "callback",
-          entry: { duration: 1, error: "Error: no calendar" },
-        });
-    },
-    shows: async ({ store }) => {
-      expect(said()).toContain("given up callback Error: no calendar");
-      expect(await store.counts()).toMatchObject({ pending: 1, parked: 0 });
-    },
-  },
-  sandbox: {
-    given: ["StayhookClient", "subscriberUrl"],
-    shows: async ({ store }) => {
-      expect(said().at(-1)).toMatch(/^(\S+: 200,){3}\S+: 200$/);
-      expect(count(await store.counts())).toBe(2);
-    },
-  },
   drain: {
     given: ["webhooks"],
     before: ({ store }) => store.add(event()),
@@ -252,10 +120,6 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await given.end();
-  for (const server of servers.splice(0)) {
-    server.close();
-    server.closeAllConnections();
-  }
   vi.unstubAllEnvs();
   printed.mockClear();
   complaints.mockClear();
@@ -309,23 +173,6 @@ function event() {
 
 function notification(fields: object = {}) {
   return JSON.stringify({ eventId: randomUUID(), timestamp: "2026-05-01T12:00:00Z", ...fields });
-}
-
-function post(url: string, fields: object = {}) {
-  return fetch(url, { method: "POST", body: notification(fields) });
-}
-
-async function urlOf(server: Server) {
-  if (!server.listening) await once(server, "listening");
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-function count(counts: Record<string, number>) {
-  return Object.values(counts).reduce((sum, n) => sum + n, 0);
-}
-
-function configured(isActive: boolean) {
-  return async ({ client }: Given) => expect(await client.webhookConfig.get()).toMatchObject({ isActive });
 }
 
 async function theContractHolds(topic = "") {

@@ -1,13 +1,13 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { documents } from "./extract.ts";
+import { documents, standing } from "./extract.ts";
 
 const root = new URL("../../", import.meta.url);
 
 /** Documents whose code is shown out of files that a test runs, rather than run itself. */
 const others = readdirSync(new URL("docs", root))
   .map((name) => `docs/${name}`)
-  .filter((path) => path.endsWith(".md") && !documents.includes(path));
+  .filter((path) => path.endsWith(".md") && ![...documents, ...standing].includes(path));
 
 const withoutIndent = (code: string) =>
   code

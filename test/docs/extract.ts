@@ -2,11 +2,13 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const root = new URL("../../", import.meta.url);
-const generated = new URL("./generated/", import.meta.url);
+const generated = new URL("./generated/given/", import.meta.url);
 
-/** The documents whose code is run. */
+/** The documents whose blocks have all of their imports. */
+export const standing = ["README.md", "docs/production.md", "docs/security.md"];
+
+/** The documents whose code is run with the names that the text around it has introduced. */
 export const documents = [
-  "README.md",
   "docs/how-it-works.md",
   "docs/custom-store.md",
   "docs/stores.md",
@@ -15,11 +17,10 @@ export const documents = [
 
 /** What blocks import that must be ours here. */
 const standIns: Readonly<Record<string, string>> = {
-  '"node:http"': '"../http.ts"',
-  '"node:test"': '"../runner.ts"',
-  '"vitest"': '"../runner.ts"',
-  '"pino"': '"../loggers.ts"',
-  '"winston"': '"../loggers.ts"',
+  '"node:test"': '"../../runner.ts"',
+  '"vitest"': '"../../runner.ts"',
+  '"pino"': '"../../loggers.ts"',
+  '"winston"': '"../../loggers.ts"',
 };
 
 export interface Block {
@@ -33,8 +34,8 @@ export interface Block {
 }
 
 /** All TypeScript blocks of the documents. */
-export function extractBlocks(): Block[] {
-  return documents.flatMap((document) => {
+export function extractBlocks(of: readonly string[] = documents): Block[] {
+  return of.flatMap((document) => {
     const lines = readFileSync(new URL(document, root), "utf8").split("\n");
     const blocks: Block[] = [];
     for (let start = 0; start < lines.length; start += 1) {
@@ -97,11 +98,10 @@ function moduleOf(code: string, given: readonly string[]): string {
       }),
     )
     .join("\n")
-    .replaceAll('"https://api.example.com"', "given.platformUrl")
     .replaceAll('"events.db"', "given.database")
     .replaceAll('"backup.db"', "given.backup");
   return `${imports.join("\n")}
-import type { Given } from "../given.ts";
+import type { Given } from "../../given.ts";
 
 export async function run(given: Given) {
   const { ${given.join(", ")} } = given;

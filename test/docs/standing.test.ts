@@ -1,0 +1,294 @@
+// Runs the blocks of documents whose code has all of its imports, as it stands. Only the port differs.
+import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, Server } from "node:http";
+import { type AddressInfo, Server as NetServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { EventStore, WebhookHandler } from "stayhook";
+import { StayhookClient } from "stayhook";
+import { createSandbox, type Sandbox } from "stayhook/testing";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { extractBlocks, standing } from "./extract.ts";
+
+const generated = join(import.meta.dirname, "generated/standing");
+const home = process.cwd();
+const SECRET = "a secret of many letters";
+
+const blocks = extractBlocks(standing);
+const app = blocks.find(({ name }) => name === "twelve-lines")?.code ?? "";
+const lines = app.split("\n");
+/** The file that the other blocks import, as README says: the app without its last line. */
+const webhooksFile = lines
+  .slice(
+    0,
+    lines.findLastIndex((line) => line !== ""),
+  )
+  .join("\n");
+
+interface Running {
+  readonly sandbox: Sandbox;
+  readonly port: number;
+  /** What the block exports. */
+  readonly exports: Record<string, unknown>;
+  /** What `./webhooks.mjs` exports to the block. */
+  readonly base: { readonly webhooks: WebhookHandler; readonly store: EventStore };
+}
+
+/** What must be so after the block has run. */
+const checks: Record<string, (running: Running) => unknown> = {
+  "twelve-lines": async ({ sandbox, port, exports }) => {
+    const url = `http://127.0.0.1:${port}/`;
+    await listening(port);
+    expect((await post(`${url}?key=wrong`)).status).toBe(401);
+    complaints[0]?.mockClear(); // the handler warns of the refusal
+    const key = `${url}?key=${encodeURIComponent(SECRET)}`;
+    await clientOf(sandbox).webhookConfig.ensure({ endpoints: { bookings: key, listings: key } });
+    const { bookingCode } = await sandbox.bookings.request();
+    await says(/^decide on .* by /);
+    await sandbox.bookings.approve(bookingCode);
+    await says(/^block /);
+    await sandbox.bookings.cancel(bookingCode);
+    await says(/^release /);
+    const { listingId } = await sandbox.listings.submit();
+    await sandbox.listings.publish(listingId);
+    await says(`${listingId} is live`);
+    const { store } = exports as unknown as Running["base"];
+    await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 4 }));
+  },
+  ensure: async ({ sandbox }) => {
+    const { endpoints } = (await clientOf(sandbox).webhookConfig.get()) ?? {};
+    const url = `https://example.com/hooks?key=${encodeURIComponent(SECRET)}`;
+    expect(endpoints?.bookings).toBe(`${url}&topic=bookings`);
+    expect(endpoints?.listings).toBe(`${url}&topic=listings`);
+  },
+  express: recordsAt("/hooks"),
+  fastify: recordsAt("/hooks/"),
+  fetch: async ({ exports, base }) => {
+    const { default: hono } = exports as {
+      default: { request(url: string, init: object): Promise<Response> };
+    };
+    expect(
+      (await hono.request(`/hooks?key=${SECRET}`, { method: "POST", body: notification() })).status,
+    ).toBe(200);
+    expect((await base.webhooks.health()).state).toBe("running");
+  },
+  "wait-until": async ({ exports, base }) => {
+    const { POST } = exports as { POST(request: Request): Promise<Response> };
+    const request = new Request(`https://example.com/hooks?key=${SECRET}`, {
+      method: "POST",
+      body: notification(),
+    });
+    expect((await POST(request)).status).toBe(200);
+    expect(afterwards.length).toBe(1);
+    await afterwards[0]?.();
+    expect(await base.store.counts()).toMatchObject({ done: 1 });
+  },
+  atomically: async ({ sandbox, exports }) => {
+    const { webhooks } = exports as { webhooks: WebhookHandler };
+    const db = new DatabaseSync("calendar.db");
+    const stays = () => db.prepare("SELECT checkIn, checkOut FROM stays WHERE bookingCode = 'HX3K9'").all();
+    const handleTwice = async () => {
+      for (let time = 0; time < 2; time++) await receive(webhooks, { bookingCode: "HX3K9" });
+      await webhooks.drain();
+    };
+    await handleTwice();
+    expect(stays()).toEqual([{ checkIn: "2026-07-01", checkOut: "2026-07-04" }]);
+    await sandbox.bookings.alter("HX3K9", { checkIn: "2026-07-02", checkOut: "2026-07-05" });
+    await handleTwice();
+    expect(stays()).toEqual([{ checkIn: "2026-07-02", checkOut: "2026-07-05" }]);
+    expect(said()).toContain("moved from 2026-07-01 to 2026-07-02");
+    await sandbox.bookings.cancel("HX3K9");
+    await handleTwice();
+    expect(stays()).toEqual([]);
+    db.close();
+    await webhooks.close();
+  },
+  switch: async ({ exports }) => {
+    const { on } = exports as { on: { fallback(event: object): Promise<void> } };
+    await on.fallback({ type: "booking.Confirmed", booking: { bookingCode: "HX3K9" } });
+    await on.fallback({ type: "message" });
+    expect(said()).toEqual(["block HX3K9", "nothing to do for message"]);
+  },
+  models: () => expect(said()).toEqual(["Ann"]),
+  client: async ({ sandbox }) => {
+    expect(said()).toEqual([expect.stringMatching(/^1 Published Confirmed 200 /)]);
+    expect(await clientOf(sandbox).webhookConfig.get()).toMatchObject({ isActive: false });
+  },
+  shutdown: async ({ port, base }) => {
+    await listening(port);
+    const added = signals.flatMap((signal) =>
+      process.listeners(signal).filter((each) => !before.includes(each)),
+    );
+    expect(added.length).toBe(2);
+    await (added[0] as unknown as () => Promise<void>)();
+    await expect(base.store.counts()).rejects.toThrow(/closed/);
+    await expect(fetch(`http://127.0.0.1:${port}/`)).rejects.toThrow();
+  },
+  parked: async ({ base }) => {
+    expect(said()).toEqual(["given up callback Error: no calendar"]);
+    expect(await base.store.counts()).toMatchObject({ pending: 1, parked: 0 });
+  },
+  reconcile: ({ sandbox }) =>
+    vi.waitFor(() => expect(sandbox.requests.some(({ path }) => path === "/v2/listings")).toBe(true), {
+      timeout: 20_000,
+    }),
+  sandbox: () => {
+    expect(said().filter((line) => /^block \w+$/.test(line))).not.toEqual([]);
+    expect(said().at(-1)).toMatch(/^(\S+: 200,){3}\S+: 200$/);
+  },
+};
+
+/** What must be so before the block runs. */
+const preparations: Record<string, (base: Running["base"]) => unknown> = {
+  parked: async ({ store }) => {
+    await store.add({
+      ...{ eventId: "given up", ref: null, source: "webhook", topic: null, notification: "{}" },
+      timestamp: "2026-01-01T00:00:00.000Z",
+    });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
+    const entry = { duration: 1, error: "Error: no calendar" };
+    if (claim) await store.settle(claim, { state: "parked", reason: "callback", entry });
+  },
+};
+
+const afterwards: (() => unknown)[] = [];
+vi.mock("next/server", () => ({ after: (task: () => unknown) => void afterwards.push(task) }));
+const printed = vi.spyOn(console, "log").mockImplementation(() => {});
+const complaints = ["warn" as const, "error" as const].map((level) =>
+  vi.spyOn(console, level).mockImplementation(() => {}),
+);
+const said = () => printed.mock.calls.map((call) => call.join(" "));
+const servers: NetServer[] = [];
+const listen = NetServer.prototype.listen;
+NetServer.prototype.listen = function (this: NetServer, ...given: unknown[]) {
+  servers.push(this);
+  return Reflect.apply(listen, this, given);
+};
+const signals = ["SIGINT", "SIGTERM"] as const;
+let before: unknown[] = [];
+let directory = "";
+
+beforeEach(() => {
+  before = signals.flatMap((signal) => process.listeners(signal));
+  directory = mkdtempSync(join(tmpdir(), "stayhook-standing-"));
+  process.chdir(directory);
+});
+afterEach(() => {
+  process.chdir(home);
+  rmSync(directory, { recursive: true, force: true });
+  for (const server of servers.splice(0)) {
+    server.close();
+    if (server instanceof Server) server.closeAllConnections();
+  }
+  for (const signal of signals)
+    for (const listener of process.listeners(signal))
+      if (!before.includes(listener)) process.off(signal, listener);
+  vi.unstubAllEnvs();
+  vi.clearAllMocks();
+  afterwards.length = 0;
+});
+
+rmSync(generated, { recursive: true, force: true });
+for (const { name, code } of blocks) {
+  if (name === undefined) continue;
+  mkdirSync(join(generated, name), { recursive: true });
+  writeFileSync(join(generated, name, "block.ts"), code);
+  writeFileSync(join(generated, name, "webhooks.mts"), webhooksFile);
+}
+
+test("every block is named, and has a check; every check has a block", () => {
+  for (const { document, line, name } of blocks) expect(name, `${document}:${line}`).toBeDefined();
+  expect(blocks.map(({ name }) => name).sort()).toEqual(Object.keys(checks).sort());
+});
+
+test("the blocks type-check", { timeout: 60_000 }, () => {
+  const check = () =>
+    execFileSync(process.execPath, [
+      join(home, "node_modules/typescript/bin/tsc"),
+      ...["--noEmit", "-p", join(home, "test/docs/standing.json")],
+    ]);
+  expect(check).not.toThrow();
+});
+
+test.each(Object.keys(checks))("%s", { timeout: 60_000 }, async (name) => {
+  const sandbox = await account();
+  const port = await freePort();
+  vi.stubEnv("STAYHOOK_BASE_URL", sandbox.url);
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", sandbox.accessToken);
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  const file = join(generated, name, "block.ts");
+  const code = blocks.find((block) => block.name === name)?.code ?? "";
+  writeFileSync(file, code.replaceAll("3000", String(port)));
+  const base = await import(/* @vite-ignore */ join(generated, name, "webhooks.mts"));
+  await preparations[name]?.(base);
+  const exports = await import(/* @vite-ignore */ file);
+  try {
+    await checks[name]?.({ sandbox, port, exports, base });
+    for (const complaint of complaints) expect(complaint).not.toHaveBeenCalled();
+  } finally {
+    await base.webhooks.close({ timeout: 0 });
+    await base.store.close();
+    await sandbox.close();
+  }
+});
+
+/** A platform with a booking and a listing. */
+async function account(): Promise<Sandbox> {
+  const sandbox = createSandbox({ seed: 1 });
+  await sandbox.listen();
+  await sandbox.bookings.create({
+    ...{ bookingCode: "HX3K9", status: "Confirmed", guestName: "Ann" },
+    ...{ checkIn: "2026-07-01", checkOut: "2026-07-04" },
+  });
+  await sandbox.listings.create({ listingId: 5717008, status: "Published", listingName: "By the sea" });
+  return sandbox;
+}
+
+function clientOf({ url, accessToken }: Sandbox): StayhookClient {
+  return new StayhookClient({ baseUrl: url, accessToken });
+}
+
+function recordsAt(path: string) {
+  return async ({ port, base }: Running) => {
+    await listening(port);
+    const url = `http://127.0.0.1:${port}${path}?key=${encodeURIComponent(SECRET)}`;
+    expect((await post(url)).status).toBe(200);
+    await vi.waitFor(async () => expect(await base.store.counts()).toMatchObject({ done: 1 }));
+  };
+}
+
+async function receive(webhooks: WebhookHandler, fields: object) {
+  const url = `/hooks?key=${SECRET}`;
+  const result = await webhooks.receive({ method: "POST", url, headers: {}, body: notification(fields) });
+  expect(result.status).toBe(200);
+}
+
+async function says(line: string | RegExp) {
+  const matching = typeof line === "string" ? line : expect.stringMatching(line);
+  await vi.waitFor(() => expect(said()).toContainEqual(matching), { timeout: 10_000 });
+}
+
+function listening(port: number) {
+  const isListening = (server: NetServer) =>
+    server.listening && (server.address() as AddressInfo).port === port;
+  return vi.waitFor(() => expect(servers.some(isListening)).toBe(true));
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0);
+  await vi.waitFor(() => expect(server.listening).toBe(true));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+function notification(fields: object = {}): string {
+  return JSON.stringify({ eventId: randomUUID(), timestamp: new Date().toISOString(), ...fields });
+}
+
+function post(url: string): Promise<Response> {
+  return fetch(url, { method: "POST", body: notification() });
+}

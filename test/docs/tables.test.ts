@@ -1,0 +1,91 @@
+// README's tables of events, options, observations and errors say what the code has.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Observation } from "stayhook";
+import * as stayhook from "stayhook";
+import ts from "typescript";
+import { expect, test } from "vitest";
+import { eventTypes } from "../../src/webhooks/event-type.ts";
+import { checkOptions } from "../../src/webhooks/options.ts";
+
+const root = join(import.meta.dirname, "../..");
+const readme = readFileSync(join(root, "README.md"), "utf8");
+
+/** The rows of the table whose head begins with `head`, each as its cells. */
+function rowsOf(section: string, head: string): string[][] {
+  const after = readme.slice(readme.indexOf(`\n## ${section}\n`));
+  const table = after.slice(after.indexOf(`\n| ${head} `)).split("\n\n")[0] ?? "";
+  const rows = table.trim().split("\n").slice(2);
+  expect(rows, `${section}: ${head}`).not.toEqual([]);
+  return rows.map((row) => row.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "").trim()));
+}
+
+const codes = (text = "") => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code ?? "");
+const names = (rows: string[][]) => rows.flatMap(([first]) => codes(first));
+
+/** The members of an interface in a source file. */
+function membersOf(path: string, name: string): string[] {
+  const source = ts.createSourceFile(path, readFileSync(join(root, path), "utf8"), ts.ScriptTarget.Latest);
+  const declared = source.statements
+    .filter(ts.isInterfaceDeclaration)
+    .find((each) => each.name.text === name);
+  const members = declared?.members.flatMap((member) =>
+    member.name && ts.isIdentifier(member.name) ? [member.name.text] : [],
+  );
+  expect(members, name).toBeDefined();
+  return members ?? [];
+}
+
+test("all types of events, in their order", () => {
+  expect(names(rowsOf("Events", "Event"))).toEqual(eventTypes);
+});
+
+test("the fields that events have", () => {
+  const section = readme.slice(readme.indexOf("\nEvery event has"), readme.indexOf("`event.type` narrows"));
+  const told = codes(section);
+  const types = "src/webhooks/events.ts";
+  for (const field of [...membersOf(types, "EventBase"), ...membersOf(types, "RecordEventBase")])
+    expect(told).toContain(field);
+});
+
+test("all options of the handler, with their defaults", () => {
+  const rows = rowsOf("Handler", "Option");
+  const options = membersOf("src/webhooks/options.ts", "WebhookHandlerOptions");
+  expect(names(rows).sort()).toEqual([...options].sort());
+  const store = stayhook.memoryStore();
+  const client = new stayhook.StayhookClient({ baseUrl: "https://x.example", accessToken: "token" });
+  for (const [name, value] of Object.entries(checkOptions({ client, store, on: {} }))) {
+    const shown = rows.find(([first]) => first === `\`${name}\``)?.[1] ?? "";
+    const [, number = "", unit = ""] = /^([\d,]+)(?: (ms|days))?$/.exec(shown) ?? [];
+    const told = shown === "never" ? Number.POSITIVE_INFINITY : Number(number.replaceAll(",", ""));
+    expect(told * (unit === "days" ? 86_400_000 : 1), name).toBe(value);
+  }
+});
+
+test("all options of the client", () => {
+  const file = "src/client/options.ts";
+  const options = [...membersOf(file, "ClientOptions"), ...membersOf(file, "Observers")];
+  expect(names(rowsOf("Client", "Option")).sort()).toEqual([...options].sort());
+});
+
+test("everything that observe gets", () => {
+  const kinds: Record<Observation["kind"], true> = {
+    ...{ received: true, duplicate: true, invalid: true, refused: true },
+    ...{ done: true, failed: true, parked: true, paused: true, resumed: true },
+    ...{ silent: true, missed: true, drift: true },
+  };
+  expect(names(rowsOf("Handler", "`observe` gets"))).toEqual(Object.keys(kinds));
+});
+
+test("all errors that the package exports", () => {
+  const errors = Object.entries(stayhook).filter(
+    ([, value]) =>
+      typeof value === "function" &&
+      (value === stayhook.StayhookError || value.prototype instanceof stayhook.StayhookError),
+  );
+  expect(
+    names(rowsOf("Errors", "Class"))
+      .filter((name) => /Error$/.test(name))
+      .sort(),
+  ).toEqual(errors.map(([name]) => name).sort());
+});
