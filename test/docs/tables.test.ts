@@ -71,7 +71,7 @@ test("all options of the client", () => {
 test("everything that observe gets", () => {
   const kinds: Record<Observation["kind"], true> = {
     ...{ received: true, duplicate: true, invalid: true, refused: true },
-    ...{ done: true, failed: true, parked: true, paused: true, resumed: true },
+    ...{ started: true, done: true, failed: true, parked: true, paused: true, resumed: true },
     ...{ silent: true, missed: true, drift: true },
   };
   expect(names(rowsOf("Handler", "`observe` gets"))).toEqual(Object.keys(kinds));
