@@ -32,7 +32,7 @@ function describe(name: string, names: readonly string[], path: Issue["path"]): 
 }
 
 /** The known name that a misspelt one probably means; `undefined` where none is similar. */
-function nearest(name: string, names: readonly string[]): string | undefined {
+export function nearest(name: string, names: readonly string[]): string | undefined {
   const given = name.slice(0, 100).toLowerCase();
   const scored = names.map((each) => [each, difference(given, each.toLowerCase())] as const);
   const [best] = scored.toSorted(([, one], [, other]) => one - other);

@@ -1,71 +1,66 @@
 import { createInterface } from "node:readline";
 import { parseUrl } from "../client/urls.ts";
 import { isTopic, topics } from "../models/webhook-config.ts";
-import type { Invocation, Option } from "./command.ts";
+import type { Invocation, Option, Options } from "./command.ts";
 import { UsageError } from "./exit-code.ts";
 
-// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments.
+// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So each
+// URL may come from stdin or from the environment.
 
-/** @param what - what the URL is for */
-function urlOption(what: string, variable: string): Option {
-  return { type: "string", value: "<url>", help: `${what}; - reads it from stdin; default: ${variable}` };
+/** @param use - what the URL is for */
+function urlOption(use: string, variable: string): Option {
+  return { type: "string", value: "<url>", help: `${use}; - reads it from stdin; default: ${variable}` };
 }
 
 const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
-export const endpointOptions: Readonly<Record<string, Option>> = Object.fromEntries(
+export const endpointOptions: Options = Object.fromEntries(
   topics.map((topic) => [topic, urlOption(`the endpoint for notifications of ${topic}`, variableOf(topic))]),
 );
 
-export const toOption = (what: string): Readonly<Record<string, Option>> => ({
-  to: urlOption(what, "STAYHOOK_TO"),
-});
+export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
 
 /**
- * The URLs of the topics that were given. Where one was given on the command line, the environment does not count.
+ * The URLs of the topics. If one is on the command line, the environment does not count.
  *
  * @returns an empty text for a topic that was given an empty one
- * @throws UsageError where stdin has fewer lines than it should
+ * @throws UsageError if stdin has too few lines
  */
 export async function endpointsOf(invocation: Invocation): Promise<Record<string, string>> {
   const { io, text } = invocation;
-  const given = Object.fromEntries(
-    topics.flatMap((topic) => {
-      const url = text(topic);
-      return url === undefined ? [] : [[topic, url]];
-    }),
-  );
-  if (Object.keys(given).length === 0)
-    return Object.fromEntries(
+  const urls = (read: (topic: string) => string | undefined): Record<string, string> =>
+    Object.fromEntries(
       topics.flatMap((topic) => {
-        const url = io.env[variableOf(topic)];
-        return url ? [[topic, url]] : [];
+        const url = read(topic);
+        return url === undefined ? [] : [[topic, url]];
       }),
     );
+  const given = urls(text);
+  if (Object.keys(given).length === 0) return urls((topic) => io.env[variableOf(topic)] || undefined);
   for (const [topic, url] of Object.entries(given)) warnOfQuery(invocation, topic, url, variableOf(topic));
   const fromStdin = Object.keys(given).filter((topic) => given[topic] === "-");
   if (fromStdin.length === 0) return given;
   const lines = await linesOf(io.stdin, fromStdin.length);
-  // One line stands for all topics: one handler usually serves them.
+  // One handler usually serves all topics, so one line is enough.
   for (const [index, topic] of fromStdin.entries()) {
     const line = lines.length === 1 ? lines[0] : lines[index];
     if (line === undefined)
-      throw new UsageError("stdin needs one URL, or one line for each option that is -");
+      throw new UsageError("Stdin must have one URL, or one line for each option that is -.");
     given[topic] = line;
   }
   return given;
 }
 
-/** The URL in `--to`, on stdin or in STAYHOOK_TO. @throws UsageError where stdin has none */
+/** The URL in `--to`, on stdin or in STAYHOOK_TO. @throws UsageError if stdin has none */
 export async function toOf(invocation: Invocation): Promise<string | undefined> {
   const to = toGiven(invocation);
   if (to !== "-") return to;
   const [line] = await linesOf(invocation.io.stdin, 1);
-  if (line === undefined) throw new UsageError("stdin has no URL for --to");
+  if (line === undefined) throw new UsageError("Stdin has no URL for --to.");
   return line;
 }
 
-/** The same, but `-` as it is, for a command that reads stdin itself. */
+/** The same, but returns `-` for a command that reads stdin itself. */
 export function toGiven(invocation: Invocation): string | undefined {
   const to = invocation.text("to");
   if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
@@ -76,7 +71,7 @@ export function toGiven(invocation: Invocation): string | undefined {
 function warnOfQuery({ out }: Invocation, option: string, url: string, variable: string): void {
   if (parseUrl(url)?.search)
     out.warn(
-      `other users of this machine can read the query of --${option}; use --${option} - or ${variable} instead`,
+      `Other users of this machine can read the query of --${option}. Use --${option} - or ${variable} instead.`,
     );
 }
 
@@ -103,4 +98,56 @@ export function masked(text: string): string {
   const path = url.pathname.replace(/[^/]{16,}$/, "***");
   const user = url.username === "" ? "" : `${url.username}${url.password === "" ? "" : ":***"}@`;
   return `${url.protocol}//${user}${url.host}${path}${query.length === 0 ? "" : `?${query.join("&")}`}`;
+}
+
+/** The part of a URL that is safe to show. Its path and query may hold a secret. */
+export const originOf = (url: string): string => new URL(url).origin;
+
+/** The platform's limit for an answer, ms. */
+export const REPLY_TIME = 30_000;
+
+/** An endpoint's answer. */
+export interface Posted {
+  /** `undefined` if no answer came. */
+  readonly status: number | undefined;
+  /** Why there was no answer. */
+  readonly error: string | undefined;
+  /** ms */
+  readonly duration: number;
+}
+
+/**
+ * Sends a body as the platform does: as JSON, without following redirects, for 30 s at most. Rejects only when
+ * `signal` aborts.
+ */
+export async function post(
+  url: string,
+  body: string | undefined,
+  signal: AbortSignal,
+  method = "POST",
+): Promise<Posted> {
+  const began = performance.now();
+  const since = () => Math.round(performance.now() - began);
+  try {
+    const response = await fetch(url, {
+      method,
+      redirect: "manual",
+      signal: AbortSignal.any([signal, AbortSignal.timeout(REPLY_TIME)]),
+      ...(body === undefined ? {} : { body, headers: { "content-type": "application/json" } }),
+    });
+    await response.body?.cancel();
+    return { status: response.status, error: undefined, duration: since() };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { status: undefined, error: reasonOf(error), duration: since() };
+  }
+}
+
+/** A short reason without the URL, which may hold a secret. */
+function reasonOf(error: unknown): string {
+  if (error instanceof Error && error.name === "TimeoutError")
+    return `no answer within ${REPLY_TIME / 1000} s`;
+  const { cause } = Object(error) as { readonly cause?: Error & { readonly code?: unknown } };
+  if (typeof cause?.code === "string") return cause.code;
+  return cause instanceof Error ? cause.message : "no connection";
 }

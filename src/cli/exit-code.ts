@@ -22,11 +22,11 @@ export const exitCodes = {
 
 export const describedExitCodes: readonly (readonly [number, string])[] = [
   [exitCodes.done, "done"],
-  [exitCodes.failed, "the command failed, or a check of doctor did not pass"],
+  [exitCodes.failed, "the command or a check of doctor failed"],
   [exitCodes.usage, "wrong usage: an unknown command or option, an invalid value, or a missing setting"],
   [exitCodes.refused, "the platform refused the access token (401, 403)"],
   [exitCodes.notFound, "there is no such booking, event, store or configuration"],
-  [exitCodes.unreachable, "the platform is out of reach, or says that it cannot answer now (429, 5xx)"],
+  [exitCodes.unreachable, "the platform is out of reach or cannot answer now (429, 5xx)"],
   [exitCodes.interrupted, "interrupted by Ctrl-C"],
 ];
 
@@ -47,16 +47,11 @@ export class MissingError extends StayhookError {
 }
 
 export function exitCodeOf(error: unknown): number {
-  if (error instanceof UsageError || error instanceof InvalidArgumentError) return exitCodes.usage;
-  if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
-    return exitCodes.refused;
-  if (error instanceof MissingError || error instanceof NotFoundError) return exitCodes.notFound;
-  if (error instanceof APIError && error.status === 410) return exitCodes.notFound;
-  if (
-    error instanceof ConnectionError ||
-    error instanceof RateLimitError ||
-    error instanceof InternalServerError
-  )
-    return exitCodes.unreachable;
-  return exitCodes.failed;
+  const is = (...classes: readonly (abstract new (...args: never) => unknown)[]) =>
+    classes.some((each) => error instanceof each);
+  if (is(UsageError, InvalidArgumentError)) return exitCodes.usage;
+  if (is(AuthenticationError, PermissionDeniedError)) return exitCodes.refused;
+  if (is(MissingError, NotFoundError) || (error instanceof APIError && error.status === 410))
+    return exitCodes.notFound;
+  return is(ConnectionError, RateLimitError, InternalServerError) ? exitCodes.unreachable : exitCodes.failed;
 }

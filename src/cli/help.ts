@@ -12,7 +12,7 @@ export function helpOfAll(commands: readonly Command[]): string {
     "Options:",
     ...columns([
       ["--json", "print JSON, with every command"],
-      ["-h, --help", "print help; of a command: stayhook <command> --help"],
+      ["-h, --help", "print help, also after a command"],
       ["--version", "print the version"],
     ]),
     "",
@@ -21,14 +21,14 @@ export function helpOfAll(commands: readonly Command[]): string {
       ["STAYHOOK_BASE_URL", "the platform's URL; or --base-url"],
       [
         "STAYHOOK_ACCESS_TOKEN",
-        "the access token; never an option, because other users of the machine can read options",
+        "the access token; there is no option, because other users of this machine can read options",
       ],
-      ["STAYHOOK_STORE", "the store of the events; or --store"],
+      ["STAYHOOK_STORE", "the store of the events: a file or a URL; or --store"],
       [
         "STAYHOOK_ENDPOINT_BOOKINGS",
-        "the endpoint of a topic; also _LISTINGS, _MESSAGES; or --bookings and so on",
+        "the endpoint of a topic, also _LISTINGS and _MESSAGES; or --bookings and so on",
       ],
-      ["STAYHOOK_TO", "one endpoint for sandbox, trigger, doctor and config ensure; or --to"],
+      ["STAYHOOK_TO", "one endpoint for sandbox, trigger, listen, doctor and config ensure; or --to"],
     ]),
     "",
     "Exit codes:",

@@ -2,37 +2,36 @@ import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { Invocation, Option } from "./command.ts";
+import type { Invocation, Options } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
-import { assertPrefix, assertSchema } from "./never-used.ts";
 
-export const storeOptions: Readonly<Record<string, Option>> = {
+export const storeOptions: Options = {
   store: {
     type: "string",
-    value: "<where>",
-    help: "SQLite file, postgres:// URL or redis:// URL; default: STAYHOOK_STORE",
+    value: "<store>",
+    help: "SQLite file, or URL: postgres://, mysql:// or redis://; default: STAYHOOK_STORE",
   },
-  schema: { type: "string", value: "<name>", help: "of PostgreSQL; default: stayhook" },
-  prefix: { type: "string", value: "<prefix>", help: "of Redis; default: stayhook" },
+  schema: { type: "string", value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
+  prefix: { type: "string", value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
 };
 
 /**
  * Opens the store that the user named, runs `use` with it, and closes it. Loads no other store's driver.
  *
- * @throws UsageError where no store is named; MissingError where it does not exist, because a typo must not create one
+ * @param handlesSignal - whether `use` ends by itself on Ctrl-C; else the store is left at once
+ * @throws UsageError if no store is named; MissingError if it does not exist, because a typo must not create one
  */
 export async function withStore<T>(
   invocation: Invocation,
   use: (store: EventStore<unknown>) => Promise<T>,
-  { seesToSignal = false }: { readonly seesToSignal?: boolean } = {},
+  { handlesSignal = false }: { readonly handlesSignal?: boolean } = {},
 ): Promise<T> {
   const { signal } = invocation.io;
   let interrupt = () => {};
   const interrupted = new Promise<never>((_resolve, reject) => {
     interrupt = () => reject(signal.reason);
   });
-  // A command that handles Ctrl-C itself still has to report.
-  if (!seesToSignal) signal.addEventListener("abort", interrupt, { once: true });
+  if (!handlesSignal) signal.addEventListener("abort", interrupt, { once: true });
   const used = open(invocation).then((store) => use(store).finally(() => store.close()));
   try {
     // On Ctrl-C, do not wait for a store that does not answer.
@@ -42,58 +41,135 @@ export async function withStore<T>(
   }
 }
 
-async function open(invocation: Invocation): Promise<EventStore<unknown>> {
-  const { text, io, out } = invocation;
+async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>> {
   const given = text("store");
   const where = given ?? io.env.STAYHOOK_STORE;
-  if (!where) throw new UsageError("name the store of the events with --store or STAYHOOK_STORE");
+  if (!where) throw new UsageError("Name the store of the events with --store or STAYHOOK_STORE.");
   if (given !== undefined && hasPassword(given))
-    out.warn("others on this machine can read the password in --store; STAYHOOK_STORE is not shown to them");
+    out.warn("Other users of this machine can read the password in --store. Use STAYHOOK_STORE instead.");
   // One letter and a colon is a drive of Windows.
   const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
+  // Each store checks its arguments before the server is asked. The app itself logs warnings about settings.
   switch (scheme) {
     case "postgres://":
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
-      // The store checks its arguments before it connects.
-      const store = postgresStore({ connectionString: where, schema: text("schema") });
-      await assertSchema(where, text("schema"));
+      const schema = text("schema");
+      const store = postgresStore({ connectionString: where, schema });
+      await assertUsed(where, `the schema ${schema ?? "stayhook"}`, hasTables.postgres(where, schema));
+      return store;
+    }
+    case "mysql://": {
+      const { mysqlStore } = await import("../stores/mysql/index.ts");
+      const store = mysqlStore({ url: where }) as EventStore<unknown>;
+      await assertUsed(where, "the database", hasTables.mysql(where));
       return store;
     }
     case "redis://":
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
-      // The app itself logs the warnings about settings of Redis.
-      const store = redisStore({ url: where, prefix: text("prefix"), logger: () => {} });
-      await assertPrefix(where, text("prefix"));
+      const prefix = text("prefix");
+      const store = redisStore({ url: where, prefix, logger: () => {} });
+      await assertUsed(where, `the prefix ${prefix ?? "stayhook"}`, hasTables.redis(where, prefix));
       return store;
     }
     case undefined:
       return openFile(where);
     default:
-      throw new UsageError("--store must be an SQLite file, a postgres:// URL or a redis:// URL");
+      throw new UsageError("--store must be an SQLite file, or a postgres://, mysql:// or redis:// URL.");
   }
 }
+
+/** @throws MissingError if stayhook has never used the place; StayhookError if the server cannot be asked */
+async function assertUsed(url: string, place: string, used: Promise<boolean>): Promise<void> {
+  const host = (URL.canParse(url) && new URL(url).host) || "localhost";
+  const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
+    // The store names the missing package.
+    if (error.code === "ERR_MODULE_NOT_FOUND") return true;
+    throw new StayhookError(
+      `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is --store or STAYHOOK_STORE right?`,
+      { cause: error },
+    );
+  });
+  if (!isUsed)
+    throw new MissingError(`There are no events in ${place} at ${host}: stayhook has never used it.`);
+}
+
+/** ms */
+const PATIENCE = 5000;
+
+// A store creates its tables or keys at its first use. These questions prevent that under a mistyped name.
+const hasTables = {
+  async postgres(connectionString: string, schema = "stayhook"): Promise<boolean> {
+    const loaded = await import("pg");
+    const { Client } = "Client" in loaded ? loaded : (loaded as { readonly default: typeof loaded }).default;
+    const timeouts = { connectionTimeoutMillis: PATIENCE, query_timeout: PATIENCE };
+    const client = new Client({ connectionString, ...timeouts });
+    client.on("error", () => {});
+    try {
+      await client.connect();
+      const named = "SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'events'";
+      return (await client.query(named, [schema])).rows.length > 0;
+    } finally {
+      client.end().catch(() => {});
+    }
+  },
+  async mysql(uri: string): Promise<boolean> {
+    const { createConnection } = await import("mysql2/promise");
+    const client = await createConnection({ uri, connectTimeout: PATIENCE });
+    try {
+      const [rows] = await client.query({
+        sql: "SHOW TABLES LIKE 'stayhook\\_events'",
+        timeout: PATIENCE,
+      });
+      return (rows as readonly unknown[]).length > 0;
+    } finally {
+      client.destroy();
+    }
+  },
+  async redis(url: string, prefix = "stayhook"): Promise<boolean> {
+    const { Redis } = await import("ioredis");
+    const timeouts = { connectTimeout: PATIENCE, commandTimeout: PATIENCE };
+    const client = new Redis(url, { lazyConnect: true, retryStrategy: () => null, ...timeouts });
+    let cause: Error | undefined;
+    client.on("error", (error) => {
+      cause = error;
+    });
+    try {
+      await client.connect();
+      return (await client.exists(`{${prefix}}:meta`)) > 0;
+    } catch (error) {
+      // ioredis rejects with "Connection is closed", and tells the reason by its event.
+      throw cause ?? error;
+    } finally {
+      client.disconnect();
+    }
+  },
+};
 
 async function openFile(path: string): Promise<EventStore<unknown>> {
   if (!existsSync(path)) {
     // A mistyped connection string may hold a password.
-    throw new MissingError(/[@=]/.test(path) ? "there is no such file" : `there is no file ${path}`);
+    throw new MissingError(
+      /[@=]/.test(path)
+        ? "There is no such file. A URL must begin with postgres://, mysql:// or redis://."
+        : `There is no file ${path}.`,
+    );
   }
   try {
     const { DatabaseSync } = await import("node:sqlite");
     if (isForeign(path, DatabaseSync))
-      throw new MissingError(`there are no events in ${path}: stayhook has never used it`);
+      throw new MissingError(`There are no events in ${path}: stayhook has never used it.`);
     const { sqliteStore } = await import("../stores/sqlite/index.ts");
     return sqliteStore(path) as EventStore<unknown>;
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "ERR_UNKNOWN_BUILTIN_MODULE")
-      throw new StayhookError("this runtime has no node:sqlite; use Node 22.13 or newer", { cause: error });
+      throw new StayhookError("This runtime has no node:sqlite. Use Node 22.13 or newer.", { cause: error });
     throw error;
   }
 }
 
-/** Whether the file is a database without the store's tables. Does not create them. */
+/** Whether the file is a database without the store's tables. */
 function isForeign(path: string, Database: typeof DatabaseSync): boolean {
   let database: DatabaseSync | undefined;
   try {
@@ -101,7 +177,7 @@ function isForeign(path: string, Database: typeof DatabaseSync): boolean {
     const table = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'stayhook_events'").get();
     return table === undefined;
   } catch {
-    // The store reports what is wrong with the file.
+    // The store reports the file's problem.
     return false;
   } finally {
     database?.close();

@@ -1,5 +1,10 @@
 import { styleText } from "node:util";
-import type { Io, Sink } from "./io.ts";
+import type { Io } from "./command.ts";
+
+/** An output stream, which may be a terminal. */
+export interface Sink extends NodeJS.WritableStream {
+  readonly isTTY?: boolean | undefined;
+}
 
 type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 
@@ -14,11 +19,11 @@ export class Output {
   readonly json: boolean;
   readonly #stdout: Sink;
   readonly #stderr: Sink;
-  readonly #wantsColour: boolean;
+  readonly #wantsColor: boolean;
 
   constructor(io: Pick<Io, "stdout" | "stderr" | "env">, json: boolean) {
     this.json = json;
-    this.#wantsColour = wantsColour(io.env);
+    this.#wantsColor = wantsColor(io.env);
     this.#stdout = io.stdout;
     this.#stderr = io.stderr;
   }
@@ -37,6 +42,12 @@ export class Output {
   /** Writes one of many results: a line of JSON, or a line of text. */
   item(value: unknown, text: () => string): void {
     this.line(this.json ? printableJson(value) : text());
+  }
+
+  /** Writes one row of a list that grows, with the columns of {@link table} but without padding. */
+  row<Row>(row: Row, columns: readonly Column<Row>[]): void {
+    const cells = columns.map(([, cell]) => printable(cell(row)));
+    this.item(row, () => cells.join(this.isTerminal ? "  " : "\t"));
   }
 
   line(text: string): void {
@@ -65,9 +76,7 @@ export class Output {
 
   #styled(style: Style, text: string, sink: Sink): string {
     // styleText would look at the environment of the process instead of `env`.
-    return sink.isTTY === true && this.#wantsColour
-      ? styleText(style, text, { validateStream: false })
-      : text;
+    return sink.isTTY === true && this.#wantsColor ? styleText(style, text, { validateStream: false }) : text;
   }
 
   table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
@@ -132,7 +141,7 @@ function printableJson(value: unknown, indent?: number): string {
 }
 
 /** Whether the environment allows color on a terminal. */
-function wantsColour({ NO_COLOR, FORCE_COLOR, TERM }: Io["env"]): boolean {
+function wantsColor({ NO_COLOR, FORCE_COLOR, TERM }: Io["env"]): boolean {
   if (FORCE_COLOR !== undefined && FORCE_COLOR !== "") return !/^(0|false)$/.test(FORCE_COLOR);
   return !NO_COLOR && TERM !== "dumb";
 }

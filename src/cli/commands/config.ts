@@ -1,16 +1,17 @@
 import { ConflictError, NotFoundError } from "../../client/errors.ts";
 import type { WebhookConfig } from "../../models/webhook-config.ts";
-import type { Command, Invocation, Option } from "../command.ts";
-import { refusedBy, yesOption } from "../confirm.ts";
+import type { Command, Invocation, Options } from "../command.ts";
 import { endpointOptions, endpointsOf, masked, toOf, toOption } from "../endpoints.ts";
 import { MissingError, UsageError } from "../exit-code.ts";
+import { confirm, yesOption } from "../options.ts";
 
-const setOptions: Readonly<Record<string, Option>> = {
+const setOptions: Options = {
   ...endpointOptions,
-  inactive: { type: "boolean", help: "deliver nothing for now" },
+  inactive: { type: "boolean", help: "switch delivery off" },
 };
 
-const noConfig = "the account has no webhook configuration";
+const missingConfig = () =>
+  new MissingError("The account has no webhook configuration. Make one with stayhook config ensure.");
 
 const shownConfig = (config: WebhookConfig): WebhookConfig => {
   const { endpoints, otherEndpoints } = config;
@@ -41,7 +42,7 @@ async function set(invocation: Invocation): Promise<undefined> {
     Object.entries(await endpointsOf(invocation)).filter(([, url]) => url !== ""),
   );
   if (Object.keys(endpoints).length === 0)
-    throw new UsageError("give at least one of --bookings, --listings and --messages");
+    throw new UsageError("Give at least one of --bookings, --listings and --messages.");
   const { webhookConfig } = invocation.client();
   const config = { isActive: !invocation.flag("inactive"), endpoints };
   const { signal } = invocation.io;
@@ -49,7 +50,7 @@ async function set(invocation: Invocation): Promise<undefined> {
   const written = exists
     ? await webhookConfig.update(config, { signal })
     : await webhookConfig.create(config, { signal }).catch((error: unknown) => {
-        // Another machine has made one meanwhile.
+        // Another machine has created one meanwhile.
         if (error instanceof ConflictError) return webhookConfig.update(config, { signal });
         throw error;
       });
@@ -62,11 +63,10 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
   const { signal } = invocation.io;
   try {
     const shown = await webhookConfig.toggle(isActive, { signal });
-    // Some platforms answer this without the configuration.
+    // The answer may come without the configuration.
     show(invocation, shown ?? (await webhookConfig.get({ signal })));
   } catch (error) {
-    if (error instanceof NotFoundError)
-      throw new MissingError(`${noConfig}; make one with stayhook config set`);
+    if (error instanceof NotFoundError) throw missingConfig();
     throw error;
   }
   return undefined;
@@ -74,13 +74,13 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
 
 const get: Command = {
   name: "get",
-  summary: "show the webhook configuration, with *** for secrets in its URLs",
+  summary: "show the webhook configuration, with *** in place of secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
   options: { "show-secrets": { type: "boolean", help: "show the URLs as they are" } },
   run: async (invocation) => {
     const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
-    if (!config) throw new MissingError(`${noConfig}; make one with stayhook config set`);
+    if (!config) throw missingConfig();
     const { out, flag } = invocation;
     if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
     else show(invocation, config);
@@ -90,7 +90,7 @@ const get: Command = {
 
 const setCommand: Command = {
   name: "set",
-  summary: "replace the whole configuration, and remove the topics that are left out",
+  summary: "replace the whole configuration; removes topics that are not given",
   examples: ["stayhook config set --bookings - < url.txt"],
   asksPlatform: true,
   options: setOptions,
@@ -99,8 +99,8 @@ const setCommand: Command = {
 
 const ensure: Command = {
   name: "ensure",
-  summary: "set the given topics, and leave the others as they are",
-  description: "Writes only where something differs. An empty URL removes its topic.",
+  summary: "set the given topics; other topics stay as they are",
+  description: "Writes only if something differs. An empty URL removes its topic.",
   examples: [
     "stayhook config ensure --to - < url.txt",
     'STAYHOOK_ENDPOINT_BOOKINGS="$URL" stayhook config ensure',
@@ -111,12 +111,10 @@ const ensure: Command = {
     const byTopic = Object.entries(await endpointsOf(invocation)).map(([topic, url]) => [topic, url || null]);
     const to = byTopic.length > 0 && invocation.text("to") === undefined ? undefined : await toOf(invocation);
     if (byTopic.length > 0 && to !== undefined)
-      throw new UsageError("give --to, or endpoints of topics, but not both");
+      throw new UsageError("Give --to or endpoints of topics, but not both.");
     const endpoints = to ?? Object.fromEntries(byTopic);
     if (byTopic.length === 0 && to === undefined)
-      throw new UsageError(
-        "give at least one of --bookings, --listings and --messages, or --to; config on and config off only switch",
-      );
+      throw new UsageError("Give at least one of --bookings, --listings and --messages, or --to.");
     const ensured = await invocation
       .client()
       .webhookConfig.ensure(
@@ -140,26 +138,27 @@ const on: Command = {
 
 const off: Command = {
   name: "off",
-  summary: "switch delivery off; the platform does not send the missed notifications later",
+  summary: "switch delivery off; the platform does not send missed notifications later",
   examples: ["stayhook config off"],
   asksPlatform: true,
   options: yesOption,
-  run: async (invocation) =>
-    (await refusedBy(invocation, "Switch the delivery of notifications off")) ?? toggle(invocation, false),
+  run: async (invocation) => {
+    await confirm(invocation, "Switch the delivery of notifications off");
+    return toggle(invocation, false);
+  },
 };
 
 const remove: Command = {
   name: "delete",
-  summary: "delete the configuration, so that the platform sends nothing any more",
+  summary: "delete the configuration; the platform then sends no notifications",
   examples: ["stayhook config delete"],
   asksPlatform: true,
   options: yesOption,
   run: async (invocation) => {
     const { client, io, out } = invocation;
-    const refused = await refusedBy(invocation, "Delete the webhook configuration");
-    if (refused !== undefined) return refused;
+    await confirm(invocation, "Delete the webhook configuration");
     const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
-    if (response.status === 404 || response.status === 410) throw new MissingError(noConfig);
+    if (response.status === 404 || response.status === 410) throw missingConfig();
     out.result({ deleted: true }, () => "deleted");
     return undefined;
   },

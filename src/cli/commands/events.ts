@@ -1,164 +1,118 @@
-import { parseDuration } from "../../reconcile/options.ts";
 import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
 import type { Command, Invocation } from "../command.ts";
-import { changeCommand, find } from "../events/change.ts";
-import { choice, failures, filterOf, filterOptions, states } from "../events/filter.ts";
-import { MissingError, UsageError } from "../exit-code.ts";
+import { UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import type { Column } from "../output.ts";
+import { integerOf } from "../options.ts";
+import { eventColumns, filterOf, filterOptions, findEvent, followEvents, states } from "../select-events.ts";
+import { discard, erase, purge, replay } from "./events-change.ts";
 
-/** Events that the store deletes in one go. */
-const PURGE_BATCH = 1000;
-
-const columns: readonly Column<StoredEvent>[] = [
-  ["EVENT", ({ eventId }) => eventId],
-  ["STATE", ({ state }) => state],
-  ["TYPE", ({ type }) => type],
-  ["RECORD", ({ ref }) => ref],
-  ["ATTEMPTS", ({ attempts }) => attempts],
-  ["RECEIVED", ({ receivedAt }) => receivedAt],
-  ["REASON", ({ reason }) => reason],
-  ["ERROR", ({ lastError }) => lastError],
-];
-
-function limitOf({ text }: Invocation): number {
-  const limit = Number(text("limit") ?? 20);
-  if (!Number.isInteger(limit) || limit < 1) throw new UsageError("--limit must be an integer from 1 on");
-  return limit;
-}
+/** Options of `ls` that do not go with `--follow`. */
+const pageOptions = ["until", "limit", "after"] as const;
 
 const ls: Command = {
   name: "ls",
   summary: "list events, the newest first",
   examples: [
-    "stayhook events ls --store events.db --state parked",
-    "stayhook events ls --store events.db --ref booking:HX3K9 --since 2026-11-21T12:00:00Z",
+    "stayhook events ls --store events.db --ref booking:HX3K9",
+    "stayhook events ls --store events.db --state parked --since 2h",
+    "stayhook events ls --store events.db --follow",
   ],
   options: {
-    ...filterOptions,
-    limit: { type: "string", value: "<n>", help: "how many; default: 20" },
-    after: { type: "string", value: "<eventId>", help: "go on after this event" },
+    ...filterOptions(),
+    limit: { type: "string", value: "<n>", help: "at most so many; default: 20" },
+    after: { type: "string", value: "<eventId>", help: "continue after this event" },
+    follow: { type: "boolean", help: "print new events and changes of their state until Ctrl-C" },
     ...storeOptions,
   },
   run: async (invocation) => {
-    const { out, text } = invocation;
+    const { out, text, flag } = invocation;
+    const filter = filterOf(invocation);
+    const limit = integerOf(invocation, "limit", [1, Number.MAX_SAFE_INTEGER]) ?? 20;
+    const page = pageOptions.find((name) => text(name) !== undefined);
+    if (flag("follow")) {
+      if (page) throw new UsageError(`--follow does not go with --${page}.`);
+      return follow(invocation);
+    }
     const after = text("after")?.toLowerCase();
-    const wanted = { ...filterOf(invocation), limit: limitOf(invocation), after };
-    const events = await withStore(invocation, (store) => store.list(wanted));
-    out.result(events, () => out.table(events, columns));
+    const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
+    out.result(events, () => out.table(events, eventColumns));
     return undefined;
   },
 };
 
-/** One attempt in one line. */
-function line({ at, outcome, reason, duration, worker, error }: AttemptEntry): string {
-  const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
-  const by = worker === undefined ? "" : ` by ${worker}`;
-  return `${at.toISOString()} ${ended} after ${duration} ms${by}${error === undefined ? "" : `: ${error}`}`;
+async function follow(invocation: Invocation): Promise<undefined> {
+  const { io, out } = invocation;
+  const filter = filterOf(invocation) ?? {};
+  const { receivedAfter: since, ref, source } = filter;
+  // An event comes to match these fields, or no longer matches them, as it is handled.
+  const matches = (event: StoredEvent) =>
+    (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
+  await withStore(
+    invocation,
+    async (store) => {
+      const following = { since, signal: io.signal, warn: (message: string) => out.warn(message) };
+      for await (const { event } of followEvents(store, { ref, source }, following))
+        if (matches(event)) out.row(event, eventColumns);
+    },
+    { handlesSignal: true },
+  );
+  return undefined;
 }
 
 const show: Command = {
   name: "show",
-  summary: "show one event and its last attempts",
+  summary: "show one event with its timeline: receipt, attempts, next retry",
   takes: "<eventId>",
   arguments: [1, 1],
+  description: "The store keeps the last 10 attempts of an event.",
   examples: ["stayhook events show 6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11 --store events.db"],
   options: storeOptions,
   run: async (invocation) => {
     const { out, positionals } = invocation;
     const [eventId = ""] = positionals;
     await withStore(invocation, async (store) => {
-      const { history, ...event } = await find(store, eventId);
+      const event = await findEvent(store, eventId);
       const record = event.ref === null ? undefined : await store.recordOf(event.ref);
-      const lastStatus = record?.snapshot.status ?? null;
-      const lastFields = record?.snapshot.fields ?? null;
-      const shown = { ...event, lastStatus, lastFields };
-      out.result({ ...shown, history }, () =>
-        out.fields([
-          ...Object.entries(shown),
-          ...history.map((entry, index) => [`attempt ${index + 1}`, line(entry)] as const),
-        ]),
-      );
+      const { status: lastStatus = null, fields: lastFields = null } = record?.snapshot ?? {};
+      out.result({ ...event, lastStatus, lastFields }, () => {
+        const { history, receivedAt, dueAt, doneAt, lastError, attempts, ...fields } = event;
+        return out.fields([
+          ...Object.entries(fields),
+          ["last status of the record", lastStatus],
+          ["last fields of the record", lastFields],
+          ...timelineOf(event),
+        ]);
+      });
     });
     return undefined;
   },
 };
 
-const replay = changeCommand({
-  name: "replay",
-  summary: "have the processes of the app handle events again",
-  description: `Takes done, parked and retrying events. With --all it takes those that are parked, unless --state says
-otherwise.`,
-  counted: "replayed",
-  say: (count) => `${count} to be handled again`,
-});
+/** The life of an event, a line for each step. */
+function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history }: StoredEvent) {
+  const lines: [step: string, text: unknown][] = [["received", `${receivedAt.toISOString()} by ${source}`]];
+  history.forEach((entry, index) => {
+    lines.push([`attempt ${index + 1}`, describeAttempt(entry)]);
+  });
+  const due = dueAt === null ? "now" : `${dueAt.toISOString()}, ${describeWait(dueAt)}`;
+  if (state === "pending") lines.push(["next attempt", due]);
+  if (state === "retrying") lines.push(["next retry", due]);
+  if (state === "processing") lines.push(["lease ends", due]);
+  if (state === "done") lines.push([reason === "discarded" ? "discarded" : "done", doneAt]);
+  return lines;
+}
 
-const discard = changeCommand({
-  name: "discard",
-  summary: "end events without handling them",
-  description: `Takes pending, retrying and parked events. With --all it takes those that are parked, unless --state says
-otherwise. A discarded event is done: a repeated delivery of it is not handled either.`,
-  counted: "discarded",
-  say: (count) => `${count} discarded`,
-});
+function describeAttempt({ at, outcome, reason, duration, worker, error }: AttemptEntry): string {
+  const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
+  const by = worker === undefined ? "" : ` by ${worker}`;
+  return `${at.toISOString()} ${ended} after ${duration} ms${by}${error === undefined ? "" : `: ${error}`}`;
+}
 
-const purge: Command = {
-  name: "purge",
-  summary: "delete done or parked events",
-  description: "A repeated delivery of a deleted event is handled as a new one.",
-  examples: ["stayhook events purge --older-than 24h --store events.db"],
-  options: {
-    state: { type: "string", value: "<state>", help: "done or parked; default: done" },
-    reason: { type: "string", value: "<reason>", help: failures.join(", ") },
-    "older-than": {
-      type: "string",
-      value: "<duration>",
-      help: "only events that have been done or parked for so long: 24h, 30m, 0; default: 7d",
-    },
-    ...storeOptions,
-  },
-  run: async (invocation) => {
-    const { out, text } = invocation;
-    const olderThan = text("older-than") ?? "7d";
-    const age = olderThan === "0" ? 0 : parseDuration(olderThan);
-    if (age === undefined) throw new UsageError("--older-than must be a duration such as 24h, 30m or 0");
-    const state = choice(invocation, "state", ["done", "parked"] as const) ?? "done";
-    const reason = choice(invocation, "reason", failures);
-    const purged = await withStore(invocation, async (store) => {
-      let total = 0;
-      for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
-        count = await store.prune({ state, reason, age, limit: PURGE_BATCH });
-      return total;
-    });
-    out.result({ purged }, () => `${purged} deleted`);
-    return undefined;
-  },
-};
-
-const erase: Command = {
-  name: "erase",
-  summary: "delete all events and the snapshot of one booking or listing",
-  description: `Deletes its events, whatever their state, with notifications and attempts, and its snapshot. Fails while
-one of its events is being processed.`,
-  takes: "<ref>",
-  arguments: [1, 1],
-  examples: ["stayhook events erase booking:HX3K9 --store events.db"],
-  options: storeOptions,
-  run: async (invocation) => {
-    const { out, positionals } = invocation;
-    const [ref = ""] = positionals;
-    if (!/^(booking|listing):./.test(ref))
-      throw new UsageError("<ref> must be booking:<code> or listing:<id>");
-    const erased = await withStore(invocation, async (store) => {
-      const isKnown = (await store.recordOf(ref)) !== undefined;
-      const count = await store.erase(ref);
-      if (!isKnown && count === 0) throw new MissingError(`nothing is known of ${ref}`);
-      return count;
-    });
-    out.result({ erased }, () => `${erased} events deleted`);
-    return undefined;
-  },
-};
+function describeWait(until: Date): string {
+  const seconds = Math.ceil((until.getTime() - Date.now()) / 1000);
+  if (seconds <= 0) return "as soon as a process of the app is free";
+  return seconds < 120 ? `in ${seconds} s` : `in ${Math.round(seconds / 60)} min`;
+}
 
 const counts: Command = {
   name: "counts",
@@ -184,7 +138,7 @@ const counts: Command = {
 
 export const events: Command = {
   name: "events",
-  summary: "look at recorded events, have them handled again, and clean up",
+  summary: "look at recorded events, replay them, and clean up",
   examples: ["stayhook events ls --store events.db --state parked"],
   commands: [ls, show, replay, discard, purge, erase, counts],
 };

@@ -2,8 +2,9 @@ import { AuthenticationError } from "../../client/errors.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
 import type { Command, Invocation } from "../command.ts";
-import { exitCodes, UsageError } from "../exit-code.ts";
+import { exitCodes } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
+import { integerOf } from "../options.ts";
 import { printable } from "../output.ts";
 
 const exitCodeOf: Readonly<Record<Incomplete, number>> = {
@@ -13,48 +14,56 @@ const exitCodeOf: Readonly<Record<Incomplete, number>> = {
 };
 
 const described: Readonly<Record<Incomplete, string>> = {
-  locked: "another pass is under way: nothing was done",
-  unreachable: "the platform is out of reach: the next pass goes on where this one stopped",
-  aborted: "interrupted: the next pass goes on where this one stopped",
+  locked: "Another pass is running. This one did nothing.",
+  unreachable: "The platform is out of reach. The next pass continues where this one stopped.",
+  aborted: "Interrupted. The next pass continues where this one stopped.",
 };
 
-function concurrencyOf({ text }: Invocation): number | undefined {
-  const given = text("concurrency");
-  if (given !== undefined && !/^[1-9]\d{0,2}$/.test(given))
-    throw new UsageError("--concurrency must be an integer from 1 to 999");
-  return given === undefined ? undefined : Number(given);
+type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
+type Changes = Extract<ReconcileObservation, { readonly kind: "changed" }>["changes"];
+
+/** The line that a person gets for an observation; `undefined` for none. */
+function lineOf(event: ReconcileObservation): string | undefined {
+  switch (event.kind) {
+    case "drift":
+      return `webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off, so the platform sends no notifications"}`;
+    case "missed":
+      return `${event.ref}: missed: no notification brought ${describeChanges(event.changes)}`;
+    case "changed":
+      return `${event.ref}: ${describeChanges(event.changes) || "could not be read"}`;
+    case "vanished":
+      return `${event.ref}: no longer in the list`;
+    case "failed":
+      return `${event.ref}: ${event.error instanceof Error ? event.error.message : event.error}`;
+    default:
+      return undefined;
+  }
 }
 
-/** Prints the changes and failures of a pass as they come, and its progress on a terminal. */
-function teller({ out }: Invocation): {
-  observe(event: ReconcileObservation): void;
-  /** Whether the platform refused the access token. */
-  refused(): boolean;
-  end(): void;
-} {
+const describeChanges = (changes: Changes): string =>
+  Object.entries(changes)
+    .map(([field, change]) => `${field} ${change?.from ?? "unknown"} -> ${change?.to ?? "unknown"}`)
+    .join(", ");
+
+/** Prints the observations of a pass as they come, and its progress on a terminal. */
+function createReporter({ out }: Invocation) {
   let checked = 0;
   let refused = false;
   let wipe = () => {};
-  const tell = (text: string): void => {
-    wipe();
-    out.note(text);
-  };
+  const alarms: Alarm[] = [];
   return {
-    observe(event) {
+    observe(event: ReconcileObservation): void {
       if (event.kind === "failed") refused ||= event.error instanceof AuthenticationError;
+      if (event.kind === "drift" || event.kind === "missed") alarms.push(event);
       if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
-      if (out.json) return;
-      if (event.kind === "changed")
-        tell(
-          `${printable(event.ref)}: ${printable(event.previousStatus ?? "new")} -> ${printable(event.status)}`,
-        );
-      if (event.kind === "vanished") tell(`${printable(event.ref)}: no longer in the list`);
-      if (event.kind === "failed")
-        tell(
-          `${printable(event.ref)}: ${printable(event.error instanceof Error ? event.error.message : event.error)}`,
-        );
+      const line = out.json ? undefined : lineOf(event);
+      if (line === undefined) return;
+      wipe();
+      out.note(printable(line));
     },
-    refused: () => refused,
+    alarms,
+    /** Whether the platform refused the access token. */
+    isRefused: () => refused,
     end: () => wipe(),
   };
 }
@@ -62,9 +71,9 @@ function teller({ out }: Invocation): {
 export const reconcile: Command = {
   name: "reconcile",
   summary: "find changes that no notification brought, in one pass over listings and known bookings",
-  description: `Adds an event to the store for each change. The processes of the app handle the events; this command runs no
-callbacks. Ends with 1 where something could not be read or another pass is under way, with 3 where the platform
-refuses the access token, and with 5 where the platform is out of reach.`,
+  description: `Adds an event to the store for each change. The processes of the app handle the events. This command runs no
+callbacks. Also reports missed notifications, and a webhook configuration that is off. Ends with 1 if a record could
+not be read or another pass is running.`,
   examples: [
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
@@ -75,49 +84,45 @@ refuses the access token, and with 5 where the platform is out of reach.`,
       type: "string",
       multiple: true,
       value: "<code>",
-      help: "read this booking in this pass and all later ones",
+      help: "also read this booking, in this and all later passes",
     },
     "no-baseline": {
       type: "boolean",
-      help: "on the first pass, add events for unknown listings instead of learning them",
+      help: "add events for unknown listings on the first pass",
     },
-    concurrency: { type: "string", value: "<n>", help: "how many records are read at once; default: 4" },
+    concurrency: { type: "string", value: "<n>", help: "records that are read at once; default: 4" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { out, io, flag, texts } = invocation;
-    const concurrency = concurrencyOf(invocation);
+    const concurrency = integerOf(invocation, "concurrency", [1, 999]);
     const client = invocation.client();
     return withStore(
       invocation,
       async (store) => {
-        // `told` and the report say what the handler and the reconciler would log.
+        // The reporter prints what the handler and the reconciler would log.
         const logger = () => {};
-        const webhooks = createWebhookHandler({
-          client,
-          store,
-          on: {},
-          verify: false,
-          autoStart: false,
-          logger,
-        });
-        const told = teller(invocation);
+        // The handler serves no requests here.
+        const options = { client, store, on: {}, verify: false, autoStart: false, logger } as const;
+        const webhooks = createWebhookHandler(options);
+        const reporter = createReporter(invocation);
         const reconciler = createReconciler(webhooks, {
           concurrency,
           baseline: !flag("no-baseline"),
-          observe: told.observe,
+          observe: reporter.observe,
         });
         try {
           await reconciler.watch(texts("watch"));
           const pass = await reconciler.run({ signal: io.signal });
           const report = { ...pass, duration: Math.round(pass.duration) };
-          told.end();
+          reporter.end();
           const { incomplete } = report;
-          out.result(report, () =>
+          const { alarms } = reporter;
+          out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
             out.fields(Object.entries({ ...report, duration: `${report.duration} ms` })),
           );
-          if (told.refused()) {
-            out.warn("the platform refuses the access token");
+          if (reporter.isRefused()) {
+            out.warn("The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN.");
             return exitCodes.refused;
           }
           if (incomplete) {
@@ -126,12 +131,12 @@ refuses the access token, and with 5 where the platform is out of reach.`,
           }
           return report.failed > 0 ? exitCodes.failed : exitCodes.done;
         } finally {
-          told.end();
+          reporter.end();
           await reconciler.close();
           await webhooks.close();
         }
       },
-      { seesToSignal: true },
+      { handlesSignal: true },
     );
   },
 };

@@ -1,29 +1,60 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
-import type { SandboxObservation } from "../../sandbox/options.ts";
-import { createSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
-import type { Command, Invocation } from "../command.ts";
-import { toGiven, toOption } from "../endpoints.ts";
+import { createSandbox, type Sandbox, type SandboxObservation } from "../../testing/index.ts";
+import type { Command, Invocation, Options } from "../command.ts";
+import { originOf, toGiven, toOption } from "../endpoints.ts";
 import { exitCodes, UsageError } from "../exit-code.ts";
-import type { Output } from "../output.ts";
-import { printable } from "../output.ts";
-import { originOf } from "../post.ts";
-import { typed, typedHelp } from "../sandbox/typed.ts";
+import { integerOf, readDuration } from "../options.ts";
+import { type Output, printable } from "../output.ts";
+import { runTyped, typedHelp } from "./sandbox-prompt.ts";
 
-function integerOf({ text }: Invocation, name: string): number | undefined {
-  const given = text(name);
-  if (given === undefined) return undefined;
-  const number = Number(given);
-  if (given.trim() === "" || !Number.isInteger(number)) throw new UsageError(`--${name} must be an integer`);
-  return number;
+const deliveryOptions: Options = {
+  duplicates: { type: "string", value: "<n>", help: "deliver each notification so many more times" },
+  retry: {
+    type: "string",
+    value: "<waits>",
+    help: "retry after these waits until the answer is 200: 1s,10s,1m; default: no retry",
+  },
+  timeout: { type: "string", value: "<time>", help: "wait so long for an answer; default: 30s" },
+  delay: { type: "string", value: "<time>", help: "wait before each delivery: 2s, or 1s-5s at random" },
+  shuffle: { type: "boolean", help: "deliver in another order" },
+  drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
+};
+
+/** The sandbox checks the ranges. @throws UsageError */
+function deliveryOf(invocation: Invocation) {
+  const { text, flag } = invocation;
+  const drop = text("drop");
+  const retry = durationsOf(invocation, "retry", ",");
+  const timeout = durationsOf(invocation, "timeout");
+  const delay = durationsOf(invocation, "delay", "-");
+  if (delay && delay.length > 2)
+    throw new UsageError("--delay must be a time such as 2s, or a range such as 1s-5s.");
+  const [least = 0, most = least] = delay ?? [];
+  return {
+    duplicates: integerOf(invocation, "duplicates"),
+    shuffle: flag("shuffle"),
+    // Number would take an empty text for 0.
+    drop: drop === undefined ? undefined : Number(drop.trim() || Number.NaN),
+    retry: retry && { schedule: retry },
+    timeout: timeout?.[0],
+    delay: delay && ([least, most] as const),
+  };
 }
 
-function rateOf({ text }: Invocation): number | undefined {
-  const given = text("drop");
+/** Durations in ms that stand side by side in one option. @throws UsageError */
+function durationsOf({ text }: Invocation, name: string, separator?: string): number[] | undefined {
+  const given = text(name);
+  const parts = separator === undefined || given === undefined ? [given ?? ""] : given.split(separator);
+  const durations = parts.map((part) => readDuration(part.trim()));
   if (given === undefined) return undefined;
-  // The sandbox itself checks the range.
-  return given.trim() === "" ? Number.NaN : Number(given);
+  const valid = durations.filter((each) => each !== undefined);
+  if (valid.length < durations.length)
+    throw new UsageError(
+      `--${name} must be a time such as 500ms or 2s. Separate several with ${separator ?? "a comma"}.`,
+    );
+  return valid;
 }
 
 const time = (date: Date): string => date.toISOString().slice(11, 23);
@@ -64,7 +95,7 @@ function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
 /**
  * Runs the typed commands one after the other, until `quit` or the signal.
  *
- * @param first - takes the first line, where that is no command
+ * @param first - takes the first line, if it is not a command
  */
 async function takeCommands(
   { io, out }: Invocation,
@@ -84,7 +115,7 @@ async function takeCommands(
   lines.on("line", (line) => {
     const take = isFirst
       ? () => takeFirst(line.trim())
-      : () => typed(line, sandbox, out).then((goOn) => goOn || quit.abort());
+      : () => runTyped(line, sandbox, out).then((goesOn) => goesOn || quit.abort());
     isFirst = false;
     before = before.then(take);
   });
@@ -101,32 +132,29 @@ async function takeCommands(
 export const sandbox: Command = {
   name: "sandbox",
   summary: "run the platform's sandbox as a server, and change its bookings and listings by hand",
-  description: `Prints a line for each request and each notification, until quit or Ctrl-C. The access token is
-STAYHOOK_ACCESS_TOKEN, or "sandbox" without it. Commands to type:
+  description: `Prints a line for each request and each delivery, until quit or Ctrl-C. The access token is
+STAYHOOK_ACCESS_TOKEN, or "sandbox" without it. A time without a unit is in ms. Commands to type:
 
 ${typedHelp}`,
-  examples: ["stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1"],
+  examples: [
+    "stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1",
+    "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",
+  ],
   options: {
-    port: { type: "string", value: "<port>", help: "default: 4010; 0 for one that is free" },
+    port: { type: "string", value: "<port>", help: "default: 4010; 0 for a free port" },
     host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },
     ...toOption("configure this endpoint for all topics, with topic=<topic> added for each"),
-    seed: { type: "string", value: "<integer>", help: "repeats the codes, ids and order of another run" },
-    duplicates: { type: "string", value: "<n>", help: "how many more times to deliver each notification" },
-    shuffle: { type: "boolean", help: "deliver in another order" },
-    drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
+    seed: { type: "string", value: "<integer>", help: "repeats the codes, ids and order of an earlier run" },
+    ...deliveryOptions,
   },
   run: async (invocation) => {
-    const { io, out, text, flag } = invocation;
+    const { io, out, text } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
     const to = toGiven(invocation);
     const made = createSandbox({
       seed: integerOf(invocation, "seed"),
       accessToken,
-      delivery: {
-        duplicates: integerOf(invocation, "duplicates"),
-        shuffle: flag("shuffle"),
-        drop: rateOf(invocation),
-      },
+      delivery: deliveryOf(invocation),
       observe: (event) => tell(out, event),
     });
     const port = integerOf(invocation, "port") ?? 4010;
@@ -148,7 +176,7 @@ async function listen(made: Sandbox, where: { port: number; host: string | undef
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "EADDRINUSE")
       throw new UsageError(
-        `port ${where.port} is taken: give another one by --port, or 0 for one that is free`,
+        `Port ${where.port} is in use. Give another one with --port, or 0 for a free port.`,
       );
     throw error;
   }

@@ -1,26 +1,24 @@
-import type { SandboxBooking } from "../../sandbox/bookings.ts";
-import type { SandboxListing } from "../../sandbox/listings.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Sandbox, SandboxBooking, SandboxListing } from "../../testing/index.ts";
 import { type Output, printable } from "../output.ts";
 
-type Moved = SandboxBooking | SandboxListing;
+type Changed = SandboxBooking | SandboxListing;
 
-interface Typed {
+interface TypedCommand {
   readonly usage: string;
   readonly help: string;
-  readonly run: (sandbox: Sandbox, rest: string, out: Output) => Promise<Moved | undefined>;
+  readonly run: (sandbox: Sandbox, rest: string, out: Output) => Promise<Changed | undefined>;
 }
 
 /** The commands by their names. */
-const commands: Readonly<Record<string, Typed>> = {
+const commands: Readonly<Record<string, TypedCommand>> = {
   request: {
     usage: "request [code]",
-    help: "a guest asks for a stay",
+    help: "a guest requests a booking",
     run: (sandbox, code) => sandbox.bookings.request(code ? { bookingCode: code } : {}),
   },
   book: {
     usage: "book [code]",
-    help: "a guest books at once",
+    help: "a guest books by Instant Book",
     run: (sandbox, code) => sandbox.bookings.instantBook(code ? { bookingCode: code } : {}),
   },
   approve: {
@@ -40,15 +38,27 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   alter: {
     usage: "alter <code> <field>=<value> ...",
-    help: "change a booking, such as: alter HX3K9 checkIn=2026-07-03",
+    help: "change a booking: alter HX3K9 checkIn=2026-07-03",
     run: async (sandbox, rest) => {
       const [code = "", ...pairs] = rest.split(/\s+/);
       return sandbox.bookings.alter(code, Object.fromEntries(pairs.map(field)));
     },
   },
+  redeliver: {
+    usage: "redeliver [eventId]",
+    help: "deliver a notification once more; default: the last one",
+    run: async (sandbox, eventId, out) => {
+      const last = sandbox.deliveries.findLast((delivery) => delivery.eventId !== undefined)?.eventId;
+      const wanted = eventId || last;
+      if (wanted === undefined) throw new Error("Nothing was delivered so far.");
+      // Do not wait for retries. Each delivery prints its own line.
+      sandbox.redeliver(wanted).catch((error: Error) => out.error(error.message));
+      return undefined;
+    },
+  },
   submit: {
     usage: "submit [name]",
-    help: "a new listing, to be reviewed",
+    help: "submit a new listing for review",
     run: (sandbox, name) => sandbox.listings.submit(name ? { listingName: name } : {}),
   },
   publish: {
@@ -65,14 +75,14 @@ const commands: Readonly<Record<string, Typed>> = {
     usage: "send <json>",
     help: "send any notification or text to the configured endpoint",
     run: async (sandbox, text, out) => {
-      // Do not wait for retries. The delivery prints its own line.
+      // Do not wait for retries. Each delivery prints its own line.
       sandbox.send(parsed(text)).catch((error: Error) => out.error(error.message));
       return undefined;
     },
   },
   fault: {
     usage: "fault <status> [route]",
-    help: "answer requests with a status, such as: fault 503 GET /v2/listings",
+    help: "answer requests with a status: fault 503 GET /v2/listings",
     run: async (sandbox, rest) => {
       const [, status = "", route] = /^(\S*)\s*(.*)$/s.exec(rest) ?? [];
       const fault = { status: Number(status), ...(route ? { route } : {}) };
@@ -90,7 +100,7 @@ const commands: Readonly<Record<string, Typed>> = {
   },
   list: {
     usage: "list",
-    help: "all bookings and listings",
+    help: "list all bookings and listings",
     run: async (sandbox, _rest, out) => {
       for (const record of [...sandbox.bookings.list(), ...sandbox.listings.list()]) show(record, out);
       return undefined;
@@ -110,29 +120,29 @@ const width = Math.max(...Object.values(commands).map(({ usage }) => usage.lengt
 
 export const typedHelp: string = [
   ...Object.values(commands).map(({ usage, help }) => `  ${usage.padEnd(width)}  ${help}`),
-  `  ${"quit".padEnd(width)}  end`,
+  `  ${"quit".padEnd(width)}  stop the sandbox`,
 ].join("\n");
 
-/** Runs one typed line. Resolves to whether to go on; never rejects. */
-export async function typed(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
+/** Runs one typed line. Resolves to `false` for quit. Never rejects. */
+export async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
   const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
   if (name === "") return true;
   if (name === "quit" || name === "exit") return false;
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!command) {
-    out.error(`there is no ${name} here; type help`);
+    out.error(`There is no command ${name}. Type help.`);
     return true;
   }
   try {
-    const moved = await command.run(sandbox, rest, out);
-    if (moved) show(moved, out);
+    const changed = await command.run(sandbox, rest, out);
+    if (changed) show(changed, out);
   } catch (error) {
     out.error((error as Error).message);
   }
   return true;
 }
 
-function show(record: Moved, out: Output): void {
+function show(record: Changed, out: Output): void {
   out.item({ kind: "record", ...record }, () => {
     const { status } = record;
     const name =
@@ -143,10 +153,10 @@ function show(record: Moved, out: Output): void {
   });
 }
 
-/** @throws Error where the text is not `<field>=<value>` */
+/** @throws Error if the text is not `<field>=<value>` */
 function field(text: string): [name: string, value: unknown] {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new Error("write each field as checkIn=2026-07-03");
+  if (name === undefined || value === undefined) throw new Error("Write each field as checkIn=2026-07-03.");
   return [name, name === "listingId" ? Number(value) : value];
 }
 

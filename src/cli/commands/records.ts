@@ -1,5 +1,7 @@
+import { NotFoundError } from "../../client/errors.ts";
 import type { Listing } from "../../models/listing.ts";
 import type { Command } from "../command.ts";
+import { MissingError } from "../exit-code.ts";
 import type { Column } from "../output.ts";
 
 const columns: readonly Column<Listing>[] = [
@@ -13,12 +15,31 @@ export const listings: Command = {
   summary: "list the account's listings",
   examples: ["stayhook listings", "stayhook listings --status Published --json"],
   asksPlatform: true,
-  options: { status: { type: "string", value: "<status>", help: "only those with this status" } },
+  options: { status: { type: "string", value: "<status>", help: "only listings with this status" } },
   run: async ({ client, io, out, text }) => {
     const status = text("status");
     const all = await client().listings.list({ signal: io.signal });
     const shown = status === undefined ? all : all.filter((listing) => listing.status === status);
     out.result(shown, () => out.table(shown, columns));
+    return undefined;
+  },
+};
+
+export const booking: Command = {
+  name: "booking",
+  summary: "show a booking as the platform has it",
+  takes: "<code>",
+  arguments: [1, 1],
+  examples: ["stayhook booking HX3K9"],
+  asksPlatform: true,
+  run: async ({ client, io, out, positionals: [code = ""] }) => {
+    const found = await client()
+      .bookings.get(code, { signal: io.signal })
+      .catch((error: unknown) => {
+        if (error instanceof NotFoundError) throw new MissingError(`There is no booking ${code}.`);
+        throw error;
+      });
+    out.result(found, () => out.fields(Object.entries(found)));
     return undefined;
   },
 };

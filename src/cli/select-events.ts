@@ -1,0 +1,150 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { errorText } from "../error-text.ts";
+import type {
+  EventFilter,
+  EventOrigin,
+  EventState,
+  EventStore,
+  FailureReason,
+  StoredEvent,
+} from "../stores/event-store.ts";
+import type { Invocation, Options } from "./command.ts";
+import { MissingError, UsageError } from "./exit-code.ts";
+import { choiceOf, timeOf } from "./options.ts";
+import type { Column } from "./output.ts";
+
+export const states: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
+export const failures: readonly FailureReason[] = [
+  "callback",
+  "invalid-record",
+  "not-found",
+  "denied",
+  "unavailable",
+];
+const reasons = [...failures, "discarded"] as const;
+const sources: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
+
+/** The columns of a list of events. */
+export const eventColumns: readonly Column<StoredEvent>[] = [
+  ["EVENT", ({ eventId }) => eventId],
+  ["STATE", ({ state }) => state],
+  ["TYPE", ({ type }) => type],
+  ["RECORD", ({ ref }) => ref],
+  ["ATTEMPTS", ({ attempts }) => attempts],
+  ["RECEIVED", ({ receivedAt }) => receivedAt],
+  ["REASON", ({ reason }) => reason],
+  ["ERROR", ({ lastError }) => lastError],
+];
+
+/** The options of a filter of events. */
+export function filterOptions(takenStates: readonly EventState[] = states): Options {
+  return {
+    ref: { type: "string", value: "<ref>", help: "of one record: booking:<code> or listing:<id>" },
+    type: { type: "string", value: "<type>", help: "such as booking.Confirmed" },
+    reason: { type: "string", value: "<reason>", help: reasons.join(", ") },
+    state: { type: "string", value: "<state>", help: takenStates.join(", ") },
+    source: { type: "string", value: "<source>", help: sources.join(", ") },
+    since: { type: "string", value: "<time>", help: "received since 2h ago, or since 2026-11-21T12:00:00Z" },
+    until: { type: "string", value: "<time>", help: "received before that" },
+  };
+}
+
+/** The filter that the options make; `undefined` if none was given. @throws UsageError */
+export function filterOf(invocation: Invocation, takenStates = states): EventFilter | undefined {
+  const { text } = invocation;
+  const ref = text("ref");
+  const filter: EventFilter = {
+    ref: ref === undefined ? undefined : checkRef(ref, "--ref"),
+    type: text("type"),
+    reason: choiceOf(invocation, "reason", reasons),
+    state: choiceOf(invocation, "state", takenStates),
+    source: choiceOf(invocation, "source", sources),
+    receivedAfter: timeOf(invocation, "since"),
+    receivedBefore: timeOf(invocation, "until"),
+  };
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? undefined : Object.fromEntries(given);
+}
+
+/** @param name - the option or argument that `ref` was given as. @throws UsageError */
+export function checkRef(ref: string, name: string): string {
+  if (!/^(booking|listing):./.test(ref))
+    throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
+  return ref.trim();
+}
+
+/** @throws MissingError if there is no such event */
+export async function findEvent(store: EventStore<unknown>, eventId: string): Promise<StoredEvent> {
+  const event = await store.get(eventId.toLowerCase());
+  if (!event) throw new MissingError(`There is no event ${eventId} in the store.`);
+  return event;
+}
+
+/** Events that the store lists in one go. */
+const PAGE = 1000;
+
+/** All events that match, the newest first. */
+export async function* listAll(store: EventStore<unknown>, filter: EventFilter): AsyncGenerator<StoredEvent> {
+  let after: string | undefined;
+  do {
+    const page = await store.list({ ...filter, after, limit: PAGE });
+    yield* page;
+    after = page.length < PAGE ? undefined : page.at(-1)?.eventId;
+  } while (after !== undefined);
+}
+
+/** ms between two looks at the store */
+const POLL_INTERVAL = 500;
+/** Events of which a change of state is seen. Events that commit out of order are found among them, too. */
+const WATCHED = 200;
+/** Events that are remembered. */
+const REMEMBERED = 100_000;
+
+/**
+ * Yields new events as the store records them, the oldest first, and the 200 newest again at each change of their
+ * state. Only lists, so it changes nothing in the store. Returns when the signal aborts.
+ *
+ * @param since - yields events received since then, too; else it begins with the next event
+ * @param warn - told of an error of the store, which does not end it
+ */
+export async function* followEvents(
+  store: EventStore<unknown>,
+  filter: Pick<EventFilter, "ref" | "source">,
+  { since, signal, warn }: { since?: Date | undefined; signal: AbortSignal; warn: (message: string) => void },
+): AsyncGenerator<{ readonly event: StoredEvent; readonly isNew: boolean }> {
+  const known = new Map<string, string>();
+  const version = ({ state, attempts }: StoredEvent) => `${state} ${attempts}`;
+  const [newest] = since ? [] : await store.list({ ...filter, limit: 1 });
+  const receivedAfter = since ?? newest?.receivedAt;
+  const look = async () => {
+    const changed: { event: StoredEvent; isNew: boolean }[] = [];
+    let after: string | undefined;
+    do {
+      const page = await store.list({ ...filter, receivedAfter, after, limit: WATCHED });
+      const found = page.map((event) => ({ event, isNew: !known.has(event.eventId) }));
+      changed.push(...found.filter(({ event }) => known.get(event.eventId) !== version(event)));
+      after = page.length === WATCHED && found.some(({ isNew }) => isNew) ? page.at(-1)?.eventId : undefined;
+    } while (after !== undefined && !signal.aborted);
+    changed.reverse();
+    for (const { event } of changed) known.set(event.eventId, version(event));
+    for (const eventId of known.keys()) {
+      if (known.size <= REMEMBERED) break;
+      known.delete(eventId);
+    }
+    return changed;
+  };
+  const before = await look();
+  if (since) yield* before;
+  let failing = false;
+  for (;;) {
+    await sleep(POLL_INTERVAL, undefined, { signal }).catch(() => {});
+    if (signal.aborted) return;
+    try {
+      yield* await look();
+      failing = false;
+    } catch (error) {
+      if (!failing) warn(`The store could not be read: ${errorText(error)}. Trying again.`);
+      failing = true;
+    }
+  }
+}
