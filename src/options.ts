@@ -42,7 +42,7 @@ export function nearest(name: string, names: readonly string[]): string | undefi
 /** How far two words differ: from 0, the same, to 1, nothing in common. */
 function difference(a: string, b: string): number {
   // `token` for `accessToken`, `urls` for `url`.
-  if (Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a))) return 0.3;
+  const most = Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a)) ? 0.3 : 1;
   // The Levenshtein distance, row by row.
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (const [index, letter] of [...a].entries()) {
@@ -51,5 +51,5 @@ function difference(a: string, b: string): number {
       next.push(Math.min(next[at]! + 1, row[at + 1]! + 1, row[at]! + (letter === other ? 0 : 1)));
     row = next;
   }
-  return row.at(-1)! / Math.max(a.length, b.length, 1);
+  return Math.min(most, row.at(-1)! / Math.max(a.length, b.length, 1));
 }

@@ -62,7 +62,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
       platform.url = baseUrl?.replace(/\/+$/, "");
       return client;
     };
-    return await start(found, io, out, connect);
+    return await start(found, io, out, { connect, describe: (error) => describe(error, platform.url) });
   } catch (error) {
     if (io.signal.aborted) return exitCodes.interrupted;
     const { name, status } = Object(error) as { readonly name?: string; readonly status?: number };
@@ -104,11 +104,16 @@ function unknownCommand(name: string, list: readonly Command[], path: readonly s
   return new UsageError(`There is no ${shown}.${hint} ${see}`);
 }
 
+interface Platform {
+  connect(baseUrl: string | undefined): StayhookClient;
+  describe(error: unknown): string;
+}
+
 async function start(
   { command, path, rest }: Found,
   io: Io,
   out: Output,
-  connect: (baseUrl: string | undefined) => StayhookClient,
+  { connect, describe }: Platform,
 ): Promise<number> {
   if (rest.includes("--help") || rest.includes("-h")) {
     out.line(helpOf(command, path));
@@ -129,6 +134,7 @@ async function start(
     texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
     flag: (name) => values[name] === true,
     client: () => connect(values["base-url"] as string | undefined),
+    describe,
   };
   return (await command.run(invocation)) ?? exitCodes.done;
 }
@@ -206,7 +212,8 @@ function describe(error: unknown, platform: string | undefined): string {
     .replace(/^([A-Z]+) \//, platform === undefined ? "$&" : `$1 ${platform}/`);
   if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
     return `${message}. Check STAYHOOK_ACCESS_TOKEN.`;
-  if (error instanceof NotFoundError) return `${message}. Is STAYHOOK_BASE_URL right?`;
+  if (error instanceof NotFoundError)
+    return `${message}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`;
   if (error instanceof InvalidArgumentError && error.issues.some(({ path }) => path[0] === "baseUrl"))
     return `${message}. Set STAYHOOK_BASE_URL, or --base-url.`;
   return message;

@@ -37,6 +37,8 @@ export interface Invocation {
   flag(name: string): boolean;
   /** Makes the client from the environment. @throws UsageError naming each missing setting */
   client(): StayhookClient;
+  /** The message of an error, with the platform's URL and the setting to look at. */
+  describe(error: unknown): string;
 }
 
 /** A command, or a group of commands. */

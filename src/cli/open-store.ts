@@ -62,7 +62,7 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
     case "mysql://": {
       const { mysqlStore } = await import("../stores/mysql/index.ts");
       const store = mysqlStore({ url: where }) as EventStore<unknown>;
-      await assertUsed(where, "the database", hasTables.mysql(where));
+      await assertUsed(where, `the database ${new URL(where).pathname.slice(1)}`, hasTables.mysql(where));
       return store;
     }
     case "redis://":
@@ -82,10 +82,11 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
 
 /** @throws MissingError if stayhook has never used the place; StayhookError if the server cannot be asked */
 async function assertUsed(url: string, place: string, used: Promise<boolean>): Promise<void> {
-  const host = (URL.canParse(url) && new URL(url).host) || "localhost";
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  const host = parsed?.host || "localhost";
   const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
-    // The store names the missing package.
-    if (error.code === "ERR_MODULE_NOT_FOUND") return true;
+    // The store itself reports a missing package, or a URL that cannot be one.
+    if (error.code === "ERR_MODULE_NOT_FOUND" || !parsed) return true;
     throw new StayhookError(
       `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is --store or STAYHOOK_STORE right?`,
       { cause: error },

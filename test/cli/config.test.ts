@@ -17,7 +17,7 @@ describe("config", () => {
     const { config } = await account();
     const none = await config("get");
     expect(none).toMatchObject({ code: 4, stdout: "" });
-    expect(none.stderr).toContain("stayhook config set");
+    expect(none.stderr).toContain("stayhook config ensure");
     await config("set", "--bookings", url);
     const shown = "https://example.com/hooks?key=***";
     expect(await config("get")).toMatchObject({ code: 0, stdout: `isActive\ttrue\nbookings\t${shown}\n` });

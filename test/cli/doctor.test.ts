@@ -1,22 +1,7 @@
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { receiver } from "./receiver.ts";
-import { cli, platform } from "./support.ts";
-
-const quiet = { debug() {}, info() {}, warn() {}, error() {} };
-
-async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+import { cli, closed, platform, quiet, receiver, serve } from "./support.ts";
 
 /** A subscriber with a secret, or without. */
 async function subscriber(env: Readonly<Record<string, string>>, secret?: string) {
@@ -92,14 +77,58 @@ describe("doctor", () => {
   test("fails where the token is refused", async () => {
     const { env } = await platform();
     const { code, states } = await doctor({ ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng" });
-    expect(code).toBe(1);
-    expect(states).toEqual({ "access token": "failed" });
+    expect(code).toBe(3);
+    expect(states).toEqual({ "access token": "failed", clock: "passed" });
   });
 
-  test("fails where the platform is out of reach", async () => {
-    const gone = await serve((_request, response) => response.writeHead(418).end());
-    const { code, states } = await doctor({ STAYHOOK_BASE_URL: gone, STAYHOOK_ACCESS_TOKEN: "t" });
-    expect({ code, states }).toEqual({ code: 1, states: { platform: "failed" } });
+  test("ends with the exit code that other commands have for the same cause", async () => {
+    const { sandbox, env } = await platform();
+    const missing = await serve((_request, response) => response.writeHead(404).end());
+    const page = await serve((_request, response) => response.end("<html>"));
+    for (const [given, status, expected] of [
+      [{ ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng" }, undefined, { code: 3, check: "access token" }],
+      [env, 403, { code: 3, check: "access token" }],
+      [env, 429, { code: 5, check: "platform" }],
+      [env, 503, { code: 5, check: "platform" }],
+      [env, 418, { code: 1, check: "platform" }],
+      [{ ...env, STAYHOOK_BASE_URL: await closed() }, undefined, { code: 5, check: "platform" }],
+      [{ ...env, STAYHOOK_BASE_URL: missing }, undefined, { code: 4, check: "base URL" }],
+      [{ ...env, STAYHOOK_BASE_URL: page }, undefined, { code: 1, check: "base URL" }],
+      [{ ...env, STAYHOOK_ACCESS_TOKEN: "" }, undefined, { code: 2, check: undefined }],
+    ] as const) {
+      // A later time than the client waits for makes it give up at once.
+      sandbox.faults.set(status === undefined ? [] : [{ status, retryAfter: 3600 }]);
+      const { code, stdout } = await cli(["doctor", "--json"], { env: given });
+      const check = stdout === "" ? undefined : JSON.parse(stdout).checks[0].check;
+      expect({ code, check }).toEqual(expected);
+      expect((await cli(["listings"], { env: given })).code).toBe(expected.code);
+    }
+  });
+
+  test("does not take a 404 for an accepted token, and asks about the base URL", async () => {
+    const origin = await serve((_request, response) => response.writeHead(404).end());
+    const env = { STAYHOOK_BASE_URL: `${origin}/api`, STAYHOOK_ACCESS_TOKEN: "t" };
+    const { code, stdout } = await cli(["doctor"], { env });
+    expect(code).toBe(4);
+    expect(stdout.trim().split("\n")).toEqual([
+      `✗ base URL: GET ${origin}/api/v2/listings was answered 404: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`,
+      "✓ clock: It agrees with the platform's.",
+    ]);
+  });
+
+  test("accepts the token of an account whose listings are invalid, with a warning", async () => {
+    const { sandbox, env } = await platform();
+    await sandbox.listings.create({ listingId: 7, status: "Hidden" });
+    const body = JSON.stringify([{ listingId: "none" }]);
+    const proxy = await serve(async (request, response) => {
+      if (request.url === "/v2/listings")
+        return response.setHeader("content-type", "application/json").end(body);
+      const { authorization = "" } = request.headers;
+      const answer = await fetch(`${sandbox.url}${request.url}`, { headers: { authorization } });
+      return response.writeHead(answer.status).end();
+    });
+    const { states } = await doctor({ ...env, STAYHOOK_BASE_URL: proxy });
+    expect(states).toMatchObject({ "access token": "warned", configuration: "failed" });
   });
 
   test("fails where there is no configuration, or it is off; warns of a topic that has no URL", async () => {

@@ -3,17 +3,18 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { createConnection } from "mysql2/promise";
 import pg from "pg";
 import { createWebhookHandler, StayhookClient } from "stayhook";
+import { mysqlStore } from "stayhook/mysql";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { mysqlUrl } from "../support/mysql-server.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
-import { cli, platform, start, until } from "./support.ts";
-
-const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+import { cli, platform, quiet, start, until } from "./support.ts";
 
 /** A file in which one event is done, two are parked and one waits. */
 async function recorded() {
@@ -59,6 +60,7 @@ const servers = {
   postgres: { url: await postgresUrl(), names: "--schema" },
   redis: { url: await redisUrl(), names: "--prefix" },
 };
+const mysql = await mysqlUrl();
 
 describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) => {
   test.skipIf(url === "")("events are listed, shown and replayed, by what names their place", async () => {
@@ -110,6 +112,47 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
   });
 });
 
+test.skipIf(mysql === undefined)(
+  "events in MySQL are listed and replayed, and a typo makes no tables",
+  async () => {
+    const server = new URL(mysql ?? "mysql://localhost");
+    const name = `stayhook_cli_${crypto.randomUUID().slice(0, 8)}`;
+    const connection = await createConnection({ uri: server.href });
+    await connection.query(`CREATE DATABASE ${name}`);
+    onTestFinished(async () => {
+      await connection.query(`DROP DATABASE ${name}`);
+      await connection.end();
+    });
+    const url = Object.assign(new URL(server), { pathname: name }).href;
+    const unused = await cli(["events", "ls", "--store", url]);
+    expect(unused).toMatchObject({ code: 4, stdout: "" });
+    expect(unused.stderr).toContain(`There are no events in the database ${name} at ${server.host}`);
+    expect((await connection.query(`SHOW TABLES IN ${name}`))[0]).toEqual([]);
+
+    const store = mysqlStore({ url });
+    const eventId = crypto.randomUUID();
+    const rest = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
+    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    await store.settle(claim!, {
+      state: "parked",
+      reason: "denied",
+      entry: { duration: 5, reason: "denied" },
+    });
+    await store.close();
+    const events = (...args: string[]) => cli(["events", ...args], { env: { STAYHOOK_STORE: url } });
+    expect(await events("ls")).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(eventId),
+      stderr: "",
+    });
+    expect(await events("replay", "--reason", "denied", "--yes")).toMatchObject({
+      code: 0,
+      stdout: "1 event will be handled again\n",
+    });
+  },
+);
+
 test("more events than are read in one go are all listed, once each", async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -138,8 +181,10 @@ test("a password in --store is warned of, and not repeated", async () => {
   expect(code).toBe(1);
   const inEnvironment = await cli(["events", "counts"], { env: { STAYHOOK_STORE: store } });
   expect(inEnvironment.code).toBe(1);
-  expect(inEnvironment.stderr).not.toMatch(/hunter2|others on this machine/);
-  expect(stderr).toContain("STAYHOOK_STORE is not shown to them");
+  expect(inEnvironment.stderr).toBe(
+    "stayhook: The store at 127.0.0.1:1 cannot be read: connect ECONNREFUSED 127.0.0.1:1. Is --store or STAYHOOK_STORE right?\n",
+  );
+  expect(stderr).toContain("Use STAYHOOK_STORE instead.");
   expect(stderr).not.toContain("hunter2");
 });
 
@@ -256,7 +301,7 @@ describe("events", () => {
     const { json } = await recorded();
     const replay = (...args: string[]) => json("replay", "--all", "--yes", ...args);
     expect(await replay("--reason", "denied")).toEqual({ replayed: 0 });
-    expect(await replay("--before", "2020-01-01T00:00:00Z")).toEqual({ replayed: 0 });
+    expect(await replay("--until", "2020-01-01T00:00:00Z")).toEqual({ replayed: 0 });
     expect(await replay("--since", "2120-01-01T00:00:00Z")).toEqual({ replayed: 0 });
     expect(await replay("--ref", "booking:FINE")).toEqual({ replayed: 0 });
     expect(await replay("--reason", "callback")).toEqual({ replayed: 2 });
@@ -274,12 +319,74 @@ describe("events", () => {
       for (const input of ["no\n", "", "\n"]) {
         const { code, stdout, stderr } = await cli(args, { typing: true, input });
         expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-        expect(stderr).toMatch(/all parked events\? \[y\/N\] nothing was changed\n$/);
+        expect(stderr).toMatch(/ 2 events \(parked\)\? \[y\/N\] stayhook: Nothing was changed\.\n$/);
       }
       expect(await json("counts")).toMatchObject({ parked: 2 });
       expect(await cli(args, { typing: true, input: "y\n" })).toMatchObject({ code: 0 });
       expect(await json("counts")).toMatchObject({ parked: 0 });
     }
+  });
+
+  test("replay and discard of a filter without --all; --dry-run says how many and which", async () => {
+    const { events, json, done, parked, waiting } = await recorded();
+    const before = await json("ls");
+    expect(await json("replay", "--reason", "callback", "--dry-run")).toMatchObject({
+      dryRun: true,
+      count: 2,
+      events: parked.toReversed().map((eventId) => ({ eventId, state: "parked" })),
+    });
+    const shown = await events("discard", "--ref", "booking:BAD", "--dry-run");
+    expect(shown).toMatchObject({ code: 0, stderr: "" });
+    expect(shown.stdout.split("\n").map((line) => line.split("\t")[0])).toEqual([
+      "Would discard 2 events",
+      ...parked.toReversed(),
+      "",
+    ]);
+    // An id of an event that is in a state that the command does not change.
+    expect((await events("replay", done, waiting, "--dry-run")).stdout).toMatch(
+      new RegExp(`^Would replay 1 event\n${done}\t`),
+    );
+    expect(await json("ls")).toEqual(before);
+    expect(await events("replay", "--since", "1h")).toMatchObject({ code: 2, stdout: "" });
+    expect(await json("replay", "--since", "1h", "--yes")).toEqual({ replayed: 2 });
+    expect(await json("discard", "--until", "1h", "--state", "pending", "--yes")).toEqual({ discarded: 0 });
+  });
+
+  test("purge and erase ask on a terminal, and need --yes elsewhere", async () => {
+    const { file, json } = await recorded();
+    for (const [args, question, result] of [
+      [
+        ["purge", "--state", "parked", "--reason", "callback", "--older-than", "0"],
+        "Delete all events that have been parked with reason callback for 0 or longer? [y/N] ",
+        "2 events deleted\n",
+      ],
+      [
+        ["erase", "booking:FINE"],
+        "Delete 2 events and the snapshot of booking:FINE? [y/N] ",
+        "2 events deleted, and the snapshot of booking:FINE\n",
+      ],
+    ] as const) {
+      const command = ["events", ...args, "--store", file];
+      const before = await json("counts");
+      expect(await cli(command)).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringContaining("Add --yes"),
+      });
+      expect(await cli(command, { typing: true, input: "n\n" })).toEqual({
+        code: 1,
+        stdout: "",
+        stderr: `${question}stayhook: Nothing was changed.\n`,
+      });
+      const { oldestWaiting: _, ...unchanged } = before;
+      expect(await json("counts")).toMatchObject(unchanged);
+      expect(await cli(command, { typing: true, input: "y\n" })).toEqual({
+        code: 0,
+        stdout: result,
+        stderr: question,
+      });
+    }
+    expect(await json("counts")).toMatchObject({ pending: 0, done: 0, parked: 0 });
   });
 
   test("ls by each filter", async () => {
@@ -291,7 +398,9 @@ describe("events", () => {
     expect(await ids("--reason", "callback", "--state", "parked")).toEqual(parked.toReversed());
     expect(await ids("--source", "reconcile")).toEqual([]);
     expect(await ids("--since", "2020-01-01T00:00:00Z", "--source", "webhook")).toHaveLength(4);
-    expect(await ids("--before", "2020-01-01T00:00:00Z")).toEqual([]);
+    expect(await ids("--since", "90s")).toHaveLength(4);
+    expect(await ids("--until", "90s")).toEqual([]);
+    expect(await ids("--until", "2020-01-01T00:00:00Z")).toEqual([]);
   });
 
   test("show has a line for each attempt", async () => {
@@ -306,6 +415,78 @@ describe("events", () => {
     });
   });
 
+  test("show ends the timeline with the next retry, the wait or the discard", async () => {
+    const { events, file, parked, waiting, done } = await recorded();
+    const timeline = async (id: string) => {
+      const { stdout } = await events("show", id);
+      return stdout.slice(stdout.indexOf("\nreceived\t") + 1);
+    };
+    expect(await timeline(waiting)).toMatch(
+      /^received\t\S+Z by webhook\nnext attempt\t\S+Z, as soon as a process of the app is free\n$/,
+    );
+    expect(await timeline(done)).toMatch(
+      /^received\t\S+Z by webhook\nattempt 1\t\S+Z done after \d+ ms by \S+\ndone\t\S+Z\n$/,
+    );
+    await events("discard", parked[0] as string);
+    expect(await timeline(parked[0] as string)).toMatch(/\ndiscarded\t\S+Z\n$/);
+
+    const store = sqliteStore(file, { durability: "process-crash" });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, worker: "web-1:42" });
+    expect(await timeline(waiting)).toMatch(/\nlease ends\t\S+Z, in (59|60) s\n$/);
+    const entry = { duration: 5, reason: "unavailable", error: "502" } as const;
+    await store.settle(claim!, {
+      state: "retrying",
+      in: 600_000,
+      counted: true,
+      reason: "unavailable",
+      entry,
+    });
+    await store.close();
+    expect(await timeline(waiting)).toMatch(
+      /\nattempt 1\t\S+Z retrying \(unavailable\) after 5 ms by web-1:42: 502\nnext retry\t\S+Z, in 10 min\n$/,
+    );
+  });
+
+  test("ls --follow prints new events and changes of their state until Ctrl-C", async () => {
+    const { file, done } = await recorded();
+    const store = sqliteStore(file, { durability: "process-crash" });
+    const follow = (...args: string[]) => start(["events", "ls", "--follow", ...args, "--store", file]);
+    const [all, parkedOnly, since, json] = [
+      follow(),
+      follow("--state", "parked", "--reason", "denied"),
+      follow("--since", "1h", "--ref", "booking:FINE"),
+      follow("--json", "--ref", "booking:NEW"),
+    ];
+    await until(() => expect(since.stdout()).toContain(done));
+    // Each has taken its first look by the time of the second.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    const eventId = crypto.randomUUID();
+    const rest = { ref: "booking:NEW", source: "webhook", topic: null, notification: "{}" } as const;
+    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tpending\t`)));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, eventId });
+    await store.settle(claim!, {
+      state: "parked",
+      reason: "denied",
+      entry: { duration: 5, reason: "denied" },
+    });
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`\n${eventId}\tparked\t.*\tdenied\t`)));
+    await until(() => expect(parkedOnly.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\n$`)));
+    const states = () =>
+      json
+        .stdout()
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line).state);
+    await until(() => expect(states()).toEqual(["pending", "parked"]));
+    for (const running of [all, parkedOnly, since, json]) {
+      running.interrupt();
+      expect(await running.ended).toMatchObject({ code: 0, stderr: "" });
+    }
+    expect(since.stdout().trim().split("\n")).toHaveLength(2);
+    await store.close();
+  });
+
   test("discard of some, and of all that match", async () => {
     const { json, parked, waiting } = await recorded();
     expect(await json("discard", parked[0] as string)).toEqual({ discarded: 1 });
@@ -318,12 +499,14 @@ describe("events", () => {
 
   test("purge deletes done or parked events of an age", async () => {
     const { events, json } = await recorded();
-    expect(await json("purge")).toEqual({ purged: 0 });
-    expect(await json("purge", "--older-than", "0")).toEqual({ purged: 1 });
-    expect(await json("purge", "--older-than", "0", "--state", "parked", "--reason", "denied")).toEqual({
+    expect(await json("purge", "--yes")).toEqual({ purged: 0 });
+    expect(await json("purge", "--yes", "--older-than", "0")).toEqual({ purged: 1 });
+    expect(
+      await json("purge", "--yes", "--older-than", "0", "--state", "parked", "--reason", "denied"),
+    ).toEqual({
       purged: 0,
     });
-    expect(await json("purge", "--older-than", "0", "--state", "parked")).toEqual({ purged: 2 });
+    expect(await json("purge", "--yes", "--older-than", "0", "--state", "parked")).toEqual({ purged: 2 });
     expect(await json("counts")).toMatchObject({ pending: 1, parked: 0, done: 0 });
     for (const args of [
       ["--older-than", "long"],
@@ -334,22 +517,22 @@ describe("events", () => {
 
   test("erase deletes all events of a record, and its snapshot", async () => {
     const { events, json, done } = await recorded();
-    expect(await json("erase", "booking:FINE")).toEqual({ erased: 2 });
+    expect(await json("erase", "booking:FINE", "--yes")).toEqual({ erased: 2 });
     expect(await events("show", done)).toMatchObject({ code: 4 });
     expect(await events("erase", "booking:FINE")).toMatchObject({ code: 4, stdout: "" });
     expect(await events("erase", "FINE")).toMatchObject({ code: 2 });
     expect(await json("counts")).toMatchObject({ parked: 2, pending: 0, done: 0 });
   });
 
-  test("--before that is no time is wrong usage", async () => {
+  test("--until that is no time is wrong usage", async () => {
     const { events } = await recorded();
-    expect(await events("replay", "--all", "--before", "yesterday")).toMatchObject({ code: 2 });
+    expect(await events("replay", "--all", "--until", "yesterday")).toMatchObject({ code: 2 });
   });
 
   test("a long replay says on a terminal how far it is, and in a pipe nothing", async () => {
     const { file, events } = await recorded();
     const shown = await cli(["events", "replay", "--all", "--yes", "--store", file], { terminal: true });
-    expect(shown.stderr).toContain("0 of 2 parked events");
+    expect(shown.stderr).toContain("0 of 2 events");
     expect(shown.stderr.endsWith("\r\u001b[2K")).toBe(true);
     expect((await events("replay", "--all", "--yes")).stderr).toBe("");
     const args = ["events", "replay", "--all", "--yes", "--json", "--store", file];
@@ -376,7 +559,7 @@ describe("events", () => {
       const before = readFileSync(each);
       const { code, stdout, stderr } = await cli(["events", "counts", "--store", each]);
       expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
-      expect(stderr).toContain("there are no events in");
+      expect(stderr).toContain("There are no events in");
       expect(readFileSync(each).equals(before)).toBe(true);
     }
   });

@@ -49,20 +49,34 @@ describe("reconcile", () => {
     await sandbox.bookings.approve("AB12");
     const { code, stdout, stderr } = await reconcile("--json");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(JSON.parse(stdout)).toEqual({ checked: 1, changed: 1, failed: 0, duration: expect.any(Number) });
+    expect(JSON.parse(stdout)).toEqual({
+      checked: 1,
+      changed: 1,
+      failed: 0,
+      duration: expect.any(Number),
+      alarms: [
+        { kind: "drift", isActive: false, topics: [] },
+        { kind: "missed", ref: "booking:AB12", changes: { status: { from: "Request", to: "Confirmed" } } },
+      ],
+    });
     expect(heard).toEqual(["booking.Request by webhook"]);
     await live();
     expect(heard).toEqual(["booking.Request by webhook", "booking.Confirmed by reconcile"]);
     expect(JSON.parse((await reconcile("--json")).stdout)).toMatchObject({ changed: 0 });
   });
 
-  test("says what it has found, to a person", async () => {
-    const { sandbox, reconcile } = await app();
-    await sandbox.bookings.approve("AB12");
+  test("prints changes, missed notifications and drift of the configuration", async () => {
+    const { sandbox, env, reconcile } = await app();
+    const { bookingCode } = await sandbox.bookings.approve("AB12");
+    await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-01" });
     const { code, stdout, stderr } = await reconcile();
     expect(code).toBe(0);
-    expect(stderr).toBe("booking:AB12: Request -> Confirmed\n");
+    expect(stderr).toMatch(
+      /^webhook configuration: delivery is off or not configured\nbooking:AB12: status Request -> Confirmed, checkIn \S+ -> 2030-07-01\nbooking:AB12: missed, no notification of this change arrived\n$/,
+    );
     expect(stdout).toMatch(/^checked\t1\nchanged\t1\nfailed\t0\nduration\t\d+ ms\n$/);
+    await cli(["config", "ensure", "--bookings", "https://example.com"], { env });
+    expect(await reconcile()).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("says on a terminal how far it is, and wipes that away; with --json it does not", async () => {

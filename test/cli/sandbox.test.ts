@@ -1,7 +1,6 @@
 import { StayhookClient } from "stayhook";
 import { describe, expect, test } from "vitest";
-import { receiver } from "./receiver.ts";
-import { cli, start, until } from "./support.ts";
+import { cli, receiver, serve, start, until } from "./support.ts";
 
 /** Starts it on a free port, and resolves when it listens. */
 async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
@@ -50,7 +49,7 @@ describe("sandbox", () => {
       checkIn: "2030-07-01",
       checkOut: "2030-07-04",
     });
-    expect(running.stderr()).toContain("write each field as checkIn=2026-07-03");
+    expect(running.stderr()).toContain("Write each field as checkIn=2026-07-03");
     const { stdout } = running;
     expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n");
     const [, id = ""] = /listing (\d+) \(Old Mill\) is InReview/.exec(stdout()) ?? [];
@@ -82,7 +81,7 @@ describe("sandbox", () => {
       await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
       const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
       expect(await client.webhookConfig.get()).toEqual({ isActive: true, endpoints });
-      expect(/other users of this machine/.test(running.stderr())).toBe(args.length > 0 && args[1] !== "-");
+      expect(/Other users of this machine/.test(running.stderr())).toBe(args.length > 0 && args[1] !== "-");
     }
     const wrong = await sandbox(["--to", "-"]);
     wrong.type("ftp://example.com?key=s3cret");
@@ -126,16 +125,56 @@ describe("sandbox", () => {
       expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });
 
+  test("retries, delays and times out as the options say", async () => {
+    let asked = 0;
+    const to = await serve((_request, response) => {
+      asked += 1;
+      if (asked === 2) return;
+      response.writeHead(asked < 3 ? 500 : 200).end();
+    });
+    const running = await sandbox(["--retry", "1,20ms", "--timeout", "100ms", "--delay", "1-5ms"], {
+      STAYHOOK_TO: to,
+    });
+    running.type("book X1");
+    await until(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
+    expect(running.stdout()).toMatch(/ to \S+: 500 in \d+ ms\n/);
+    expect(running.stdout()).toMatch(/attempt 2\) to \S+: no answer within 0\.1 s in \d+ ms\n/);
+    for (const args of [
+      ["--timeout", "0"],
+      ["--delay", "5s-1s"],
+      ["--duplicates", "-1"],
+    ])
+      expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
+  });
+
+  test("redelivers the last notification, or one by its id", async () => {
+    const { url: to, received } = await receiver();
+    const running = await sandbox(["--to", to]);
+    running.type("redeliver");
+    await until(() => expect(running.stderr()).toContain("Nothing was delivered so far."));
+    running.type("book X1");
+    await until(() => expect(received()).toHaveLength(1));
+    running.type("book X2");
+    await until(() => expect(received()).toHaveLength(2));
+    const [first = "", second = ""] = received();
+    running.type("redeliver");
+    await until(() => expect(received().slice(2)).toEqual([second]));
+    running.type(`redeliver ${JSON.parse(first).eventId}`);
+    await until(() => expect(received().slice(3)).toEqual([first]));
+    running.type("redeliver 00000000-0000-4000-8000-000000000000");
+    await until(() => expect(running.stderr()).toContain("00000000-0000-4000-8000-000000000000"));
+  });
+
   test("says what it does not know, or cannot do, and goes on", async () => {
     const running = await sandbox();
     for (const line of ["", "  ", "constructor", "approve NONE", "publish x", "send {}", "help", "book X1"])
       running.type(line);
     await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
     const { stderr } = running;
-    expect(stderr()).toContain("there is no constructor here; type help");
+    expect(stderr()).toContain("There is no command constructor. Type help.");
     expect(stderr()).toContain("NONE");
     expect(stderr()).toContain("no active configuration has a URL");
-    expect(stderr()).toMatch(/^ {2}request \[code\] +a guest asks/m);
+    expect(stderr()).toMatch(/^ {2}request \[code\] +a guest requests/m);
   });
 
   test("ends by quit, and by an interruption; the end of its input does not end it", async () => {
@@ -176,7 +215,7 @@ describe("sandbox", () => {
     const { url } = await sandbox();
     const { code, stderr } = await cli(["sandbox", "--port", new URL(url).port]);
     expect(code).toBe(2);
-    expect(stderr).toContain("0 for one that is free");
+    expect(stderr).toContain("0 for a free port");
   });
 
   test("the same seed gives the same codes", async () => {

@@ -41,7 +41,7 @@ describe("endpoints", () => {
     const { code, stderr } = await config(["set", "--bookings", url], { STAYHOOK_ENDPOINT_LISTINGS: other });
     expect(code).toBe(0);
     expect(stderr).toContain(
-      "can read the query of --bookings; use --bookings - or STAYHOOK_ENDPOINT_BOOKINGS",
+      "can read the query of --bookings. Use --bookings - or STAYHOOK_ENDPOINT_BOOKINGS",
     );
     expect(stderr).not.toContain("s3cret");
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url });

@@ -1,3 +1,5 @@
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import type { Sandbox } from "stayhook/testing";
@@ -17,11 +19,11 @@ interface Given {
   readonly terminal?: boolean | undefined;
   /** Whether stdin is a terminal. */
   readonly typing?: boolean | undefined;
-  /** The whole of stdin. */
+  /** All of stdin. */
   readonly input?: string | undefined;
 }
 
-/** A command line at work: what it has printed so far, and what can be done to it. */
+/** A running command. */
 export interface Running {
   readonly ended: Promise<Ended>;
   stdout(): string;
@@ -63,7 +65,7 @@ function sink(isTTY: boolean) {
   return { stream, text: () => Buffer.concat(chunks).toString() };
 }
 
-/** A sandbox that listens, and the environment in which a command finds it. */
+/** A listening sandbox, and the environment in which a command finds it. */
 export async function platform(options: Parameters<typeof createProfiledSandbox>[0] = {}): Promise<{
   readonly sandbox: Sandbox;
   readonly env: Readonly<Record<string, string>>;
@@ -75,6 +77,40 @@ export async function platform(options: Parameters<typeof createProfiledSandbox>
     sandbox,
     env: { STAYHOOK_BASE_URL: sandbox.url, STAYHOOK_ACCESS_TOKEN: sandbox.accessToken },
   };
+}
+
+export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A server on a free port. Resolves to its origin. */
+export async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** An endpoint that answers 200 to everything, and keeps URLs and bodies. */
+export async function receiver() {
+  const bodies: string[] = [];
+  const urls: string[] = [];
+  const origin = await serve(async (request, response) => {
+    urls.push(request.url ?? "");
+    bodies.push((await request.setEncoding("utf8").toArray()).join(""));
+    response.end();
+  });
+  return { url: `${origin}/`, received: (): readonly string[] => bodies, urls };
+}
+
+/** A URL on which nobody listens. */
+export async function closed(): Promise<string> {
+  const server = createServer();
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return `http://127.0.0.1:${port}`;
 }
 
 export const plain = stripVTControlCharacters;

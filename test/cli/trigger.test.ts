@@ -1,10 +1,7 @@
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
-import { closed } from "./receiver.ts";
-import { cli, platform, start, until } from "./support.ts";
+import { cli, closed, platform, quiet, serve, start, until } from "./support.ts";
 
 /** A subscriber that notes what its callbacks get. */
 async function subscriber(env: Readonly<Record<string, string>>) {
@@ -18,16 +15,10 @@ async function subscriber(env: Readonly<Record<string, string>>) {
     verify: sharedSecret({ query: "key", secret: "s3cret" }),
     on: { fallback: (event) => void heard.push(event.type) },
     autoStart: false,
-    logger: { debug() {}, info() {}, warn() {}, error() {} },
+    logger: quiet,
   });
-  const server = createServer(toNodeHandler(webhooks));
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(async () => {
-    server.close();
-    await webhooks.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks?key=s3cret`;
-  return { url, heard, webhooks };
+  onTestFinished(() => webhooks.close());
+  return { url: `${await serve(toNodeHandler(webhooks))}/hooks?key=s3cret`, heard, webhooks };
 }
 
 test("sends one notification, as the platform would, and ends with 0 where it was answered 200", async () => {
@@ -100,17 +91,6 @@ test("ends with 1 where the answer is another, and with 5 where there is none; t
   expect(away.stdout).toContain("ECONNREFUSED");
   expect(away.stdout).not.toContain("s3cret");
 });
-
-/** An endpoint that does as it is told. */
-async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-}
 
 test("sends JSON as such, with the id and the time that are given, and goes nowhere else", async () => {
   const sent: unknown[] = [];

@@ -1,7 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { manifest } from "../package/support/pack.ts";
-import { closed } from "./receiver.ts";
-import { cli, plain, platform } from "./support.ts";
+import { cli, closed, plain, platform } from "./support.ts";
 
 const commands = [
   ["config"],
@@ -22,6 +21,7 @@ const commands = [
   ["events", "discard"],
   ["events", "purge"],
   ["events", "erase"],
+  ["listen"],
   ["events", "counts"],
   ["reconcile"],
   ["doctor"],
@@ -63,35 +63,57 @@ test("the version is the package's", async () => {
 
 describe("wrong usage ends with 2 and says what is wrong", () => {
   test.each([
-    [["nonsense"], "there is no such command"],
-    [["config", "nonsense"], "there is no such command"],
-    [["listings", "--nonsense"], "there is no option --nonsense"],
-    [["listings", "extra"], "more arguments than it takes"],
+    [["nonsense"], "There is no command nonsense. See stayhook --help."],
+    [["listing"], "There is no command listing. Did you mean listings?"],
+    [["events", "lss"], "There is no command lss. Did you mean events ls?"],
+    [["config", "hunter2"], "There is no such command. See stayhook config --help."],
+    [["--store", "x", "events"], "The command must come before its options."],
+    [["listings", "--nonsense"], "There is no option --nonsense. See stayhook listings --help."],
+    [["listings", "--statis", "x"], "There is no option --statis. Did you mean --status?"],
+    [["listings", "extra"], "There are too many arguments."],
     [["booking"], "<code> is missing"],
-    [["booking", "A", "B"], "more arguments than it takes"],
-    [["listings", "--status"], "--status needs a value"],
+    [["booking", "A", "B"], "There are too many arguments."],
+    [["listings", "--status"], "--status requires a value."],
     [["listings", "--json=yes"], "--json takes no value"],
     [["listings"], "STAYHOOK_BASE_URL"],
     [["events", "counts"], "STAYHOOK_STORE"],
     [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of pending"],
     [["events", "ls", "--limit", "0", "--store", "x"], "--limit must be an integer"],
-    [["events", "replay", "--store", "x"], "give ids of events, or --all"],
-    [["events", "replay", "--all", "A", "--store", "x"], "give ids of events, or --all"],
-    [["events", "replay", "--reason", "callback", "A", "--store", "x"], "go with --all"],
-    [["events", "discard", "--store", "x"], "give ids of events, or --all"],
+    [["events", "replay", "--store", "x"], "Give ids of events, or a filter, or --all."],
+    [["events", "replay", "--all", "A", "--store", "x"], "Give ids of events, or a filter, or --all."],
+    [["events", "replay", "--reason", "callback", "A", "--store", "x"], "Give ids of events"],
+    [
+      ["events", "replay", "--state", "pending", "--store", "x"],
+      "--state must be one of done, parked, retrying.",
+    ],
+    [["events", "ls", "--ref", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
+    [["events", "ls", "--follow", "--limit", "3", "--store", "x"], "--follow does not go with --limit."],
+    [["events", "discard", "--store", "x"], "Give ids of events, or a filter, or --all."],
     [["events", "ls", "--reason", "bad", "--store", "x"], "--reason must be one of callback"],
-    [["events", "ls", "--since", "yesterday", "--store", "x"], "--since must be a time"],
+    [
+      ["events", "ls", "--since", "yesterday", "--store", "x"],
+      "--since must be an age such as 2h, or a time",
+    ],
     [["config", "off"], "--yes"],
     [["config", "delete"], "--yes"],
-    [["config", "ensure", "--to", "https://x.example", "--bookings", "https://x.example"], "but not both"],
-    [["events", "counts", "--store", "mysql://x/y"], "must be an SQLite file"],
+    [["config", "ensure", "--to", "https://x.example", "--bookings", "https://x.example"], "but not both."],
+    [["events", "counts", "--store", "mongodb://x/y"], "--store must be an SQLite file, or a postgres://"],
+    [["events", "erase", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
+    [["listen", "--store", "x"], "--to or STAYHOOK_TO"],
+    [["listen", "--to", "nowhere", "--store", "x"], "--to must be an http or https URL."],
+    [["sandbox", "--retry", "1s,soon"], "--retry must be a time such as 500ms"],
+    [["sandbox", "--delay", "1s-2s-3s"], "--delay must be a time such as 2s, or a range"],
+    [["sandbox", "--timeout", ""], "--timeout must be a time"],
     [["sandbox", "--port", "many"], "--port must be an integer"],
-    [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],
-    [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "the first argument must be"],
+    [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
+    [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
     [["trigger", "booking", "A", "--to", "nowhere"], "--to must be"],
-    [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "no code or id"],
-    [["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"], "--booking goes with"],
+    [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "A message has no code or id."],
+    [
+      ["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"],
+      "--booking requires booking",
+    ],
     [["config", "ensure"], "at least one of --bookings"],
   ])("%j", async (args, message) => {
     const { code, stdout, stderr } = await cli(args);
@@ -115,7 +137,7 @@ describe("the access token", () => {
       for (const args of [[option, "hunter2"], [`${option}=hunter2`]]) {
         const { code, stdout, stderr } = await cli(["listings", ...args]);
         expect(code).toBe(2);
-        expect(stderr).toContain("STAYHOOK_ACCESS_TOKEN alone");
+        expect(stderr).toContain("Set STAYHOOK_ACCESS_TOKEN.");
         expect(stdout + stderr).not.toContain("hunter2");
       }
     },
@@ -133,7 +155,7 @@ describe("the access token", () => {
 
   test("what stands behind the letter of an option is not repeated either", async () => {
     const { code, stderr } = await cli(["listings", "-khunter2"]);
-    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("no option -k;") });
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("no option -k.") });
   });
 
   test("an argument too many is not repeated: it may be one", async () => {
@@ -147,7 +169,7 @@ test("errors are JSON with --json, and exit codes tell them apart", async () => 
   const missing = await cli(["booking", "NONE", "--json"], { env });
   expect(missing).toMatchObject({ code: 4, stdout: "" });
   expect(JSON.parse(missing.stderr)).toEqual({
-    error: { name: "MissingError", message: "there is no booking NONE" },
+    error: { name: "MissingError", message: "There is no booking NONE." },
   });
   const away = await cli(["booking", "NONE", "--base-url", "http://127.0.0.1:1", "--json"], { env });
   expect(away.code).toBe(5);
@@ -268,7 +290,7 @@ test("JSON cannot steer it either, and means the same", async () => {
 test("an error cannot steer it", async () => {
   const { env } = await platform();
   const { stderr } = await cli(["booking", "a\u009b31mb"], { env });
-  expect(stderr).toBe("stayhook: there is no booking a\\u009b31mb\n");
+  expect(stderr).toBe("stayhook: There is no booking a\\u009b31mb.\n");
 });
 
 test("what others have named cannot steer the terminal, nor break the lines", async () => {

@@ -1,11 +1,4 @@
-import type { StayhookClient } from "../../client/client.ts";
-import {
-  APIError,
-  AuthenticationError,
-  NotFoundError,
-  PermissionDeniedError,
-  ResponseValidationError,
-} from "../../client/errors.ts";
+import { APIError, ResponseValidationError } from "../../client/errors.ts";
 import { isLoopback, parseUrl } from "../../client/urls.ts";
 import type { WebhookConfig } from "../../models/webhook-config.ts";
 import type { Command, Invocation } from "../command.ts";
@@ -25,7 +18,7 @@ interface Check {
   readonly state: "passed" | "warned" | "failed" | "skipped";
   /** The finding, and what to do about it. */
   readonly detail: string;
-  /** The exit code for a failed check: the one with which other commands end for the same cause. */
+  /** The exit code of a failed check. A failed request has the code that it has in other commands. */
   readonly code?: number;
 }
 
@@ -45,64 +38,46 @@ interface PlatformChecks {
 }
 
 /** Checks the base URL, the token, the clocks and the configuration with requests that change nothing. */
-async function checkPlatform(client: StayhookClient, signal: AbortSignal): Promise<PlatformChecks> {
-  const [listings, headers] = await checkListings(client, signal);
-  const clock = headers ? [checkClock(headers)] : [];
-  if (listings.state === "failed") return { checks: [listings, ...clock] };
+async function checkPlatform({ client, describe, io: { signal } }: Invocation): Promise<PlatformChecks> {
+  const { webhookConfig, listings } = client();
+  const [first, headers] = await listings
+    .list({ signal })
+    .withResponse()
+    .then(
+      ({ data, response }): [Check, Headers | undefined] => [
+        passed("access token", `The platform accepts it and lists ${data.length} listings.`),
+        response.headers,
+      ],
+      (error): [Check, Headers | undefined] => {
+        signal.throwIfAborted();
+        return [checkOfError(error, describe(error)), error instanceof APIError ? error.headers : undefined];
+      },
+    );
+  const checks = [first, ...(headers ? [checkClock(headers)] : [])];
+  if (first.state === "failed") return { checks };
   try {
-    const config = await client.webhookConfig.get({ signal });
-    return { checks: [listings, ...clock, ...checkConfig(config)], config };
+    const config = await webhookConfig.get({ signal });
+    return { checks: [...checks, ...checkConfig(config)], config };
   } catch (error) {
     signal.throwIfAborted();
-    const unread = failed("configuration", `It could not be read: ${textOf(error)}`, exitCodeOf(error));
-    return { checks: [listings, ...clock, unread] };
+    const unread = failed("configuration", `It could not be read: ${describe(error)}`, exitCodeOf(error));
+    return { checks: [...checks, unread] };
   }
 }
 
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-/** Reads the listings. A missing configuration proves nothing: a wrong base URL is answered 404, too. */
-async function checkListings(
-  client: StayhookClient,
-  signal: AbortSignal,
-): Promise<[check: Check, headers?: Headers]> {
-  try {
-    const { data, response } = await client.listings.list({ signal }).withResponse();
-    return [
-      passed("access token", `The platform accepts it and lists ${data.length} listings.`),
-      response.headers,
-    ];
-  } catch (error) {
-    signal.throwIfAborted();
-    const headers = error instanceof APIError ? ([error.headers] as const) : ([] as const);
-    const text = textOf(error);
-    if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
-      return [failed("access token", `${text}. Check STAYHOOK_ACCESS_TOKEN.`, exitCodes.refused), ...headers];
-    if (error instanceof ResponseValidationError && error.valid !== undefined)
-      return [
-        warned("access token", `The platform accepts it, but lists invalid listings: ${text}`),
-        ...headers,
-      ];
-    if (error instanceof NotFoundError || error instanceof ResponseValidationError)
-      return [
-        failed(
-          "base URL",
-          `${text}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`,
-          exitCodeOf(error),
-        ),
-        ...headers,
-      ];
-    return [
-      failed("platform", text.replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?"), exitCodeOf(error)),
-    ];
-  }
+/** The check for listings that could not be read. A missing configuration proves nothing: any wrong URL answers 404. */
+function checkOfError(error: unknown, text: string): Check {
+  const code = exitCodeOf(error);
+  if (error instanceof ResponseValidationError)
+    return error.issues.some(({ path }) => path.length > 0)
+      ? warned("access token", `The platform accepts it, but lists invalid listings: ${text}`)
+      : failed("base URL", `${text}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`, code);
+  if (code === exitCodes.refused) return failed("access token", text, code);
+  return failed(code === exitCodes.notFound ? "base URL" : "platform", text, code);
 }
 
 function checkConfig(config: WebhookConfig | undefined): Check[] {
-  if (!config)
-    return [
-      failed("configuration", "There is none. Make one with stayhook config ensure.", exitCodes.notFound),
-    ];
+  if (!config) return [failed("configuration", "There is none. Make one with stayhook config ensure.")];
   const topics = Object.keys(config.endpoints);
   const missing = ["bookings", "listings"].filter((topic) => !topics.includes(topic));
   return [
@@ -248,7 +223,7 @@ async function endpointsToCheck(
 
 async function* allChecks(invocation: Invocation, delivery: Delivery): AsyncGenerator<Check> {
   const { signal } = invocation.io;
-  const { checks, config } = await checkPlatform(invocation.client(), signal);
+  const { checks, config } = await checkPlatform(invocation);
   yield* checks;
   const endpoints = await endpointsToCheck(invocation, { ...config?.endpoints, ...config?.otherEndpoints });
   for (const [url, topic] of endpoints)

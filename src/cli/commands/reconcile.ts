@@ -26,9 +26,9 @@ type Changes = Extract<ReconcileObservation, { readonly kind: "changed" }>["chan
 function lineOf(event: ReconcileObservation): string | undefined {
   switch (event.kind) {
     case "drift":
-      return `webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off, so the platform sends no notifications"}`;
+      return `webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off or not configured"}`;
     case "missed":
-      return `${event.ref}: missed: no notification brought ${describeChanges(event.changes)}`;
+      return `${event.ref}: missed, no notification of this change arrived`;
     case "changed":
       return `${event.ref}: ${describeChanges(event.changes) || "could not be read"}`;
     case "vanished":

@@ -1,0 +1,125 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { cli, closed, platform, quiet, receiver, start, until } from "./support.ts";
+
+/** A deployed app that records notifications in a file. */
+async function deployed() {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const { sandbox } = await platform();
+  const store = sqliteStore(file, { durability: "process-crash" });
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
+    store,
+    on: {},
+    autoStart: false,
+    logger: quiet,
+  });
+  onTestFinished(async () => {
+    await webhooks.close();
+    await store.close();
+  });
+  const record = async (bookingCode: string, topic?: "bookings") => {
+    const eventId = crypto.randomUUID();
+    const body = JSON.stringify({
+      eventId,
+      timestamp: "2026-11-21T10:00:00Z",
+      bookingCode,
+      listingId: null,
+      more: 1,
+    });
+    const url = topic ? `/?topic=${topic}` : "/";
+    expect(await webhooks.receive({ method: "POST", url, headers: {}, body })).toMatchObject({ status: 200 });
+    return { eventId, body };
+  };
+  /** All rows of the store. */
+  const rows = () => {
+    const database = new DatabaseSync(file, { readOnly: true });
+    const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all();
+    const all = tables.map(({ name }) => database.prepare(`SELECT * FROM "${name}"`).all());
+    database.close();
+    return all;
+  };
+  return { file, store, record, rows };
+}
+
+/** Starts it, and resolves when it has taken its first look. */
+async function listen(file: string, args: readonly string[], env: Record<string, string> = {}) {
+  const running = start(["listen", ...args, "--store", file], { env });
+  await until(() => expect(running.stderr()).toContain("Forwarding new notifications"));
+  await new Promise((resolve) => setTimeout(resolve, 600));
+  return running;
+}
+
+describe("listen", () => {
+  test("posts each new notification as it came, prints its answer, and changes nothing in the store", async () => {
+    const { file, record, rows } = await deployed();
+    await record("OLD");
+    const { url, received, urls } = await receiver();
+    const running = await listen(file, [], { STAYHOOK_TO: `${url}hooks?key=s3cret` });
+    const first = await record("HX3K9", "bookings");
+    await until(() => expect(received()).toEqual([first.body]));
+    const second = await record("HX3K9");
+    const before = rows();
+    await until(() => expect(received()).toEqual([first.body, second.body]));
+    expect(urls).toEqual(["/hooks?key=s3cret&topic=bookings", "/hooks?key=s3cret"]);
+    await until(() => expect(running.stdout().trim().split("\n")).toHaveLength(2));
+    const [line] = running.stdout().split("\n");
+    expect(line).toMatch(
+      new RegExp(
+        `^\\d\\d:\\d\\d:\\d\\d\\.\\d{3} ${first.eventId} booking:HX3K9 -> ${new URL(url).origin}: 200 in \\d+ ms$`,
+      ),
+    );
+    expect(rows()).toEqual(before);
+    running.interrupt();
+    const { code, stdout, stderr } = await running.ended;
+    expect(code).toBe(0);
+    expect(stdout + stderr).not.toContain("s3cret");
+  });
+
+  test("begins with --since, forwards one record with --ref, and no events of the reconciler", async () => {
+    const { file, store, record } = await deployed();
+    const events = [await record("HX3K9"), await record("OTHER"), await record("HX3K9")];
+    const rest = { ref: "booking:HX3K9", topic: null, timestamp: "2026-11-21T10:00:00Z" } as const;
+    await store.add({ eventId: crypto.randomUUID(), source: "reconcile", notification: null, ...rest });
+    // A follow-up event, which repeats the notification of the first one.
+    const { body } = events[0]!;
+    await store.add({ eventId: crypto.randomUUID(), source: "webhook", notification: body, ...rest });
+    const { url, received } = await receiver();
+    await listen(file, ["--since", "1h", "--ref", "booking:HX3K9", "--to", url]);
+    await until(() => expect(received()).toEqual([events[0]!.body, events[2]!.body]));
+  });
+
+  test("forwards more notifications than it reads in one go, the oldest first", async () => {
+    const { file, record } = await deployed();
+    const bodies: string[] = [];
+    for (let n = 0; n < 450; n += 1) bodies.push((await record(`N${n}`)).body);
+    const { url, received } = await receiver();
+    await listen(file, ["--since", "1h", "--to", url]);
+    await until(() => expect(received()).toEqual(bodies));
+  });
+
+  test("prints why the local endpoint did not answer, and goes on; JSON with --json", async () => {
+    const { file, record } = await deployed();
+    const { eventId } = await record("HX3K9");
+    const args = ["listen", "--since", "1h", "--json", "--to", "-", "--store", file];
+    const running = start(args, { input: `${await closed()}/?key=s3cret\n` });
+    await until(() => expect(running.stdout()).toContain("ECONNREFUSED"));
+    expect(JSON.parse(running.stdout())).toMatchObject({ eventId, status: null, error: "ECONNREFUSED" });
+    const other = await record("HX3K9");
+    await until(() => expect(running.stdout()).toContain(other.eventId));
+    expect(running.stderr()).toBe("");
+  });
+
+  test("ends where the store is missing", async () => {
+    expect(await cli(["listen", "--to", "http://127.0.0.1:1", "--store", "/nowhere.db"])).toMatchObject({
+      code: 4,
+    });
+  });
+});
