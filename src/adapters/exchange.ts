@@ -51,8 +51,13 @@ export async function exchange(
   const { method = "", headers } = request;
   const url = given.url ?? request.url ?? "";
   const arrived = { method, url, headers, body: bodyOf(request, given), topic: given.topic };
-  // `receive` never rejects. If it did, the platform should send the notification again.
-  const result = await webhooks.receive(arrived).catch(() => refused("internal"));
+  let result: ReceiveResult;
+  try {
+    result = await webhooks.receive(arrived);
+  } catch {
+    // It never rejects. If it did, the platform should send the notification again.
+    result = refused("internal");
+  }
   send(request, response, result);
 }
 

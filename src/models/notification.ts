@@ -10,6 +10,8 @@ const string = z.string({
   error: (issue) => (issue.input === undefined ? "is missing" : "must be a string"),
 });
 
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
 /**
  * The notification that the platform sends to a subscriber's endpoint. It says that a booking or listing has
  * changed, and when.
@@ -41,10 +43,7 @@ type NotificationSchema = ZodObject<{
  */
 export const WebhookNotification: NotificationSchema = z.looseObject(
   {
-    eventId: string.regex(
-      /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i,
-      "must be a UUID: 8-4-4-4-12 hexadecimal digits",
-    ),
+    eventId: string.regex(uuid, "must be a UUID: 8-4-4-4-12 hexadecimal digits"),
     timestamp: tolerant(z.union([z.string(), z.number()])),
     bookingCode: string.superRefine(checkBookingCode).nullish(),
     listingId: integer.nullish(),
@@ -52,11 +51,9 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
   { error: "must be a JSON object" },
 ) as unknown as NotificationSchema;
 
-/** A notification that was read, and what its fields mean. */
+/** What the fields of a notification mean. */
 export interface ParsedNotification {
   readonly ok: true;
-  /** With every further field as it came. */
-  readonly notification: WebhookNotification;
   /** In lower case. */
   readonly eventId: string;
   /** `undefined` where the time is missing or cannot be read. */
@@ -75,22 +72,44 @@ export function parseNotification(
   value: unknown,
   { references = true }: { readonly references?: boolean } = {},
 ): ParsedNotification | { readonly ok: false; readonly issues: Issue[] } {
-  const result = WebhookNotification.safeParse(
-    Object(value) === value ? counted(value as object, references) : value,
-  );
-  if (!result.success) return { ok: false, issues: toIssues(result.error.issues) };
-  const { eventId, timestamp, bookingCode = null, listingId = null } = result.data;
-  // Spread from the value: zod leaves out a field called `__proto__`.
-  const notification: WebhookNotification = { ...(value as WebhookNotification) };
-  if (listingId !== null) notification.listingId = listingId;
+  const given = isObject(value) ? counted(value, references) : value;
+  let fields = usualFields(given);
+  if (!fields) {
+    const result = WebhookNotification.safeParse(given);
+    if (!result.success) return { ok: false, issues: toIssues(result.error.issues) };
+    fields = result.data;
+  }
+  const { eventId, timestamp, bookingCode = null, listingId = null } = fields;
   return {
     ok: true,
-    notification,
     eventId: eventId.toLowerCase(),
     timestamp: readTimestamp(timestamp),
     bookingCode,
     listingId,
   };
+}
+
+/**
+ * The fields of a notification in the usual form, in a third of the time that the schema takes. It accepts only what
+ * the schema accepts, as the same: a test holds it to that. `undefined` leaves the decision to the schema.
+ */
+export function usualFields(value: unknown): WebhookNotification | undefined {
+  if (!isObject(value) || Array.isArray(value)) return undefined;
+  const {
+    eventId,
+    timestamp,
+    bookingCode = null,
+    listingId = null,
+  } = value as Partial<Record<string, unknown>>;
+  if (typeof eventId !== "string" || !uuid.test(eventId) || typeof timestamp !== "string") return undefined;
+  if (bookingCode !== null && !(typeof bookingCode === "string" && /^[\w-]{1,64}$/.test(bookingCode)))
+    return undefined;
+  if (listingId !== null && !Number.isSafeInteger(listingId)) return undefined;
+  return { eventId, timestamp, bookingCode, listingId: listingId as number | null };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }
 
 /** The notification without the references that do not count. */

@@ -24,6 +24,12 @@ export function readTimestamp(value: unknown): Date | undefined {
  * @returns `undefined` for any other text, and for a day or time that does not exist
  */
 export function parseTimestamp(text: string): Date | undefined {
+  // The usual form needs no pattern. Only the form of `toISOString` gives the same text again.
+  if (text.length === 24 || text.length === 20) {
+    const date = new Date(text);
+    const usual = text.length === 24 ? text : `${text.slice(0, 19)}.000Z`;
+    if (!Number.isNaN(date.getTime()) && date.toISOString() === usual) return date;
+  }
   const match = pattern.exec(text);
   if (!match) return undefined;
   const part = (index: number): number => Number(match[index] ?? 0);

@@ -12,6 +12,7 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 import { HISTORY_LENGTH } from "../limits.ts";
+import type { Linked } from "./ordered-set.ts";
 
 /** A wait for a time. It is also over when the clock is earlier than when the wait began. Epoch ms. */
 export interface Wait {
@@ -20,7 +21,7 @@ export interface Wait {
 }
 
 /** A row of the events table. All times are epoch ms. */
-export interface EventRow {
+export interface EventRow extends Linked<EventRow> {
   readonly event: NewEvent & { readonly traceparent: string | null };
   /** Rises with each event that is added. */
   readonly arrival: number;
@@ -46,7 +47,7 @@ export interface EventRow {
 }
 
 /** A row of the records table: a lock, the events that wait for it, and the snapshot. */
-export interface RecordRow {
+export interface RecordRow extends Linked<RecordRow> {
   /** `null`: the lock of one event without a record. */
   readonly ref: string | null;
   snapshot: Snapshot | undefined;
@@ -61,6 +62,9 @@ export interface RecordRow {
   /** The retrying and processing events, by arrival. */
   readonly tried: EventRow[];
 }
+
+const NONE: readonly never[] = [];
+const UNLINKED = { set: undefined, previous: undefined, next: undefined };
 
 export function newEventRow(
   event: NewEvent,
@@ -87,7 +91,8 @@ export function newEventRow(
     endedAt: 0,
     type: null,
     reason: null,
-    history: [],
+    history: NONE,
+    ...UNLINKED,
   };
 }
 
@@ -101,6 +106,7 @@ export function newRecordRow(ref: string | null): RecordRow {
     lease: undefined,
     pending: [],
     tried: [],
+    ...UNLINKED,
   };
 }
 

@@ -47,16 +47,14 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   const secrets = checkSecrets(options);
   const find = checkPlace(options);
   // Made at the first request: Workers allow no crypto before it.
-  let digests: readonly Uint8Array[] | undefined;
-  const verify: Verify = async (request) => {
-    digests ??= await Promise.all(secrets.map(digestOf));
-    let matches = false;
-    for (const candidate of find(request)) {
-      const digest = await digestOf(candidate);
-      // All of them, always: how long it takes must not tell which one it was.
-      for (const known of digests) matches = equal(digest, known) || matches;
-    }
-    return matches;
+  let known: Promise<readonly string[]> | readonly string[] | undefined;
+  const verify: Verify = (request) => {
+    const candidates = find(request);
+    known ??= digestsOf(secrets);
+    const given = digestsOf(candidates);
+    return known instanceof Promise || given instanceof Promise
+      ? Promise.all([given, known]).then(([some, others]) => anyEqual(some, others))
+      : anyEqual(given, known);
   };
   const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
   return isShort ? withWeakness(verify, SHORT) : verify;
@@ -153,13 +151,34 @@ const inPath: Find = ({ url }) => {
   }
 };
 
-async function digestOf(text: string): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+/** Hexadecimal digests. Without a promise where `node:crypto` is there: `crypto.subtle` takes a thread for each. */
+function digestsOf(texts: readonly string[]): Promise<readonly string[]> | readonly string[] {
+  const hash = nodeHash();
+  return hash ? texts.map((text) => hash("sha256", text)) : Promise.all(texts.map(webDigestOf));
+}
+
+/** A neutral bundle imports no `node:crypto`. Bun and Deno have the function, too; Workers do with `nodejs_compat`. */
+function nodeHash(): ((algorithm: string, text: string) => string) | undefined {
+  const hash = globalThis.process?.getBuiltinModule?.("node:crypto")?.hash;
+  return typeof hash === "function" ? hash : undefined;
+}
+
+async function webDigestOf(text: string): Promise<string> {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Compares each with each, always: how long it takes must not tell which one it was. */
+function anyEqual(given: readonly string[], known: readonly string[]): boolean {
+  let matches = false;
+  for (const one of given) for (const other of known) matches = equal(one, other) || matches;
+  return matches;
 }
 
 /** Of digests, which are of one length, in a time that does not depend on where they differ. */
-function equal(left: Uint8Array, right: Uint8Array): boolean {
+function equal(left: string, right: string): boolean {
   let difference = 0;
-  for (let index = 0; index < left.length; index++) difference |= (left[index] ?? 0) ^ (right[index] ?? 0);
+  for (let index = 0; index < left.length; index++)
+    difference |= left.charCodeAt(index) ^ right.charCodeAt(index);
   return difference === 0;
 }

@@ -1,22 +1,41 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { OrderedSet } from "../../../src/stores/memory/ordered-set.ts";
+import { type Linked, OrderedSet } from "../../../src/stores/memory/ordered-set.ts";
+
+interface Item extends Linked<Item> {
+  readonly value: number;
+}
+
+const items = (count: number): Item[] =>
+  Array.from({ length: count }, (_, value) => ({
+    value,
+    set: undefined,
+    previous: undefined,
+    next: undefined,
+  }));
+const valuesOf = (set: OrderedSet<Item>): number[] => [...set].map(({ value }) => value);
 
 const step = fc.record({ does: fc.constantFrom("add", "delete"), item: fc.integer({ min: 0, max: 15 }) });
 
-test("the set keeps the order in which items came last", () => {
+test("a set keeps the order in which items came last, beside another set", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
-      const set = new OrderedSet<number>();
+      const all = items(16);
+      const [set, other] = [new OrderedSet<Item>(), new OrderedSet<Item>()];
       let plain: number[] = [];
-      for (const each of steps) {
-        plain = plain.filter((other) => other !== each.item);
-        if (each.does === "add") {
-          set.add(each.item);
-          plain.push(each.item);
-        } else set.delete(each.item);
-        expect([...set]).toEqual(plain);
-        expect(set.first).toBe(plain[0]);
+      for (const { does, item: value } of steps) {
+        const item = all[value]!;
+        plain = plain.filter((each) => each !== value);
+        if (does === "add") {
+          other.delete(item);
+          set.add(item);
+          plain.push(value);
+        } else {
+          set.delete(item);
+          other.add(item);
+        }
+        expect(valuesOf(set)).toEqual(plain);
+        expect(set.first?.value).toBe(plain[0]);
         expect(set.size).toBe(plain.length);
       }
     }),
@@ -24,13 +43,13 @@ test("the set keeps the order in which items came last", () => {
 });
 
 test("items of the set may be deleted while they are visited", () => {
-  const set = new OrderedSet<number>();
-  for (const each of [1, 2, 3, 4]) set.add(each);
+  const set = new OrderedSet<Item>();
+  for (const item of items(4)) set.add(item);
   const visited: number[] = [];
-  for (const each of set) {
-    visited.push(each);
-    if (each !== 3) set.delete(each);
+  for (const item of set) {
+    visited.push(item.value);
+    if (item.value !== 2) set.delete(item);
   }
-  expect(visited).toEqual([1, 2, 3, 4]);
-  expect([...set]).toEqual([3]);
+  expect(visited).toEqual([0, 1, 2, 3]);
+  expect(valuesOf(set)).toEqual([2]);
 });

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../../../src/errors.ts";
 import { type SharedSecretOptions, sharedSecret } from "../../../src/webhooks/receiving/shared-secret.ts";
 
@@ -163,19 +163,26 @@ describe("the secret", () => {
     },
   );
 
-  it("is compared as digests, all of them", async () => {
-    const digest = vi.spyOn(crypto.subtle, "digest");
-    try {
+  describe.each(["node:crypto", "crypto.subtle"])("with %s", (engine) => {
+    afterEach(() => vi.restoreAllMocks());
+
+    it("is compared as digests, all of them", async () => {
+      const digest = vi.spyOn(crypto.subtle, "digest");
+      const hash = vi.spyOn(process.getBuiltinModule("node:crypto"), "hash");
+      if (engine === "crypto.subtle")
+        vi.spyOn(process, "getBuiltinModule").mockReturnValue(undefined as never);
       const verify = sharedSecret({ query: "key", secret: ["old", "new"] });
-      expect(digest).not.toHaveBeenCalled();
+      expect([digest.mock.calls.length, hash.mock.calls.length]).toEqual([0, 0]);
       const request = { method: "POST", headers: new Headers(), topic: undefined, rawBody: () => never };
       const never = new Promise<never>(() => {});
-      for (const key of ["old", "new", "neither"]) await verify({ ...request, url: `/?key=${key}` });
+      const answers = ["old", "new", "neither"].map((key) => verify({ ...request, url: `/?key=${key}` }));
+      expect(await Promise.all(answers)).toEqual([true, true, false]);
+      expect(answers.every((answer) => answer instanceof Promise)).toBe(engine === "crypto.subtle");
       // Both once, and each candidate.
-      expect(digest).toHaveBeenCalledTimes(5);
-    } finally {
-      digest.mockRestore();
-    }
+      const [used, unused] = engine === "crypto.subtle" ? [digest, hash] : [hash, digest];
+      expect(used).toHaveBeenCalledTimes(5);
+      expect(unused).not.toHaveBeenCalled();
+    });
   });
 
   it("fits itself and nothing else, in each place", async () => {
