@@ -31,14 +31,19 @@ function launched(): Promise<Browser> {
   return browser;
 }
 
-/** A page of a context of its own. The test fails where the browser reports an error, such as a breach of the policy. */
-export async function openPage(options: BrowserContextOptions = {}): Promise<Page> {
+/**
+ * A page of a context of its own. The test fails where the browser reports an error, such as a breach of the policy.
+ *
+ * @param expected - the errors that are to be
+ */
+export async function openPage(options: BrowserContextOptions = {}, expected?: RegExp): Promise<Page> {
   const context = await (await launched()).newContext({ timezoneId: "UTC", ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   const troubles: string[] = [];
   page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") troubles.push(message.text());
+    const isTrouble = message.type() === "error" || message.type() === "warning";
+    if (isTrouble && !expected?.test(message.text())) troubles.push(message.text());
   });
   page.on("pageerror", (error) => troubles.push(String(error)));
   onTestFinished(async () => {

@@ -1,3 +1,4 @@
+import type { Page } from "playwright-core";
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, test } from "vitest";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
@@ -47,7 +48,7 @@ async function season() {
   return { ...made, url, first, parked, mend: () => (state.isBroken = false) };
 }
 
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 60_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
   test.each(["light", "dark"] as const)(
     "every page is clean for axe, in %s and at 375 px",
     async (colorScheme) => {
@@ -70,7 +71,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 60_000 }, () => {
         viewport: { width: 1280, height: 800 },
         ignoreHTTPSErrors: false,
       });
-      const small = await openPage({ colorScheme, viewport: { width: 375, height: 740 } });
+      const small = await openPage({ colorScheme, viewport: { width: 375, height: 740 } }, status);
       for (const [name, query] of Object.entries(pages)) {
         for (const [width, each] of [
           ["wide", page],
@@ -87,4 +88,135 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 60_000 }, () => {
       }
     },
   );
+
+  test("a support person finds out what happened to a booking, by keyboard alone", async () => {
+    const { url, parked } = await season();
+    const page = await openPage({ viewport: { width: 1280, height: 800 } });
+    await page.goto(url);
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Skip to the content");
+    await tabTo(page, "#find");
+    await page.keyboard.type("hx3k9");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/?record=booking%3AHX3K9");
+    await tabTo(page, `#row-${parked} .main`);
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`**/?event=${parked}`);
+    expect(await page.textContent("main")).not.toContain("lock of room 12");
+    await tabTo(page, "a:has-text('Show personal data')");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**&personal=1");
+    expect(await page.textContent("main")).toContain(
+      "the calendar answered 500 <- Error: lock of room 12 timed out",
+    );
+  });
+
+  test("events are selected and replayed by keyboard", async () => {
+    const { url, parked, store } = await season();
+    const page = await openPage();
+    await page.goto(`${url}/?state=parked`);
+    expect(await page.isDisabled("button[value=replay]")).toBe(true);
+    await tabTo(page, `#row-${parked} input`);
+    await page.keyboard.press("Space");
+    expect(await page.textContent("[data-selected]")).toBe("1 selected");
+    await tabTo(page, "button[value=replay]", "Shift+Tab");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=Replayed 1 event.");
+    expect(await store.get(parked)).toMatchObject({ state: "pending" });
+    await tabTo(page, "[data-all]");
+    await page.keyboard.press("Space");
+    expect(await page.textContent("[data-selected]")).toBe("1 selected");
+  });
+
+  test("a parked event is replayed, and the page shows that it is handled", async () => {
+    const { url, parked, mend, webhooks } = await season();
+    const page = await openPage();
+    await page.goto(`${url}/?event=${parked}`);
+    await screenshot(page, "before");
+    mend();
+    await page.click("text=Replay");
+    await page.waitForSelector("text=Replayed 1 event.");
+    await page.waitForSelector(".head .badge:text('pending')");
+    await page.waitForSelector("[data-live-state]:text('Live')");
+    await webhooks.drain();
+    await page.waitForSelector(".head .badge:text('done')");
+    await page.waitForSelector("li.good:has-text('Handled')");
+  });
+
+  test("all parked events are replayed after their number was shown", async () => {
+    const { url, mend, webhooks } = await season();
+    const page = await openPage();
+    await page.goto(`${url}/?state=parked`);
+    await page.click("text=Replay all that match");
+    await page.waitForSelector("h1:text('Replay 2 events?')");
+    mend();
+    await page.click("button:text('Replay 2 events')");
+    await page.waitForSelector("text=Replayed 2 events.");
+    await webhooks.drain();
+    await page.waitForSelector(".tabs li:has-text('Parked') b:text-is('0')");
+  });
+
+  test("new events appear while the page is open; selection and focus stay, and a blur pauses", async () => {
+    const { url, receive, parked } = await season();
+    const page = await openPage();
+    await page.goto(url);
+    await page.waitForSelector("[data-live-state]:text('Live')");
+    await page.check(`#row-${parked} input`);
+    await page.focus(`#row-${parked} .main`);
+    const added = await receive({ bookingCode: "RT8VB" });
+    await page.waitForSelector(`#row-${added}`);
+    expect(await page.isChecked(`#row-${parked} input`)).toBe(true);
+    expect(await page.evaluate(() => document.activeElement?.closest("li")?.id)).toBe(`row-${parked}`);
+    expect(await page.textContent("[data-selected]")).toBe("1 selected");
+    expect(await page.textContent(`#row-${added} time`)).toMatch(/now|ago/);
+
+    await page.evaluate(() => window.dispatchEvent(new Event("blur")));
+    await page.waitForSelector("[data-live-state]:text('Paused')");
+    const unseen = await receive({ bookingCode: "RT8VB" });
+    await page.waitForTimeout(2500);
+    expect(await page.locator(`#row-${unseen}`).count()).toBe(0);
+    await page.evaluate(() => window.dispatchEvent(new Event("focus")));
+    await page.waitForSelector(`#row-${unseen}`);
+  });
+
+  test("the plots are drawn from what was counted while the page is open", async () => {
+    const { url, receive } = await season();
+    const page = await openPage();
+    await page.goto(url);
+    for (let n = 0; n < 3; n++) {
+      await receive({ bookingCode: "RT8VB" });
+      await page.waitForTimeout(2000);
+    }
+    await expect.poll(() => page.getAttribute("#plot-received .line", "d")).toMatch(/^M[\d.]+ [\d.]+L/);
+    expect(await page.textContent("#plot-received [data-value]")).toMatch(/^[\d.]+\/s$/);
+    expect(await page.textContent("#plot-oldest [data-value]")).toMatch(/^\d+ s$/);
+  });
+
+  test("without JavaScript the list, an event, replay and discard work", async () => {
+    const { url, parked, store } = await season();
+    const page = await openPage({ javaScriptEnabled: false });
+    await page.goto(`${url}/?state=parked`);
+    expect(await page.isVisible(".plots")).toBe(false);
+    await page.check(`#row-${parked} input`);
+    await page.click("button[value=discard]");
+    await page.waitForSelector("text=Discarded 1 event.");
+    expect(await store.get(parked)).toMatchObject({ reason: "discarded" });
+    await page.goto(`${url}/?event=${parked}`);
+    await page.click("button[value=replay]");
+    await page.waitForSelector("text=Replayed 1 event.");
+    expect(await store.get(parked)).toMatchObject({ state: "pending" });
+  });
 });
+
+/** Presses Tab until an element has the focus, as somebody without a mouse does. */
+async function tabTo(page: Page, selector: string, key = "Tab"): Promise<void> {
+  for (let presses = 0; presses < 80; presses++) {
+    await page.keyboard.press(key);
+    const isThere = await page
+      .locator(selector)
+      .first()
+      .evaluate((element) => element === document.activeElement);
+    if (isThere) return;
+  }
+  throw new Error(`${selector} cannot be reached by ${key}`);
+}

@@ -37,7 +37,7 @@ export async function confirmView({ store }: Inbox, visit: Visit): Promise<View>
   const number = hasMore ? `more than ${events(total)}` : events(total);
   const button = `${change === "replay" ? "Replay" : "Discard"} ${number}`;
   const body = html`<h1>${button}?</h1>
-<section class="card"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
+<section class="card narrow"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
 ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
 <p>${change === "replay" ? replayHint(byState) : "Their callbacks do not run. A discarded event can still be replayed until it is deleted."}</p>
 <div class="actions">${
@@ -61,7 +61,7 @@ async function confirmErase(store: EventStore<unknown>, ref: string, { csrf }: V
   const { total, hasMore } = await countOf(store, { ref }, COUNT_LIMIT, performance.now() + COUNT_TIMEOUT);
   const number = hasMore ? `more than ${events(total)}` : events(total);
   const body = html`<h1>Erase everything about ${ref}?</h1>
-<section class="card"><p>This deletes ${number} with notifications and history, and the record's snapshot. It cannot be undone. Copies elsewhere, such as logs and backups, stay.</p>
+<section class="card narrow"><p>This deletes ${number} with notifications and history, and the record's snapshot. It cannot be undone. Copies elsewhere, such as logs and backups, stay.</p>
 <div class="actions"><form method="post">${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
 <a class="button" href="?${new URLSearchParams({ record: ref })}">Cancel</a></div></section>`;
   return { title: `Erase ${ref}`, body, live: false };

@@ -103,7 +103,7 @@ function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
     }</li>`;
   };
   return html`<ol class="timeline">
-<li><strong>${came[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}, `}dated ${timestamp}</p></li>
+<li><strong>${came[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification is dated ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
 ${history.length >= HISTORY && html`<li><strong>Earlier attempts are no longer kept</strong></li>`}
 ${history.map(attempt)}${nextOf(event)}</ol>`;
 }

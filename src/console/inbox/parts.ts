@@ -38,7 +38,7 @@ export function rowsOf(
 ): Html {
   const row = (event: StoredEvent) => {
     const { eventId, ref, attempts, reason, receivedAt, lastError } = event;
-    const tried = attempts > 1 ? `attempt ${attempts}` : undefined;
+    const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${
       isSelectable &&

@@ -52,12 +52,12 @@ document.addEventListener("change", ({ target }) => {
 
 // Plots
 const kept = "stayhook:" + location.pathname;
-const window5 = 300000;
+const longest = 300000;
 let samples = [];
 try { samples = JSON.parse(sessionStorage.getItem(kept)) ?? []; } catch {}
 function addSample(stats) {
   const now = Date.now();
-  samples = [...samples, { at: now, stats }].filter(({ at }) => at > now - window5 && at <= now).slice(-400);
+  samples = [...samples, { at: now, stats }].filter(({ at }) => at > now - longest && at <= now).slice(-400);
   try { sessionStorage.setItem(kept, JSON.stringify(samples)); } catch {}
   all("[data-plot]").forEach(draw);
 }
@@ -73,12 +73,14 @@ function draw(figure) {
   const { plot, kind } = figure.dataset;
   const values = valuesOf(plot, kind);
   const last = values.at(-1);
+  const now = Date.now();
+  const width = Math.max(60000, now - (values[0]?.at ?? now));
   const shown = !last ? "…" : kind === "age" ? span(last.value) : kind === "rate"
-    ? (last.value < 10 ? last.value.toFixed(1) : Math.round(last.value)) + "/s" : String(last.value);
+    ? Number(last.value.toPrecision(2)) + "/s" : String(last.value);
   figure.querySelector("[data-value]").textContent = shown;
   const top = Math.max(kind === "rate" ? 0.5 : 1, ...values.map(({ value }) => value));
   const points = values.map(({ at, value }) =>
-    (300 * (1 - (Date.now() - at) / window5)).toFixed(1) + " " + (38 - 36 * value / top).toFixed(1));
+    (300 * (1 - (now - at) / width)).toFixed(1) + " " + (38 - 36 * value / top).toFixed(1));
   const line = points.length > 1 ? "M" + points.join("L") : "";
   figure.querySelector(".line").setAttribute("d", line);
   const [from, to] = [points[0], points.at(-1)].map((point) => point?.split(" ")[0]);

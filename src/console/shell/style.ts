@@ -52,7 +52,11 @@ main { max-width: 1200px; margin: 0 auto; padding: 22px 20px 60px; }
 .actions { display: flex; flex-wrap: wrap; gap: 8px; align-items: center; }
 .actions form { display: contents; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px; margin-bottom: 16px; }
+.card > :first-child { margin-top: 0; }
 .card > :last-child { margin-bottom: 0; }
+.card.narrow { max-width: 640px; }
+h1 + .card, h1 + p { margin-top: 14px; }
+h2:not(.card > *) { margin-top: 22px; }
 .columns { display: grid; grid-template-columns: minmax(0, 1.7fr) minmax(0, 1fr); gap: 16px; align-items: start; }
 .flash { background: var(--good-back); color: var(--good); border-radius: 8px; padding: 9px 14px; margin: 0 0 16px; }
 .flash.bad { background: var(--bad-back); color: var(--bad); }
@@ -70,7 +74,7 @@ button:disabled { color: var(--soft); cursor: default; opacity: .75; }
 .danger { color: var(--bad); }
 ::placeholder { color: var(--soft); opacity: 1; }
 
-.badge { display: inline-block; border-radius: 99px; padding: 1px 9px; font-size: 12px; font-weight: 550; white-space: nowrap; background: var(--plain-back); color: var(--text); }
+.badge { display: inline-block; border-radius: 99px; padding: 1px 9px; font-size: 12px; font-weight: 500; white-space: nowrap; background: var(--plain-back); color: var(--text); }
 .badge.good { color: var(--good); background: var(--good-back); }
 .badge.bad { color: var(--bad); background: var(--bad-back); }
 .badge.wait { color: var(--wait); background: var(--wait-back); }
@@ -79,11 +83,11 @@ button:disabled { color: var(--soft); cursor: default; opacity: .75; }
 .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 0 0 14px; padding: 0; list-style: none; }
 .tabs a { display: block; padding: 5px 11px; border-radius: 7px; text-decoration: none; color: var(--soft); border: 1px solid transparent; }
 .tabs a:hover { background: var(--hover); color: var(--text); }
-.tabs a[aria-current] { background: var(--card); border-color: var(--line); color: var(--text); font-weight: 550; }
+.tabs a[aria-current] { background: var(--card); border-color: var(--line); color: var(--text); font-weight: 500; }
 .tabs b { font-weight: 600; color: var(--text); font-variant-numeric: tabular-nums; margin-left: 5px; }
 .tabs .bad b { color: var(--bad); }
 
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 12px; margin-bottom: 18px; }
+.plots { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 12px; margin-bottom: 18px; }
 .plots:not(:has(.plot:not([hidden]))) { display: none; }
 .plot { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px 0; display: grid; grid-template-columns: 1fr auto; overflow: hidden; }
 .plot figcaption { color: var(--soft); font-size: 13px; }
@@ -92,7 +96,7 @@ button:disabled { color: var(--soft); cursor: default; opacity: .75; }
 .plot .line { fill: none; stroke: var(--accent); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 .plot .area { fill: var(--accent); opacity: .1; }
 
-.filter { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; align-items: end; }
+.filter { display: grid; grid-template-columns: repeat(auto-fill, minmax(180px, 1fr)); gap: 10px; align-items: end; }
 .filter label, .field { display: grid; gap: 3px; font-size: 12px; color: var(--soft); min-width: 0; }
 .filter :is(input, select) { width: 100%; min-width: 0; font-size: 13px; color: var(--text); }
 details.card { padding: 0; }
@@ -108,12 +112,13 @@ details.card > :not(summary) { padding: 4px 16px 16px; }
 .rows.plain > li { grid-template-columns: 96px minmax(0, 1.3fr) minmax(0, 1fr) minmax(0, 1fr) 92px; }
 .rows > li:last-child { border-bottom: 0; }
 .rows > li:hover { background: var(--hover); }
-.rows .main { font-weight: 550; text-decoration: none; overflow-wrap: anywhere; }
+.rows .main { font-weight: 500; text-decoration: none; overflow-wrap: anywhere; }
 .rows .main::after { content: ""; position: absolute; inset: 0; }
 .rows :is(input, .over) { position: relative; z-index: 1; }
 .rows .over { overflow-wrap: anywhere; }
 .rows .when { text-align: right; color: var(--soft); font-variant-numeric: tabular-nums; }
 .rows .why { color: var(--soft); overflow-wrap: anywhere; }
+.rows .why:empty { visibility: hidden; }
 .rows .error { grid-column: 3 / -1; color: var(--soft); font-size: 13px; overflow-wrap: anywhere; margin-top: -8px; }
 .pages { display: flex; gap: 8px; justify-content: space-between; padding: 12px 0; }
 
@@ -152,7 +157,14 @@ pre { margin: 0; padding: 12px 14px; background: var(--page); border-radius: 8px
   .rows > li > .main { grid-row: 1; }
   .rows > li > :is(.state, .when) { grid-column: -2; text-align: right; }
   .rows > li > .state { grid-row: 1; }
+  .rows > li > .when { grid-row: 2; }
+  .rows .why:empty { display: none; }
+  .plots { gap: 8px; }
+  .plot { padding: 8px 10px 0; grid-template-columns: 1fr; }
+  .plot svg { width: calc(100% + 20px); margin: 4px -10px 0; height: 28px; }
+  .tools label { flex-basis: 100%; }
   .rows > li > .error { margin: 0; grid-column: 2 / -1; }
+  .timeline time { display: block; }
   .facts > div { grid-template-columns: 92px minmax(0, 1fr); }
 }
 `;

@@ -1,0 +1,403 @@
+import { toNodeHandler } from "stayhook/node";
+import { describe, expect, test, vi } from "vitest";
+import { Browser, inboxOf, serve } from "./support.ts";
+
+/** A served console. The callback of a cancelled booking fails while `state.isBroken`. */
+async function served(options: Parameters<typeof inboxOf>[0] = {}) {
+  const state = { isBroken: true };
+  const made = inboxOf({
+    on: {
+      "booking.Cancelled": () => {
+        if (state.isBroken) throw new Error("the calendar is closed");
+      },
+    },
+    maxAttempts: 1,
+    ...options,
+  });
+  const url = await serve(toNodeHandler(made.inbox));
+  const browser = new Browser();
+  const page = async (query: string) => (await browser.get(`${url}/${query}`)).text;
+  /** The ids of the events that a page lists. */
+  const listed = async (query: string) => idsIn(await page(query));
+  return { ...made, url, browser, page, listed, mend: () => (state.isBroken = false) };
+}
+
+const idsIn = (text: string) => [...text.matchAll(/id="row-([\w-]+)"/g)].map(([, eventId]) => eventId ?? "");
+const plain = (text: string) => text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+describe("the list", () => {
+  test("has the events newest first, and how many there are in each state", async () => {
+    const { platform, receive, webhooks, page, listed } = await served();
+    platform.booking("FINE", "Confirmed");
+    platform.booking("BAD", "Cancelled");
+    const done = await receive({ bookingCode: "FINE" });
+    const parked = await receive({ bookingCode: "BAD" });
+    await webhooks.drain();
+    const pending = await receive({ bookingCode: "NEW" });
+    expect(await listed("")).toEqual([pending, parked, done]);
+    expect(plain(await page(""))).toContain("All 3 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1");
+    expect(plain(await page(""))).toMatch(/parked booking\.Cancelled booking:BAD callback/);
+  });
+
+  test("is filtered by the query, field by field", async () => {
+    const { platform, receive, webhooks, listed, store } = await served();
+    platform.booking("FINE", "Confirmed");
+    platform.booking("BAD", "Cancelled");
+    const done = await receive({ bookingCode: "FINE" });
+    const parked = await receive({ bookingCode: "BAD" });
+    await webhooks.drain();
+    const at = (await store.get(parked))?.receivedAt.getTime() ?? 0;
+    const iso = (ms: number) => new Date(ms).toISOString();
+    for (const [query, expected] of [
+      ["?state=parked", [parked]],
+      ["?state=done", [done]],
+      ["?state=pending", []],
+      ["?ref=booking:BAD", [parked]],
+      ["?ref=BAD", [parked]],
+      ["?ref=&state=&type=", [parked, done]],
+      ["?type=booking.Confirmed", [done]],
+      ["?reason=callback", [parked]],
+      ["?reason=denied", []],
+      ["?source=webhook&state=done", [done]],
+      ["?source=reconcile", []],
+      [`?receivedAfter=${iso(at + 60_000)}`, []],
+      [`?receivedBefore=${iso(at - 60_000)}`, []],
+      [`?receivedAfter=${iso(at - 60_000)}&receivedBefore=${iso(at + 60_000)}`, [parked, done]],
+      // What a browser sends, in UTC.
+      [`?receivedAfter=${iso(at - 60_000).slice(0, 16)}`, [parked, done]],
+      [`?receivedAfter=${iso(at + 120_000).slice(0, 16)}`, []],
+    ] as const)
+      expect(await listed(query), query).toEqual(expected);
+  });
+
+  test.each([
+    "state=prked",
+    "reason=no",
+    "source=me",
+    "receivedAfter=yesterday",
+    "receivedBefore=2026-13-45",
+  ])("a filter of %s is refused, and changes nothing", async (query) => {
+    const { url, browser, receive, store } = await served();
+    await receive({ bookingCode: "NEW" });
+    const { status, text } = await browser.get(`${url}/?${query}`);
+    expect({ status, ids: idsIn(text) }).toEqual({ status: 400, ids: [] });
+    expect(text).toContain(query.split("=")[0]);
+    const csrf = browser.cookies.get("stayhook-csrf") ?? "";
+    const fields = [...new URLSearchParams(query)];
+    const { status: refused } = await browser.post(url, [
+      ["csrf", csrf],
+      ["do", "discard"],
+      ["all", "1"],
+      ...fields,
+    ]);
+    expect(refused).toBe(400);
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+  });
+
+  test("goes on with older events, and keeps the filter", async () => {
+    const { receive, url, browser, listed } = await served();
+    const ids: string[] = [];
+    for (let n = 0; n < 120; n++) ids.unshift(await receive({ bookingCode: "MANY" }));
+    const pages: string[][] = [];
+    let query: string | undefined = "?ref=booking:MANY";
+    while (query !== undefined && pages.length < 5) {
+      const { text } = await browser.get(`${url}/${query}`);
+      pages.push(idsIn(text));
+      query = /rel="next" href="([^"]*)"/.exec(text)?.[1]?.replaceAll("&amp;", "&");
+      if (query !== undefined) expect(query).toContain("ref=booking%3AMANY");
+    }
+    expect(pages.map(({ length }) => length)).toEqual([50, 50, 20]);
+    expect(pages.flat()).toEqual(ids);
+    expect(await listed("?after=unknown")).toEqual([]);
+  });
+});
+
+describe("an event", () => {
+  test("has its timeline, its notification, its record's snapshot and the other events of the record", async () => {
+    const { platform, receive, webhooks, page } = await served({ maxAttempts: 3, backoff: () => 3_600_000 });
+    platform.booking("HX3K9", "Confirmed", { checkIn: "2026-12-01", checkOut: "2026-12-05" });
+    const first = await receive({ bookingCode: "HX3K9" });
+    await webhooks.drain();
+    platform.booking("HX3K9", "Cancelled");
+    const second = await receive({ bookingCode: "HX3K9" });
+    await webhooks.drain();
+    const text = plain(await page(`?event=${second}&personal=1`));
+    expect(text).toMatch(
+      /Timeline Received [\d-]+ [\d:.]+ UTC .*Attempt failed [\d-]+ [\d:.]+ UTC Reason: callback, took [\d.]+ m?s, on \S+:\d+ Error: the calendar is closed Next attempt [\d-]+ [\d:.]+ UTC/,
+    );
+    expect(text).toContain(`&quot;eventId&quot;: &quot;${second}&quot;`);
+    expect(text).toMatch(/status Confirmed checkIn 2026-12-01 checkOut 2026-12-05/);
+    expect(await page(`?event=${second}`)).toContain(`id="row-${first}"`);
+    expect(await page(`?event=${second.toUpperCase()}`)).toContain("Timeline");
+  });
+
+  test("is replayed and discarded, as its state allows", async () => {
+    const { platform, receive, webhooks, url, browser, store, mend } = await served();
+    platform.booking("BAD", "Cancelled");
+    const eventId = await receive({ bookingCode: "BAD" });
+    await webhooks.drain();
+    const page = `${url}/?event=${eventId}`;
+    const discarded = await browser.submit(page, "discard");
+    expect(discarded.url).toContain(`event=${eventId}`);
+    expect(plain(discarded.text)).toContain("Discarded 1 event.");
+    expect(await store.get(eventId)).toMatchObject({ state: "done", reason: "discarded" });
+    await expect(browser.submit(page, "discard")).rejects.toThrow("no form");
+    mend();
+    expect(plain((await browser.submit(page, "replay")).text)).toContain("Replayed 1 event.");
+    await webhooks.drain();
+    expect(await store.get(eventId)).toMatchObject({ state: "done", reason: null });
+  });
+
+  test("is missing: 404, and what may be the reason", async () => {
+    const { url, browser } = await served();
+    const { status, text } = await browser.get(`${url}/?event=none`);
+    expect(status).toBe(404);
+    expect(plain(text)).toContain("No event with this id is stored");
+  });
+});
+
+test("a running handler takes up an event that was replayed in the console", async () => {
+  const { platform, receive, webhooks, url, browser, store, mend } = await served();
+  platform.booking("BAD", "Cancelled");
+  webhooks.start();
+  const eventId = await receive({ bookingCode: "BAD" });
+  await vi.waitFor(async () => expect((await store.get(eventId))?.state).toBe("parked"), 10_000);
+  mend();
+  await browser.submit(`${url}/?event=${eventId}`, "replay");
+  await vi.waitFor(async () => expect((await store.get(eventId))?.state).toBe("done"), 10_000);
+});
+
+describe("several at once", () => {
+  test("a selection is replayed, and what could not be is told", async () => {
+    const { platform, receive, webhooks, url, browser, store } = await served();
+    platform.booking("BAD", "Cancelled");
+    platform.booking("WORSE", "Cancelled");
+    const ids = [await receive({ bookingCode: "BAD" }), await receive({ bookingCode: "WORSE" })];
+    await webhooks.drain();
+    const pending = await receive({ bookingCode: "NEW" });
+    const chosen = [ids[0] ?? "", pending].map((eventId) => ["event", eventId] as const);
+    const { text } = await browser.submit(`${url}/?personal=1`, "replay", chosen);
+    expect(plain(text)).toContain("Replayed 1 event. 1 event could not be replayed in the present state.");
+    expect(await store.counts()).toMatchObject({ pending: 2, parked: 1 });
+    expect((await browser.submit(url, "discard", [])).status).toBe(400);
+    const tooMany = Array.from({ length: 201 }, (_, n) => ["event", `none-${n}`] as const);
+    expect((await browser.submit(url, "discard", tooMany)).status).toBe(400);
+  });
+
+  test("all that match are replayed after their number is shown: 300 parked events", async () => {
+    const { platform, receive, webhooks, url, browser, store, mend, page } = await served();
+    platform.booking("FINE", "Confirmed");
+    await receive({ bookingCode: "FINE" });
+    for (let n = 0; n < 300; n++) {
+      platform.booking(`B${n}`, "Cancelled");
+      await receive({ bookingCode: `B${n}` });
+    }
+    await webhooks.drain();
+    expect(await store.counts()).toMatchObject({ parked: 300, done: 1 });
+    const question = "?state=parked&reason=callback&confirm=replay";
+    expect(await page("?state=parked&reason=callback")).toContain(question.slice(1).replaceAll("&", "&amp;"));
+    expect(plain(await page(question))).toContain("Replay 300 events?");
+    expect(plain(await page("?confirm=discard&reason=callback"))).toContain("Discard 300 events?");
+    expect(plain(await page("?confirm=replay&source=webhook"))).toContain(
+      "Replay 301 events? The filter is: source webhook . 300 parked 1 done",
+    );
+    expect(await store.counts()).toMatchObject({ parked: 300 });
+    mend();
+    expect(plain((await browser.submit(`${url}/${question}`, "replay")).text)).toContain(
+      "Replayed 300 events.",
+    );
+    await webhooks.drain();
+    expect(await store.counts()).toMatchObject({ parked: 0, done: 301 });
+  });
+
+  test("without a filter nothing is changed, whatever the form says", async () => {
+    const { receive, url, browser, store, page } = await served();
+    await receive({ bookingCode: "NEW" });
+    expect(await page("")).not.toContain("confirm=");
+    expect((await browser.get(`${url}/?confirm=discard`)).status).toBe(400);
+    const csrf = browser.cookies.get("stayhook-csrf") ?? "";
+    for (const more of [
+      [["all", "1"]],
+      [
+        ["all", "1"],
+        ["state", ""],
+      ],
+      [
+        ["all", "1"],
+        ["sate", "parked"],
+      ],
+    ])
+      expect(
+        (await browser.post(url, [["csrf", csrf], ["do", "discard"], ...(more as [string, string][])]))
+          .status,
+      ).toBe(400);
+    expect(
+      (
+        await browser.post(url, [
+          ["csrf", csrf],
+          ["do", "explode"],
+        ])
+      ).status,
+    ).toBe(400);
+    expect(await store.counts()).toMatchObject({ pending: 1 });
+  });
+
+  test("where a form leads back to is a page of the console, whatever the form says", async () => {
+    const { receive, inbox } = await served();
+    const eventId = await receive({ bookingCode: "NEW" });
+    const token = "a".repeat(64);
+    for (const back of ["//evil.example", "https://evil.example/", "\r\nset-cookie: a=b"]) {
+      const answer = await inbox.fetch(
+        new Request("https://ops.example/console", {
+          method: "POST",
+          body: new URLSearchParams({ csrf: token, do: "discard", event: eventId, back }),
+          headers: { cookie: `stayhook-csrf=${token}`, origin: "https://ops.example" },
+        }),
+      );
+      const location = answer.headers.get("location") ?? "";
+      expect(location).toMatch(/^\?/);
+      expect(new URL(location, "https://ops.example/console").host).toBe("ops.example");
+      expect(answer.headers.get("set-cookie")).toBeNull();
+    }
+  });
+});
+
+describe("a record", () => {
+  test.each(["HX3K9", "hx3k9", "booking:HX3K9", " HX3K9 "])("is found by %j", async (text) => {
+    const { platform, receive, webhooks, url, browser } = await served();
+    platform.booking("HX3K9", "Confirmed", { checkIn: "2026-12-01" });
+    const eventId = await receive({ bookingCode: "HX3K9" });
+    await webhooks.drain();
+    const found = await browser.get(`${url}/?find=${encodeURIComponent(text)}`);
+    expect(found.url).toContain("record=booking%3AHX3K9");
+    expect(idsIn(found.text)).toEqual([eventId]);
+    expect(plain(found.text)).toMatch(/booking:HX3K9 .*status Confirmed checkIn 2026-12-01/);
+  });
+
+  test("a listing is found by its id, an event by its own, and nothing is said to be nothing", async () => {
+    const { platform, receive, webhooks, url, browser } = await served();
+    platform.listing(5717008, "Published");
+    const eventId = await receive({ bookingCode: null, listingId: 5717008 });
+    await webhooks.drain();
+    expect((await browser.get(`${url}/?find=5717008`)).url).toContain("record=listing%3A5717008");
+    expect((await browser.get(`${url}/?find=${eventId.toUpperCase()}`)).url).toContain(`event=${eventId}`);
+    const none = await browser.get(`${url}/?find=nobody`);
+    expect({ status: none.status, isSaid: none.text.includes("Nothing is stored about") }).toEqual({
+      status: 404,
+      isSaid: true,
+    });
+  });
+
+  test("is erased after the number of its events is shown", async () => {
+    const { platform, receive, webhooks, url, browser, store, page } = await served();
+    platform.booking("HX3K9", "Confirmed");
+    platform.booking("OTHER", "Confirmed");
+    for (const bookingCode of ["HX3K9", "HX3K9", "OTHER"]) await receive({ bookingCode });
+    await webhooks.drain();
+    const question = "?confirm=erase&record=booking%3AHX3K9";
+    expect(await page("?record=booking:HX3K9")).toContain(question.replaceAll("&", "&amp;"));
+    expect(plain(await page(question))).toContain("This deletes 2 events with notifications and history");
+    expect(plain((await browser.submit(`${url}/${question}`, "erase")).text)).toContain("Erased 2 events.");
+    expect(await store.recordOf("booking:HX3K9")).toBeUndefined();
+    expect(await store.counts()).toMatchObject({ done: 1 });
+  });
+
+  test("is not erased while an event of it is handled", async () => {
+    const { receive, url, browser, store } = await served();
+    await receive({ bookingCode: "HX3K9" });
+    await store.claim({ limit: 1, leaseDuration: 60_000 });
+    const { status, text } = await browser.submit(`${url}/?confirm=erase&record=booking:HX3K9`, "erase");
+    expect(status).toBe(409);
+    expect(plain(text)).toContain("is being handled now");
+    expect(await store.counts()).toMatchObject({ processing: 1 });
+  });
+});
+
+describe("the stream of a page", () => {
+  test("brings its values, and the page when it has changed", { timeout: 20_000 }, async () => {
+    const { receive, url, webhooks, platform } = await served();
+    platform.booking("FINE", "Confirmed");
+    const answer = await fetch(`${url}/?state=done&live=1`);
+    expect(answer.headers.get("content-type")).toBe("text/event-stream");
+    const events = eventsOf(answer);
+    expect(await events.next()).toMatchObject({ name: "stats", data: { received: 0, done: 0 } });
+    expect(await events.next()).toMatchObject({
+      name: "page",
+      data: expect.stringContaining("No events match"),
+    });
+    const eventId = await receive({ bookingCode: "FINE" });
+    await webhooks.drain();
+    expect(await events.next()).toMatchObject({ name: "stats", data: { received: 1, done: 1 } });
+    expect(await events.next()).toMatchObject({
+      name: "page",
+      data: expect.stringContaining(`row-${eventId}`),
+    });
+    // Nothing has changed since.
+    expect(await events.next()).toMatchObject({ name: "stats" });
+    expect(await events.next()).toMatchObject({ name: "stats" });
+    await events.end();
+  });
+
+  test("is refused where 50 are open, and a page that is closed makes room", {
+    timeout: 20_000,
+  }, async () => {
+    const { inbox } = await served();
+    const open = () => inbox.fetch(new Request("https://ops.example/?live=1"));
+    const streams = await Promise.all(Array.from({ length: 50 }, open));
+    expect(streams.map(({ status }) => status)).toEqual(Array(50).fill(200));
+    expect((await open()).status).toBe(503);
+    await streams[0]?.body?.cancel();
+    const next = await open();
+    expect(next.status).toBe(200);
+    for (const stream of [...streams.slice(1), next]) await stream.body?.cancel();
+  });
+
+  test("ends after two minutes, so that the browser asks again whether it may", async () => {
+    vi.useFakeTimers();
+    try {
+      const { inbox } = await served();
+      const { body } = await inbox.fetch(new Request("https://ops.example/?live=1"));
+      const reader = body!.getReader();
+      let [chunks, hasEnded] = [0, false];
+      const reading = (async () => {
+        for (; chunks < 100 && !hasEnded; chunks++) hasEnded = (await reader.read()).done;
+      })();
+      await vi.advanceTimersByTimeAsync(110_000);
+      expect(hasEnded).toBe(false);
+      await vi.advanceTimersByTimeAsync(20_000);
+      await reading;
+      expect(hasEnded).toBe(true);
+      expect(chunks).toBeGreaterThan(50);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("says where the store does not answer, and nothing more", async () => {
+    const { inbox, store } = await served();
+    await store.close();
+    const answer = await inbox.fetch(new Request("https://ops.example/?live=1"));
+    const events = eventsOf(answer);
+    expect(await events.next()).toEqual({ name: "trouble", data: true });
+    await events.end();
+  });
+
+  function eventsOf({ body }: Response) {
+    const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    return {
+      end: () => reader.cancel(),
+      async next(): Promise<{ readonly name: string; readonly data: unknown }> {
+        for (let reads = 0; reads < 100; reads++) {
+          const match = /event: (\w+)\ndata: (.*)\n\n/.exec(text);
+          if (match) {
+            text = text.slice(match.index + match[0].length);
+            return { name: match[1] ?? "", data: JSON.parse(match[2] ?? "null") };
+          }
+          text += (await reader.read()).value ?? "";
+        }
+        throw new Error("the stream has no further event");
+      },
+    };
+  }
+});
