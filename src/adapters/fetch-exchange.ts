@@ -31,7 +31,10 @@ export async function answerWith(
   if (isWebhooks(handler)) return exchange(handler, request, response, given);
   try {
     const made = toWebRequest(request, given);
-    await write(request, response, made ? await handler.fetch(made) : new Response(null, { status: 400 }));
+    const answer = made ? await handler.fetch(made) : new Response(null, { status: 400 });
+    // Nobody reads on, so that the rest of the body is dropped as it comes.
+    if (made?.body && !made.body.locked) await made.body.cancel();
+    await write(request, response, answer);
   } catch {
     // The client is gone, or the stream of the answer broke.
     response.destroy();

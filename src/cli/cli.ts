@@ -7,6 +7,7 @@ import { nearest } from "../options.ts";
 import { version } from "../version.ts";
 import { type Command, type Invocation, type Io, optionsOf } from "./command.ts";
 import { config } from "./commands/config.ts";
+import { consoleCommand } from "./commands/console.ts";
 import { doctor } from "./commands/doctor.ts";
 import { events } from "./commands/events.ts";
 import { listen } from "./commands/listen.ts";
@@ -26,6 +27,7 @@ const commands: readonly Command[] = [
   listen,
   sandbox,
   events,
+  consoleCommand,
   reconcile,
   doctor,
 ];

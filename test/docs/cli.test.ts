@@ -89,6 +89,11 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
       await until(() => expect(running.stderr()).toContain("Forwarding new notifications"));
       running.interrupt();
       expect((await running.ended).code).toBe(0);
+    } else if (args[0] === "console") {
+      const running = start([...args, "--port", "0"], { env });
+      await until(() => expect(running.stdout()).toContain("?token="));
+      running.interrupt();
+      expect((await running.ended).code).toBe(0);
     } else if (args[0] === "sandbox") {
       const running = start([...args, "--port", "0"], { env });
       await until(() => expect(running.stdout()).toContain("listens on"));
@@ -112,6 +117,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
       "sandbox",
       "listen",
       "events",
+      "console",
       "reconcile",
     ]),
   );

@@ -51,7 +51,7 @@ export function isOwnForm(request: Request, form: URLSearchParams): boolean {
 }
 
 /** Compares in a time that does not depend on where two texts differ. */
-function isEqual(one: string, other: string): boolean {
+export function isEqual(one: string, other: string): boolean {
   let difference = one.length ^ other.length;
   for (let index = 0; index < other.length; index++)
     difference |= one.charCodeAt(index) ^ other.charCodeAt(index);

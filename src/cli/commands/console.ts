@@ -1,0 +1,62 @@
+import { once } from "node:events";
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { toNodeHandler } from "../../adapters/node.ts";
+import { storeConsole } from "../../console/console.ts";
+import { behindToken, newToken } from "../../console/shell/token.ts";
+import type { Command } from "../command.ts";
+import { exitCodes, UsageError } from "../exit-code.ts";
+import { storeOptions, withStore } from "../open-store.ts";
+import { integerOf } from "../options.ts";
+
+export const consoleCommand: Command = {
+  name: "console",
+  summary: "open pages in the browser that show, replay, discard and erase events",
+  description: `Serves the pages on this machine alone, until Ctrl-C, and prints their URL. The URL has a token that is valid until
+the command ends. Works on the store and handles no event itself: the running app takes up a replayed event.`,
+  examples: ["stayhook console --store events.db", "stayhook console --read-only --port 0"],
+  options: {
+    port: { type: "string", value: "<port>", help: "default: 4020; 0 for a free port" },
+    "read-only": { type: "boolean", help: "show events, and change none" },
+    ...storeOptions,
+  },
+  run: async (invocation) => {
+    const { io, out, flag } = invocation;
+    const port = integerOf(invocation, "port", [0, 65_535]) ?? 4020;
+    const readOnly = flag("read-only");
+    await withStore(
+      invocation,
+      async (store) => {
+        const token = newToken();
+        const site = behindToken(token, (authorize) => storeConsole(store, { authorize, readOnly }));
+        const server = await listen(toNodeHandler(site), port);
+        const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/?token=${token}`;
+        out.item({ kind: "listening", url, readOnly }, () =>
+          [`Open ${out.style("bold", url)}`, "Press Ctrl-C to stop."].join("\n"),
+        );
+        try {
+          if (!io.signal.aborted) await once(io.signal, "abort");
+        } finally {
+          server.close();
+          server.closeAllConnections();
+        }
+      },
+      { handlesSignal: true },
+    );
+    return exitCodes.done;
+  },
+};
+
+/** @throws UsageError where the port is taken */
+async function listen(listener: RequestListener, port: number): Promise<Server> {
+  const server = createServer(listener);
+  const listening = once(server, "listening");
+  server.listen({ port, host: "127.0.0.1" });
+  try {
+    await listening;
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code !== "EADDRINUSE") throw error;
+    throw new UsageError(`Port ${port} is taken. Give another one with --port, or 0 for a free port.`);
+  }
+  return server;
+}

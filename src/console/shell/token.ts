@@ -1,0 +1,58 @@
+import { isEqual, securityHeaders } from "./guard.ts";
+import type { SiteOptions } from "./site.ts";
+
+interface FetchHandler {
+  fetch(request: Request): Promise<Response>;
+}
+
+/** A random token for {@link behindToken}. */
+export function newToken(): string {
+  return [...crypto.getRandomValues(new Uint8Array(24))]
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
+}
+
+/**
+ * Guards a site on this machine by a token. The first URL has it in its query (`?token=…`). From then on the browser has
+ * it in a cookie that scripts and other sites do not get. A name other than this machine's is refused, because a
+ * stranger's name may lead to this machine (DNS rebinding).
+ *
+ * @param site - makes the site with the `authorize` of the token
+ */
+export function behindToken(
+  token: string,
+  site: (authorize: SiteOptions["authorize"]) => FetchHandler,
+): FetchHandler {
+  const inner = site((request) => isEqual(cookieOf(request), token));
+  return {
+    fetch: async (request) => {
+      const url = new URL(request.url);
+      if (!/^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname))
+        return refuse("This host is not served here.");
+      const given = url.searchParams.get("token");
+      if (given === null) return inner.fetch(request);
+      if (!isEqual(given, token))
+        return refuse("The token is not valid. Open the URL that the command printed last.");
+      url.searchParams.delete("token");
+      const cookie = `${nameOf(url)}=${token}; Path=/; HttpOnly; SameSite=Strict`;
+      const headers = { ...securityHeaders, location: `?${url.searchParams}`, "set-cookie": cookie };
+      return new Response(null, { status: 303, headers });
+    },
+  };
+}
+
+/** Cookies are not kept apart by port. */
+function nameOf({ port }: URL): string {
+  return `stayhook-token-${port || "80"}`;
+}
+
+function cookieOf(request: Request): string {
+  const cookies = request.headers.get("cookie")?.split(/;\s*/) ?? [];
+  const name = `${nameOf(new URL(request.url))}=`;
+  return cookies.find((cookie) => cookie.startsWith(name))?.slice(name.length) ?? "";
+}
+
+function refuse(text: string): Response {
+  const headers = { ...securityHeaders, "content-type": "text/plain; charset=utf-8" };
+  return new Response(`${text}\n`, { status: 403, headers });
+}

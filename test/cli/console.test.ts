@@ -1,0 +1,106 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sqliteStore } from "stayhook/sqlite";
+import { expect, onTestFinished, test } from "vitest";
+import { Browser } from "../console/support.ts";
+import { cli, start, until } from "./support.ts";
+
+/** A store with one event that waits, and a console of it. */
+async function opened(...args: string[]) {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  const store = sqliteStore(file, { durability: "process-crash" });
+  onTestFinished(() => store.close());
+  const eventId = crypto.randomUUID();
+  const timestamp = new Date().toISOString();
+  const notification = JSON.stringify({ eventId, timestamp, bookingCode: "HX3K9", listingId: null });
+  const event = {
+    eventId,
+    ref: "booking:HX3K9",
+    source: "webhook",
+    topic: null,
+    timestamp,
+    notification,
+  } as const;
+  await store.add(event);
+  const running = start(["console", "--store", file, "--port", "0", ...args]);
+  await until(() => expect(running.stdout()).toContain("?token="));
+  const url = /http:\S+/.exec(running.stdout())?.[0] ?? "";
+  return { store, eventId, running, url, origin: new URL(url).origin };
+}
+
+test("the URL that is printed opens the console once, and a cookie from then on", async () => {
+  const { url, origin, eventId, running } = await opened();
+  expect(new URL(url).hostname).toBe("127.0.0.1");
+  expect((await new Browser().get(origin)).status).toBe(403);
+  expect((await new Browser().get(`${origin}/?token=guess`)).status).toBe(403);
+  const raw = await fetch(url, { redirect: "manual" });
+  expect(raw.headers.get("set-cookie")).toMatch(/; HttpOnly; SameSite=Strict$/);
+  expect(raw.headers.get("location")).not.toContain("token");
+  const browser = new Browser();
+  const page = await browser.get(url);
+  expect({ status: page.status, url: page.url }).toEqual({ status: 200, url: `${origin}/?` });
+  expect(page.text).toContain(`row-${eventId}`);
+  expect((await browser.get(`${origin}/?event=${eventId}`)).text).toContain("Timeline");
+  running.interrupt();
+  expect(await running.ended).toMatchObject({ code: 0, stderr: "" });
+  await expect(fetch(origin)).rejects.toThrow();
+});
+
+test("events are changed, and none is handled by it", async () => {
+  const { url, origin, eventId, store } = await opened();
+  const browser = new Browser();
+  await browser.get(url);
+  const { text } = await browser.submit(`${origin}/?event=${eventId}`, "discard");
+  expect(text).toContain("Discarded 1 event.");
+  await browser.submit(`${origin}/?event=${eventId}`, "replay");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(await store.get(eventId)).toMatchObject({ state: "pending", history: [] });
+});
+
+test("--read-only changes nothing, and --json prints the URL as JSON", async () => {
+  const { eventId, origin, running, store } = await opened("--read-only", "--json");
+  const { url, readOnly } = JSON.parse(running.stdout());
+  expect(readOnly).toBe(true);
+  const browser = new Browser();
+  expect((await browser.get(url)).text).not.toContain('value="discard"');
+  const csrf = browser.cookies.get("stayhook-csrf") ?? "";
+  const { status } = await browser.post(origin, [
+    ["csrf", csrf],
+    ["do", "discard"],
+    ["event", eventId],
+  ]);
+  expect(status).toBe(405);
+  expect(await store.get(eventId)).toMatchObject({ state: "pending" });
+});
+
+test("a stranger's name for this machine is refused, with the token as well", async () => {
+  const { url } = await opened();
+  const status = await new Promise((resolve, reject) => {
+    const sent = request(url, { headers: { host: "evil.example" } }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+  expect(status).toBe(403);
+});
+
+test("a port that is taken is named", async () => {
+  const { origin } = await opened();
+  const { port } = new URL(origin);
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "events.db");
+  await sqliteStore(file).close();
+  const store = sqliteStore(file);
+  await store.counts();
+  await store.close();
+  const { code, stderr } = await cli(["console", "--store", file, "--port", port]);
+  expect(code).toBe(2);
+  expect(stderr).toContain(`Port ${port} is taken.`);
+});
