@@ -89,7 +89,8 @@ export const mysqlDialect: SqlDialect = {
       snapshot MEDIUMTEXT NOT NULL,
       sequence INT NOT NULL,
       seen_at BIGINT NOT NULL,
-      INDEX stayhook_records_seen (seen_at)
+      seen_from BIGINT NOT NULL,
+      INDEX stayhook_records_seen (seen_from)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,
   ],
 };

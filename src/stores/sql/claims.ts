@@ -84,7 +84,9 @@ function* lease(
   const [event] = yield* select(sql.eventWithRecord, seq);
   yield* change(sql.claimEvent, leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
   const next = row.pendingSeq === seq ? yield* firstPending(operation, record) : {};
-  yield* putQueue(operation, leased({ ...row, ...next, lease: token, leaseSeq: seq, leaseEnd }));
+  // The only retry was the event of the lease that ended. From now on it is one of two.
+  const retryDue = row.retryDue === 0 && row.retrySeq !== seq ? row.leaseEnd : row.retryDue;
+  yield* putQueue(operation, leased({ ...row, ...next, retryDue, lease: token, leaseSeq: seq, leaseEnd }));
   return claimOf(event!, event!.snapshot === null ? undefined : event, { lease: token, now });
 }
 
@@ -133,10 +135,8 @@ export function* heldBy(
   operation: Operation,
   { ref, eventId, lease }: ClaimedEvent,
 ): SqlSteps<{ readonly row: QueueRow; readonly event: SqlRow } | undefined> {
-  const row = yield* queueOf(operation, toRecord(ref, eventId));
-  if (row === undefined || row.lease !== lease) return undefined;
-  const [event] = yield* select(operation.sql.heldEvent, toId(eventId));
-  return event !== undefined && number(event.seq) === row.leaseSeq ? { row, event } : undefined;
+  const [held] = yield* select(operation.sql.held, toRecord(ref, eventId), lease, toId(eventId));
+  return held === undefined ? undefined : { row: queueRowOf(held), event: held };
 }
 
 /** ms until something can be claimed. */

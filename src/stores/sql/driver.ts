@@ -91,6 +91,8 @@ export interface SqlDialect {
   placeholder?(number: number): string;
   /** A query that gives the database's time as `now`, in epoch ms. Default: the clock of this process. */
   readonly clock?: string | undefined;
+  /** A query that gives the `seq` of each event of a record. Its parameter is the `record`. Default: it reads `record`. */
+  readonly ofRecord?: string | undefined;
   /** A query that gives `state` and `events`, how many there are. Default: it counts the events. */
   readonly counts?: string | undefined;
 }

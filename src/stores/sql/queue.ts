@@ -1,10 +1,11 @@
-import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { number, numberOrNull, text } from "./rows.ts";
 import type { Statements } from "./statements.ts";
 
 /** What the steps of an operation share. */
 export interface Operation {
   readonly sql: Statements;
+  readonly dialect: SqlDialect;
   /** Epoch ms by the store's clock. */
   readonly now: number;
 }

@@ -17,6 +17,9 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const ESCAPE = "\u001b";
 const NO_REF = `${ESCAPE}event:`;
 
+/** The two digits of each byte. */
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
@@ -42,8 +45,12 @@ function digit(hex: string, at: number): number {
 function fromId(value: unknown): string {
   const id = value instanceof ArrayBuffer ? new Uint8Array(value) : (value as Uint8Array);
   if (id.length !== 16) return fromText(decoder.decode(id).replace(/^\0{1,2}/, ""));
-  const hex = Array.from(id, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  let uuid = "";
+  for (let index = 0; index < 16; index++) {
+    if (index === 4 || index === 6 || index === 8 || index === 10) uuid += "-";
+    uuid += HEX[id[index]!];
+  }
+  return uuid;
 }
 
 /** Text that any database keeps as it is: a lone surrogate is escaped, as no database's UTF-8 has one. */

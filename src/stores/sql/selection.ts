@@ -4,7 +4,7 @@ import { limitOf } from "./claims.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { type Operation, refresh } from "./queue.ts";
 import { number, storedEventOf, text, toId, toText } from "./rows.ts";
-import { ofRecord } from "./statements.ts";
+import { ofRecord, prepared } from "./statements.ts";
 
 /** How many events one step looks through at most, so that no step holds up the intake. */
 const SCAN = 2000;
@@ -14,28 +14,23 @@ const CHANGED_FROM: Readonly<Record<Change, readonly EventState[]>> = {
   discard: ["pending", "retrying", "parked"],
 };
 
-/** Turns `?` into the dialect's placeholders. */
-export type Prepare = (sql: string) => string;
-
 export function* list(
   operation: Operation,
-  prepare: Prepare,
   filter: EventFilter,
   slice: Slice,
 ): SqlSteps<Sliced<StoredEvent[]>> {
-  const { found, next } = yield* matching(operation, prepare, filter, slice);
+  const { found, next } = yield* matching(operation, filter, slice);
   return { found: found.map(storedEventOf), next };
 }
 
 /** Replays or discards the events that match. */
 export function* changeAll(
   operation: Operation,
-  prepare: Prepare,
   what: Change,
   filter: EventFilter,
   slice: Slice,
 ): SqlSteps<Sliced<number>> {
-  const { found, next } = yield* matching(operation, prepare, filter, slice, CHANGED_FROM[what]);
+  const { found, next } = yield* matching(operation, filter, slice, CHANGED_FROM[what]);
   const { sql, now } = operation;
   const records = new Set<string>();
   let changed = 0;
@@ -69,8 +64,7 @@ function* hasten({ sql, now }: Operation, event: SqlRow): SqlSteps<void> {
 
 /** Events that match, with the wait of their records. */
 function* matching(
-  { sql }: Operation,
-  prepare: Prepare,
+  { sql, dialect }: Operation,
   filter: EventFilter,
   { before = Number.MAX_SAFE_INTEGER, limit: asked }: Slice,
   states?: readonly EventState[],
@@ -85,14 +79,18 @@ function* matching(
     conditions.length === 0;
   const [end] = isIndexed ? [] : yield* select(sql.sliceEnd, before, SCAN - 1);
   const from = end === undefined ? 0 : number(end.seq);
-  const ofRef = filter.ref === undefined ? "" : `e.seq IN (SELECT seq FROM (${ofRecord}) AS mine) AND`;
-  const ref = filter.ref === undefined ? [] : [toText(filter.ref), toText(filter.ref)];
+  const ofRef =
+    filter.ref === undefined ? "" : `e.seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine) AND`;
+  const ref = filter.ref === undefined ? [] : [toText(filter.ref)];
   const where = [...conditions, "e.seq < ?", "e.seq >= ?"].join(" AND ");
   const found = yield* select(
-    prepare(`
+    prepared(
+      dialect,
+      `
       SELECT e.*, q.wait_end FROM stayhook_events AS e
       LEFT JOIN stayhook_queue AS q ON q.record = e.record AND e.ready_at IS NOT NULL
-      WHERE ${ofRef} ${where} ORDER BY e.seq DESC LIMIT ?`),
+      WHERE ${ofRef} ${where} ORDER BY e.seq DESC LIMIT ?`,
+    ),
     ...ref,
     ...params,
     before,

@@ -35,7 +35,7 @@ function* end(
   { ref, sequence }: ClaimedEvent,
 ): SqlSteps<Partial<QueueRow>> {
   const { sql, now } = operation;
-  const seq = number(event.seq);
+  const seq = row.leaseSeq!;
   const attempts = number(event.attempts);
   const outages = number(event.outages);
   switch (outcome.state) {
@@ -75,6 +75,9 @@ function* end(
   }
 }
 
+/** How far `seen_from` may be behind `seen_at`, ms. */
+const SEEN_LAG = 3_600_000;
+
 /**
  * Writes the snapshot of a record.
  *
@@ -87,9 +90,11 @@ export function* remember(
   { changed, isNew }: { readonly changed: boolean; readonly isNew: boolean },
 ): SqlSteps<void> {
   const json = JSON.stringify({ status, fields });
-  if (isNew && (yield* change(sql.insertRecord, record, json, now)) > 0) return;
-  if ((yield* change(sql.setRecord, json, changed ? 1 : 0, now, record)) > 0) return;
-  yield* change(sql.insertRecord, record, json, now);
+  if (isNew && (yield* change(sql.insertRecord, record, json, now, now)) > 0) return;
+  const rise = changed ? 1 : 0;
+  if ((yield* change(sql.setRecord, json, rise, now, record, now - SEEN_LAG, now)) > 0) return;
+  if ((yield* change(sql.setOldRecord, json, rise, now, now, record)) > 0) return;
+  yield* change(sql.insertRecord, record, json, now, now);
 }
 
 function typeOf({ type }: Ending): string | null {

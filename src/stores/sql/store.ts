@@ -21,7 +21,7 @@ import { number } from "./rows.ts";
 import { migrate } from "./schema.ts";
 import * as selection from "./selection.ts";
 import { settle } from "./settle.ts";
-import { prepared, type Statements, statementsOf } from "./statements.ts";
+import { type Statements, statementsOf } from "./statements.ts";
 import * as upkeep from "./upkeep.ts";
 
 const READING = "events could not be read";
@@ -105,7 +105,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
-    return this.#read((operation) => selection.list(operation, this.#prepare, filter, slice));
+    return this.#read((operation) => selection.list(operation, filter, slice));
   }
 
   protected arrivalOf(eventId: string): Promise<number | undefined> {
@@ -114,7 +114,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
     const sliced = await this.#write("events could not be changed", (operation) =>
-      selection.changeAll(operation, this.#prepare, change, filter, slice),
+      selection.changeAll(operation, change, filter, slice),
     );
     if (sliced.found > 0) this.#wake();
     return sliced;
@@ -192,8 +192,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     await this.#driver.close();
   }
 
-  readonly #prepare = (sql: string) => prepared(this.#dialect, sql);
-
   /** Tells subscribers once of all that one commit made due. */
   #wake(): void {
     if (this.#isWaking) return;
@@ -219,9 +217,10 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   *#steps<T>(steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
-    const { clock } = this.#dialect;
+    const dialect = this.#dialect;
+    const { clock } = dialect;
     const now = clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
-    return yield* steps({ sql: this.#sql, now });
+    return yield* steps({ sql: this.#sql, dialect, now });
   }
 
   #migrate(): Promise<void> {

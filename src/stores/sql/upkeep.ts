@@ -87,7 +87,8 @@ export function* pruneRecords(
   { sql, now }: Operation,
   { age, limit }: PruneRecordsOptions,
 ): SqlSteps<number> {
-  return yield* change(sql.oldRecords, before(now, age), limitOf(limit));
+  const seen = before(now, age);
+  return yield* change(sql.oldRecords, seen, seen, limitOf(limit));
 }
 
 /** @returns `undefined` where an event is being processed */
@@ -98,9 +99,9 @@ export function* erase(operation: Operation, ref: string): SqlSteps<number | und
   yield* change(sql.insertQueue, record, null, null);
   const row = yield* queueOf(operation, record);
   if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
-  const [newest] = yield* select(sql.newestOfRecord, record, record);
+  const [newest] = yield* select(sql.newestOfRecord, record);
   yield* keepNewest(operation, numberOrNull(newest?.at));
-  const erased = yield* change(sql.eraseEvents, record, record);
+  const erased = yield* change(sql.eraseEvents, record);
   yield* change(sql.dropQueue, record);
   yield* change(sql.dropRecord, record);
   return erased;

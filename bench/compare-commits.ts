@@ -1,0 +1,120 @@
+/**
+ * Compares the SQLite store of two commits in one interleaved run: each has a process of its own, and they take turns.
+ *
+ *     mkdir /tmp/old && git archive <commit> | tar x -C /tmp/old && ln -s $PWD/node_modules /tmp/old/
+ *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records]
+ *
+ * A ratio above 1 says that the second directory is faster. `records` is how many records the events are of.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import type { EventStore } from "../src/stores/event-store.ts";
+
+const EVENTS = 3000;
+const CLAIM = 16;
+const PHASES = ["add", "process"] as const;
+
+/** ms of wall time and of CPU time that each phase took. */
+type Times = Record<(typeof PHASES)[number], { readonly wall: number; readonly cpu: number }>;
+
+const [first, second = ".", rounds = "15", records = "1000"] = process.argv.slice(2);
+if (process.send !== undefined) await serve(first!, Number(records));
+else await compare([first!, second], Number(rounds));
+
+async function compare(directories: readonly [string, string], rounds: number): Promise<void> {
+  const children = directories.map((directory) => fork(import.meta.filename, [directory, "", "", records]));
+  try {
+    for (const child of children) await run(child);
+    const times: Times[][] = [[], []];
+    for (let round = 0; round < rounds; round++) {
+      // The one that goes first changes, as the second finds the disk busy.
+      for (const index of round % 2 === 0 ? [0, 1] : [1, 0]) times[index]!.push(await run(children[index]!));
+    }
+    for (const phase of PHASES) {
+      for (const kind of ["wall", "cpu"] as const) {
+        const [before, after] = times.map((runs) => median(runs.map((run) => run[phase][kind])));
+        const ratio = (before! / after!).toFixed(3);
+        console.log(
+          `${phase.padEnd(8)} ${kind.padEnd(5)} ${before!.toFixed(0)} ms, ${after!.toFixed(0)} ms: ${ratio}`,
+        );
+      }
+    }
+  } finally {
+    for (const child of children) child.kill();
+  }
+}
+
+async function run(child: ChildProcess): Promise<Times> {
+  child.send("run");
+  const [times] = await once(child, "message");
+  return times as Times;
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+}
+
+/** Runs a round with the store of one directory for each message. */
+async function serve(directory: string, records: number): Promise<void> {
+  const { sqliteStore } = await import(join(resolve(directory), "src/stores/sqlite/index.ts"));
+  const folder = mkdtempSync(join(tmpdir(), "stayhook-compare-"));
+  process.on("exit", () => rmSync(folder, { recursive: true }));
+  process.on("SIGTERM", () => process.exit());
+  const store: EventStore = sqliteStore(join(folder, "events.db"));
+  process.on("message", async () => {
+    const add = await timed(() => addAll(store, records));
+    const work = await timed(() => processAll(store));
+    process.send!({ add, process: work } satisfies Times);
+  });
+}
+
+async function timed(run: () => Promise<void>) {
+  const cpu = process.cpuUsage();
+  const start = performance.now();
+  await run();
+  const wall = performance.now() - start;
+  const { user, system } = process.cpuUsage(cpu);
+  return { wall, cpu: (user + system) / 1000 };
+}
+
+async function addAll(store: EventStore, records: number): Promise<void> {
+  for (let added = 0; added < EVENTS; added += 50) {
+    await Promise.all(
+      Array.from({ length: 50 }, (_, index) => {
+        const eventId = randomUUID();
+        const code = `HM${String(((added + index) * 7919) % records).padStart(8, "0")}`;
+        const timestamp = "2026-03-01T10:00:00.000Z";
+        const notification = JSON.stringify({ eventId, bookingCode: code, listingId: null, timestamp });
+        return store.add({
+          eventId,
+          ref: `booking:${code}`,
+          source: "webhook",
+          topic: null,
+          timestamp,
+          notification,
+        });
+      }),
+    );
+  }
+}
+
+async function processAll(store: EventStore): Promise<void> {
+  for (let claims = 1; claims > 0; ) {
+    const claimed = await store.claim({ limit: CLAIM, leaseDuration: 60_000, worker: "host:1" });
+    claims = claimed.length;
+    const record = { snapshot: { status: "Confirmed", fields: { checkIn: "2026-07-01" } }, changed: false };
+    // `status` is what 0.1 takes.
+    const outcome = {
+      state: "done",
+      type: "booking.Confirmed",
+      entry: { duration: 20 },
+      record,
+      status: "Confirmed",
+    } as const;
+    await Promise.all(claimed.map((claim) => store.settle(claim, outcome)));
+  }
+}
