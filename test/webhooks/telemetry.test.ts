@@ -1,0 +1,326 @@
+import {
+  createWebhookHandler,
+  forwardTo,
+  memoryStore,
+  type NewEvent,
+  type Observation,
+  StayhookClient,
+  type Telemetry,
+  type TracedRequest,
+} from "stayhook";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { alteredStore } from "../queue/support.ts";
+import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const passing: Telemetry = {
+  recorded: () => traceparent,
+  process: (_, run) => run(),
+  request: (_, run) => run(),
+};
+
+const never = () => new Promise<never>(() => {});
+const hangs = (_: unknown, run: () => unknown) => {
+  run();
+  return never();
+};
+const fails = (): never => {
+  throw new Error("no collector");
+};
+
+test("the handler calls each function, with what it promises", async () => {
+  const calls: string[] = [];
+  const seen: unknown[] = [];
+  const observations: Observation[] = [];
+  const added = vi.fn();
+  const { webhooks, platform, deliver, store } = handlerOf({
+    autoStart: false,
+    on: { fallback: () => void calls.push("callback") },
+    telemetry: {
+      recorded: (event, adding) => {
+        seen.push(event);
+        void adding.then(added);
+        return traceparent;
+      },
+      async process(event, run) {
+        seen.push(event);
+        calls.push("process");
+        const result = await run();
+        calls.push("processed");
+        seen.push(result);
+        return result;
+      },
+      request: passing.request,
+      observe: (observation) => void observations.push(observation),
+    },
+  });
+  platform.booking("HX3K9", "Confirmed");
+  const body = notificationOf({ bookingCode: "HX3K9" });
+  await deliver(body);
+  await deliver(body);
+  await webhooks.drain();
+  expect(calls).toEqual(["process", "callback", "processed"]);
+  const { eventId } = body;
+  const event = { eventId, ref: "booking:HX3K9", source: "webhook", topic: null };
+  expect(seen).toMatchObject([
+    event,
+    event,
+    { ...event, traceparent, attempts: 1 },
+    { outcome: "done", type: "booking.Confirmed" },
+  ]);
+  expect(added.mock.calls).toEqual([["added"], ["duplicate"]]);
+  expect(observations.map(({ kind }) => kind)).toEqual(["received", "duplicate", "started", "done"]);
+  expect(await store.get(eventId)).toMatchObject({ traceparent });
+});
+
+test("observe gets the time of receipt with each attempt, and how long it took at its end", async () => {
+  const answers = [500, 404, 200];
+  const { webhooks, platform, deliver, observed, store } = handlerOf({ autoStart: false, maxAttempts: 2 });
+  platform.answer("HX3K9", () => {
+    vi.advanceTimersByTime(30);
+    return { status: answers.shift() ?? 200, body: { bookingCode: "HX3K9", status: "Confirmed" } };
+  });
+  const { eventId } = notificationOf();
+  await deliver(notificationOf({ eventId, bookingCode: "HX3K9" }));
+  const { receivedAt } = (await store.get(eventId))!;
+  for (let drains = 0; drains < 5; drains++) {
+    await webhooks.drain();
+    await vi.advanceTimersByTimeAsync(60_000);
+  }
+  const about = { eventId, ref: "booking:HX3K9", receivedAt };
+  const attempts = observed.filter((each) => "receivedAt" in each);
+  expect(attempts).toEqual([
+    { kind: "started", attempt: 1, ...about },
+    expect.objectContaining({ kind: "failed", reason: "unavailable", attempt: 1, duration: 30, ...about }),
+    { kind: "started", attempt: 1, ...about },
+    expect.objectContaining({ kind: "failed", reason: "not-found", attempt: 1, duration: 30, ...about }),
+    { kind: "started", attempt: 2, ...about },
+    expect.objectContaining({ kind: "done", attempt: 2, duration: 30, ...about }),
+  ]);
+});
+
+test("observe gets the duration of an attempt with which an event is parked", async () => {
+  const { webhooks, deliver, observed } = handlerOf({ autoStart: false, maxAttempts: 1 });
+  await deliver(notificationOf({ bookingCode: "GONE" }));
+  await webhooks.drain();
+  const parked = { kind: "parked", duration: expect.any(Number), receivedAt: expect.any(Date) };
+  expect(observed.at(-1)).toMatchObject(parked);
+});
+
+describe("a telemetry that fails costs no event", () => {
+  const broken: Record<string, Partial<Record<keyof Telemetry, unknown>>> = {
+    "recorded throws": { recorded: fails },
+    "recorded is asynchronous and rejects": { recorded: async () => fails() },
+    "process throws": { process: fails },
+    "process rejects": { process: async () => fails() },
+    "process never resolves": { process: hangs },
+    "process fails after the attempt": {
+      process: async (_: unknown, run: () => Promise<unknown>) => {
+        await run();
+        fails();
+      },
+    },
+    "request throws": { request: fails },
+    "request never resolves": { request: hangs },
+    "observe throws": { observe: fails },
+    "observe rejects": { observe: async () => fails() },
+    "watch throws": { watch: fails },
+    "watch gives a function that throws": { watch: () => fails },
+    "all is missing": { recorded: undefined, process: undefined, request: undefined },
+  };
+  const silent = ["process never resolves", "request never resolves", "all is missing"];
+
+  test.each(Object.entries(broken))("%s", async (name, functions) => {
+    const telemetry = { ...passing, ...functions } as Telemetry;
+    const platform = platformOf();
+    platform.booking("HX3K9", "Confirmed");
+    const logger = recordingLogger();
+    const { baseUrl, accessToken } = { baseUrl: "https://platform.example", accessToken: "t" };
+    const { fetch } = platform;
+    const client = new StayhookClient({ baseUrl, accessToken, fetch, telemetry, logger });
+    const fallback = vi.fn();
+    const { webhooks, deliver, store } = handlerOf({ client, telemetry, logger, on: { fallback } });
+    for (let count = 1; count <= 3; count++) {
+      expect((await deliver(notificationOf({ bookingCode: "HX3K9" }))).status).toBe(200);
+      await vi.advanceTimersByTimeAsync(100);
+      expect(await store.counts()).toMatchObject({ done: count });
+    }
+    expect(fallback).toHaveBeenCalledTimes(3);
+    expect(platform.reads).toHaveLength(3);
+    await webhooks.close();
+    const said = logger.lines.filter((line) => line.includes("telemetry") && !line.includes("left out"));
+    expect(said).toHaveLength(silent.includes(name) ? 0 : 1);
+    for (const line of said) expect(line).toMatch(/the telemetry .* failed: Error: no collector$/);
+  });
+
+  test("it is warned of once a minute, with the number of lines left out", async () => {
+    const { deliver, logger } = handlerOf({ telemetry: { ...passing, observe: fails } });
+    await deliver(notificationOf());
+    await vi.advanceTimersByTimeAsync(50_000);
+    await deliver(notificationOf());
+    expect(logger.lines.filter((line) => line.includes("telemetry"))).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(20_000);
+    await deliver(notificationOf());
+    const [, second, third] = logger.lines.filter((line) => line.includes("telemetry"));
+    expect(second).toContain("(5 lines like this were left out)");
+    expect(third).toBeUndefined();
+  });
+
+  test("process and request that never call run hold an attempt up for a second each, not longer", async () => {
+    const telemetry: Telemetry = { ...passing, process: never, request: never };
+    const platform = platformOf();
+    platform.booking("HX3K9", "Confirmed");
+    const logger = recordingLogger();
+    const client = new StayhookClient({
+      ...{ baseUrl: "https://platform.example", accessToken: "t", fetch: platform.fetch },
+      ...{ telemetry, logger },
+    });
+    const { deliver, store } = handlerOf({ client, telemetry, logger });
+    await deliver(notificationOf({ bookingCode: "HX3K9" }));
+    await vi.advanceTimersByTimeAsync(1990);
+    expect(await store.counts()).toMatchObject({ processing: 1 });
+    await vi.advanceTimersByTimeAsync(20);
+    expect(await store.counts()).toMatchObject({ done: 1 });
+    expect(logger.lines).toEqual([
+      expect.stringContaining("`process` failed: Error: did not call `run` within 1000 ms"),
+      expect.stringContaining("the telemetry of a request failed: Error: did not call `run` within 1000 ms"),
+    ]);
+  });
+
+  test("an attempt runs once, whatever process makes of it", async () => {
+    const fallback = vi.fn();
+    const telemetry: Telemetry = {
+      ...passing,
+      process: async (_, run) => {
+        await Promise.resolve();
+        await run();
+        return { ...(await run()), outcome: "lost" };
+      },
+    };
+    const { webhooks, deliver, logger } = handlerOf({ autoStart: false, telemetry, on: { fallback } });
+    await deliver(notificationOf());
+    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    expect(fallback).toHaveBeenCalledOnce();
+    expect(logger.lines).toEqual([]);
+  });
+
+  test.each(["", "00 01", "ü", "x".repeat(300), 7])("the traceparent %j is not kept", async (given) => {
+    const telemetry = { ...passing, recorded: () => given as string };
+    const { deliver, store } = handlerOf({ autoStart: false, telemetry });
+    const { eventId } = notificationOf();
+    expect((await deliver(notificationOf({ eventId }))).status).toBe(200);
+    expect(await store.get(eventId)).toMatchObject({ traceparent: null });
+  });
+});
+
+test("without telemetry, the store gets the very event that was parsed, and no wrapper runs", async () => {
+  const added: NewEvent[] = [];
+  const store = alteredStore(memoryStore(), {
+    add:
+      (add) =>
+      (event, ...more) => {
+        added.push(event);
+        return add(event, ...more);
+      },
+  });
+  const { deliver } = handlerOf({ autoStart: false, store });
+  await deliver(notificationOf());
+  expect(added[0]).not.toHaveProperty("traceparent");
+});
+
+test("an event that is forwarded to another queue takes its traceparent along", async () => {
+  const sent: NewEvent[] = [];
+  const processed: unknown[] = [];
+  const platform = platformOf();
+  const webhooks = createWebhookHandler({
+    client: clientOf(platform),
+    store: forwardTo((event) => void sent.push(event)),
+    on: {},
+    telemetry: {
+      ...passing,
+      process: async (event, run) => {
+        const result = await run();
+        processed.push([event.traceparent, result.outcome, result.reason]);
+        return result;
+      },
+    },
+    logger: () => {},
+  });
+  const body = JSON.stringify(notificationOf({ bookingCode: "HX3K9" }));
+  await webhooks.fetch(new Request("https://h.example/", { method: "POST", body }));
+  expect(sent).toMatchObject([{ traceparent }]);
+  platform.answer("HX3K9", { status: 500 });
+  await expect(webhooks.process(JSON.stringify(sent[0]))).rejects.toThrow("500");
+  platform.booking("HX3K9", "Confirmed");
+  expect(await webhooks.process(sent[0]!)).toMatchObject({ status: "Confirmed" });
+  platform.answer("HX3K9", { status: 403 });
+  await expect(webhooks.process(sent[0]!, { attempt: 5 })).rejects.toThrow("403");
+  expect(processed).toEqual([
+    [traceparent, "retrying", "unavailable"],
+    [traceparent, "done", undefined],
+    [traceparent, "parked", "denied"],
+  ]);
+});
+
+test("the client describes each request that it sends, without a secret", async () => {
+  const requests: TracedRequest[] = [];
+  const statuses: (number | string)[] = [];
+  const answers = [401, 503, 200];
+  const client = new StayhookClient({
+    baseUrl: "https://platform.example/api",
+    accessToken: async ({ reason }) => `token-${reason}`,
+    fetch: async () =>
+      Response.json({ bookingCode: "token-initial", status: "x" }, { status: answers.shift()! }),
+    telemetry: {
+      async request(info, run) {
+        requests.push(info);
+        const result = await run();
+        statuses.push(result.status);
+        return result;
+      },
+    },
+  });
+  const getting = client.bookings.get("token-initial", { query: { key: "a secret" } });
+  await vi.advanceTimersByTimeAsync(10_000);
+  await getting;
+  expect(statuses).toEqual([401, 503, 200]);
+  const request = {
+    method: "GET",
+    route: "/v2/bookings/{bookingCode}",
+    url: "https://platform.example/api/v2/bookings/[redacted]",
+  };
+  expect(requests).toMatchObject([
+    { ...request, attempt: 1, resendCount: 0 },
+    { ...request, attempt: 1, resendCount: 1 },
+    { ...request, attempt: 2, resendCount: 2 },
+  ]);
+});
+
+test("an error of the request itself is no failure of the telemetry that passes it on", async () => {
+  const logger = recordingLogger();
+  const client = new StayhookClient({
+    ...{ baseUrl: "https://platform.example", accessToken: "t", maxRetries: 0, logger },
+    fetch: fails,
+    telemetry: passing,
+  });
+  await expect(client.listings.get(7)).rejects.toThrow("no collector");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(logger.lines).toEqual([]);
+});
+
+describe("an option `telemetry` that is none throws", () => {
+  const wrong: [unknown, string][] = [
+    ["otel", "telemetry: must be an object, such as telemetry() makes"],
+    [null, "telemetry: must be an object, such as telemetry() makes"],
+    [{ ...passing, process: "x" }, "telemetry: must have functions, but `process` is none"],
+    [{ ...passing, request: 1 }, "telemetry: must have functions, but `request` is none"],
+  ];
+  test.each(wrong)("%j", (telemetry, message) => {
+    expect(() => handlerOf({ telemetry: telemetry as never })).toThrow(message);
+    const options = { baseUrl: "https://h.example", accessToken: "t", telemetry: telemetry as never };
+    expect(() => new StayhookClient(options)).toThrow(message);
+  });
+});
