@@ -9,6 +9,7 @@ const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly
 export interface LogDetails {
   /** The thrown value. */
   readonly error?: unknown;
+  /** The id of the event in lower case. */
   readonly eventId?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref?: string | null | undefined;
@@ -22,6 +23,7 @@ export interface LogDetails {
 
 /** One log line, as a logger function gets it. */
 export interface LogEntry extends LogDetails {
+  /** How serious the line is. */
   readonly level: LogLevel;
   /** One line of text. It ends with the error's own text, where there is an error. */
   readonly message: string;
@@ -31,9 +33,13 @@ export interface LogEntry extends LogDetails {
 
 /** A logger with a method for each level. `console` is one. It is called with the message alone. */
 export interface ConsoleLike {
+  /** Writes a line for those who look for a fault. */
   debug(message: string): void;
+  /** Writes a line about normal work. */
   info(message: string): void;
+  /** Writes a line about a fault that the package handles itself. */
   warn(message: string): void;
+  /** Writes a line about a fault that somebody has to mend. */
   error(message: string): void;
 }
 

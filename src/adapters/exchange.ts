@@ -6,9 +6,11 @@ import { assertHandler } from "./assert-handler.ts";
 
 /** The part of a webhook handler that the adapters use. */
 export interface Webhooks {
+  /** Takes a notification, and gives the answer to send. */
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
   /** Absent in the type of a handler whose store is `forwardTo`. */
   start?(): void;
+  /** Whether the adapter starts the processing. */
   readonly autoStart: boolean;
 }
 

@@ -7,7 +7,9 @@ export type { FetchHandler } from "./fetch-exchange.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
 export interface FastifyLike {
+  /** Removes the body parsers of the plugin's context. */
   removeAllContentTypeParsers(): void;
+  /** Adds a body parser to the plugin's context. */
   addContentTypeParser(
     contentType: string,
     parser: (
@@ -16,21 +18,28 @@ export interface FastifyLike {
       done: (error: Error | null, body?: unknown) => void,
     ) => void,
   ): unknown;
+  /** Adds a hook to the plugin's context. */
   addHook(
     name: "onRequest",
     hook: (request: FastifyRequestLike, reply: FastifyReplyLike, next: () => void) => void,
   ): unknown;
+  /** Adds a route for all methods. */
   all(path: string, handler: (request: FastifyRequestLike, reply: FastifyReplyLike) => void): unknown;
 }
 
 interface FastifyRequestLike {
+  /** Node's request. */
   readonly raw: IncomingMessage;
+  /** The URL before a router cut its prefix off. */
   readonly originalUrl: string;
+  /** The output of the body parser. */
   readonly body: unknown;
 }
 
 interface FastifyReplyLike {
+  /** Node's response. */
   readonly raw: ServerResponse;
+  /** Leaves the answer to the caller. */
   hijack(): unknown;
 }
 

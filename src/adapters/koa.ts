@@ -7,11 +7,15 @@ export type { FetchHandler } from "./fetch-exchange.ts";
 
 /** The part of a Koa context that the middleware uses. */
 export interface KoaContextLike {
+  /** Node's request. */
   readonly req: IncomingMessage;
+  /** Node's response. */
   readonly res: ServerResponse;
+  /** The URL before a router cut its prefix off. */
   readonly originalUrl: string;
   /** The request of Koa, on which body parsers put their output. */
   readonly request: object;
+  /** `false` keeps Koa from writing the answer. */
   respond?: boolean | undefined;
 }
 

@@ -15,27 +15,45 @@ export {
 
 /** The part of a webhook handler that the function uses. */
 export interface LambdaWebhooks {
+  /** Takes a notification, and gives the answer to send. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
 }
 
 /** The part of an event of API Gateway (REST and HTTP), a function URL or a load balancer that the function uses. */
 export interface LambdaHttpEvent {
+  /** The HTTP method, from a REST API or a load balancer. */
   readonly httpMethod?: string | undefined;
+  /** The path, from a REST API or a load balancer. */
   readonly path?: string | undefined;
+  /** The path, from an HTTP API or a function URL. */
   readonly rawPath?: string | undefined;
+  /** The query as it came, from an HTTP API or a function URL. */
   readonly rawQueryString?: string | undefined;
+  /** The headers by name. */
   readonly headers?: Readonly<Record<string, string | undefined>> | null | undefined;
+  /** The headers, each with all of its values. */
   readonly multiValueHeaders?: Readonly<Record<string, readonly string[] | undefined>> | null | undefined;
+  /** The query parameters by name. */
   readonly queryStringParameters?: Readonly<Record<string, string | undefined>> | null | undefined;
+  /** The query parameters, each with all of its values. */
   readonly multiValueQueryStringParameters?:
     | Readonly<Record<string, readonly string[] | undefined>>
     | null
     | undefined;
+  /** The body as text, or in base64. */
   readonly body?: string | null | undefined;
+  /** Whether `body` is in base64. */
   readonly isBase64Encoded?: boolean | undefined;
+  /** What the service adds to the request. */
   readonly requestContext?:
     | {
-        readonly http?: { readonly method?: string | undefined } | undefined;
+        /** The request, from an HTTP API or a function URL. */
+        readonly http?:
+          | {
+              /** The HTTP method. */
+              readonly method?: string | undefined;
+            }
+          | undefined;
         /** Only a load balancer sets it. */
         readonly elb?: unknown;
       }
@@ -44,13 +62,17 @@ export interface LambdaHttpEvent {
 
 /** The answer of a Lambda function behind any of these. */
 export interface LambdaHttpResult {
+  /** The HTTP status of the answer. */
   readonly statusCode: number;
+  /** The headers of the answer. */
   readonly headers: Record<string, string>;
+  /** The text of the answer. */
   readonly body: string;
 }
 
 /** The part of Lambda's context that the function uses. */
 export interface LambdaContextLike {
+  /** How long the function may still run, ms. */
   getRemainingTimeInMillis(): number;
 }
 

@@ -4,24 +4,33 @@ import { assertHandler } from "./assert-handler.ts";
 
 /** The part of a webhook handler that the function uses. */
 export interface SqsWebhooks {
+  /** Processes one notification. */
   process(notification: string, options?: ProcessOptions): Promise<unknown>;
 }
 
 /** The part of Lambda's event for a batch of SQS messages that the function uses. */
 export interface SqsEvent {
+  /** The messages of the batch. */
   readonly Records: readonly SqsRecord[];
 }
 
 /** The part of an SQS message that the function uses. */
 export interface SqsRecord {
+  /** The id by which SQS knows the message. */
   readonly messageId: string;
+  /** The text of the message: the event as JSON, or the notification. */
   readonly body: string;
+  /** The attributes that SQS adds, `ApproximateReceiveCount` among them. */
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
 /** Tells SQS which messages to deliver again. The event source needs `ReportBatchItemFailures`. */
 export interface SqsBatchResponse {
-  readonly batchItemFailures: { readonly itemIdentifier: string }[];
+  /** The messages that failed. SQS delivers them again. */
+  readonly batchItemFailures: {
+    /** The `messageId` of the message. */
+    readonly itemIdentifier: string;
+  }[];
 }
 
 /**

@@ -57,8 +57,12 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   request<T>(
     method: Method,
     path: string,
-    options: CustomOptions & { schema: StandardSchema<T> },
+    options: CustomOptions & {
+      /** Validates the parsed JSON. The call resolves to its output. */
+      schema: StandardSchema<T>;
+    },
   ): ApiPromise<T>;
+  /** Calls any other endpoint below the base URL. Resolves to the parsed JSON as it came. */
   request(
     method: Method,
     path: string,

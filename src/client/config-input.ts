@@ -1,15 +1,11 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isTopic, topics } from "../models/webhook-config.ts";
+import { type Endpoints, isTopic, topics } from "../models/webhook-config.ts";
 import { unknownOptions } from "../options.ts";
 import { isObject } from "./envelopes.ts";
 import { parseUrl, problemWithEndpoint } from "./urls.ts";
 
 /** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */
-export interface EndpointsInput {
-  readonly bookings?: string | undefined;
-  readonly listings?: string | undefined;
-  readonly messages?: string | undefined;
-}
+export interface EndpointsInput extends Readonly<Endpoints> {}
 
 /** A webhook configuration, as `create` and `update` take it. */
 export interface ConfigInput {
@@ -29,13 +25,7 @@ export interface EnsureInput {
    * The URLs of the topics. A topic that you leave out stays as it is, and `null` removes one. A string is one URL for
    * all topics: each gets it with `topic=<topic>` added to the query.
    */
-  readonly endpoints:
-    | string
-    | {
-        readonly bookings?: string | null | undefined;
-        readonly listings?: string | null | undefined;
-        readonly messages?: string | null | undefined;
-      };
+  readonly endpoints: string | { readonly [T in keyof Endpoints]: Endpoints[T] | null };
   /** The URLs of topics that are newer than this package. `null` removes a topic. */
   readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
 }

@@ -4,10 +4,13 @@ export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
 /** The parts of an {@link APIError}. */
 export interface APIErrorInit {
+  /** The HTTP status. */
   readonly status: number;
+  /** The headers of the answer. */
   readonly headers: Headers;
   /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
   readonly body: unknown;
+  /** The HTTP method of the request. */
   readonly method: string;
   /** The path below the base URL, without the query. */
   readonly path: string;
@@ -181,7 +184,13 @@ export class ResponseValidationError extends StayhookError {
     request: string,
     issues: readonly Issue[],
     body: unknown,
-    { valid = [], ...options }: ErrorOptions & { readonly valid?: readonly unknown[] | undefined } = {},
+    {
+      valid = [],
+      ...options
+    }: ErrorOptions & {
+      /** The rows of a list that are valid. */
+      readonly valid?: readonly unknown[] | undefined;
+    } = {},
   ) {
     const shown = issues.slice(0, 3).map(describeIssue).join("; ");
     const more = issues.length > 3 ? `; and ${issues.length - 3} more, see issues` : "";

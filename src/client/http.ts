@@ -22,6 +22,7 @@ export type Method = (typeof methods)[number];
 
 /** The data of an answer, and the answer itself. */
 export interface WithResponse<out T> {
+  /** The data that the call resolves to by itself. */
   readonly data: T;
   /** The status, headers and URL of the answer. Its body is read already: see `body`. */
   readonly response: Response;

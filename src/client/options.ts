@@ -24,6 +24,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** A request that the client is about to send. */
 export interface RequestObservation {
+  /** The HTTP method. */
   readonly method: string;
   /** The path with the names of its parameters: `/v2/bookings/{bookingCode}`. For `client.request` the path as given. */
   readonly route: string;
@@ -38,8 +39,16 @@ export type ResponseObservation = RequestObservation & {
   /** ms from the request to the end of the body. */
   readonly duration: number;
 } & (
-    | { readonly status: number; readonly error?: undefined }
-    | { readonly error: StayhookError; readonly status?: undefined }
+    | {
+        /** The HTTP status of the answer. */
+        readonly status: number;
+        readonly error?: undefined;
+      }
+    | {
+        /** The error of a request that got no complete answer. */
+        readonly error: StayhookError;
+        readonly status?: undefined;
+      }
   );
 
 /** The functions that the client calls for each request that it sends. It logs the errors that they throw. */
@@ -90,7 +99,14 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
    * Your own schemas for records, with fields that you know of. Any library that follows Standard Schema will do.
    * Their output has to extend {@link Booking} and {@link Listing}.
    */
-  models?: { booking?: StandardSchema<B> | undefined; listing?: StandardSchema<L> | undefined } | undefined;
+  models?:
+    | {
+        /** The schema of bookings. Default: `Booking`. */
+        booking?: StandardSchema<B> | undefined;
+        /** The schema of listings. Default: `Listing`. */
+        listing?: StandardSchema<L> | undefined;
+      }
+    | undefined;
   /** The time limit of each attempt, with its token, redirects and body. ms, default 10,000. */
   timeout?: number | undefined;
   /** How often the client tries a request again. Default 2. */

@@ -7,7 +7,10 @@ import { AccessTokenError } from "./errors.ts";
  */
 export type AccessToken =
   | string
-  | ((request: { readonly reason: "initial" | "unauthorized" }) => string | Promise<string>);
+  | ((request: {
+      /** Why the client asks: for an attempt, or because the platform refused the token. */
+      readonly reason: "initial" | "unauthorized";
+    }) => string | Promise<string>);
 
 /** A token, and the number of refreshes that had ended when it was asked for. */
 export interface Token {

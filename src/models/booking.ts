@@ -30,11 +30,17 @@ export interface Booking {
 // Without the index signature that zod gives to loose objects: `booking.chekIn` must not compile. Without names of
 // our own: a declaration file that exports `Booking.extend(...)` could not import them. By named imports: where zod's
 // types are CommonJS (node16), TypeScript pays 1,800 instantiations for a namespace import in a declaration.
+// With sentences of their own: the fields of a user's model show these.
 type BookingSchema = ZodObject<{
+  /** The booking's unique code. */
   bookingCode: ZodString;
+  /** The booking's status. */
   status: ZodString;
+  /** The booked listing. `listingIdOf(booking)` gives the id as a number. */
   listingId: ZodOptional<ZodType<string | number | null>>;
+  /** The day of arrival. `stay(booking)` gives it as `YYYY-MM-DD`. */
   checkIn: ZodOptional<ZodType<string | number | null>>;
+  /** The day of departure. `stay(booking)` gives it as `YYYY-MM-DD`. */
   checkOut: ZodOptional<ZodType<string | number | null>>;
 }>;
 

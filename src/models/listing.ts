@@ -24,8 +24,11 @@ export interface Listing {
 
 // See `BookingSchema`.
 type ListingSchema = ZodObject<{
+  /** The listing's unique id. */
   listingId: ZodType<number>;
+  /** The listing's status. */
   status: ZodString;
+  /** The listing's name. */
   listingName: ZodOptional<ZodType<string | null>>;
 }>;
 

@@ -5,21 +5,40 @@ import type { Issue } from "../errors.ts";
  * This is the part of the standard that this package uses.
  */
 export interface StandardSchema<Output = unknown> {
+  /** The part of the object that the standard defines. */
   readonly "~standard": {
+    /** The version of the standard. */
     readonly version: 1;
+    /** The name of the schema library. */
     readonly vendor: string;
     // Before `validate`: TypeScript reports the first member that does not fit, and this one gives the shorter error.
-    readonly types?: { readonly output: Output } | undefined;
+    /** The types of the schema. Present for TypeScript alone. */
+    readonly types?:
+      | {
+          /** The type of a value that is valid. */
+          readonly output: Output;
+        }
+      | undefined;
+    /** Validates a value. Gives the output, or the issues. */
     readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
   };
 }
 
 export type StandardResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly StandardIssue[] };
+  | {
+      /** The output of the schema. */
+      readonly value: Output;
+      readonly issues?: undefined;
+    }
+  | {
+      /** Each part of the value that is wrong. */
+      readonly issues: readonly StandardIssue[];
+    };
 
 export interface StandardIssue {
+  /** What is wrong. */
   readonly message: string;
+  /** The property names and indexes that lead to the wrong part. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 

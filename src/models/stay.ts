@@ -32,7 +32,12 @@ export interface StayOptions {
  * ```
  */
 export function stay(
-  booking: { readonly checkIn?: unknown; readonly checkOut?: unknown },
+  booking: {
+    /** The day of arrival. */
+    readonly checkIn?: unknown;
+    /** The day of departure. */
+    readonly checkOut?: unknown;
+  },
   options?: StayOptions,
 ): Stay {
   checkNoUnknown(options, ["timeZone"]);
@@ -53,7 +58,10 @@ export function stay(
  *
  * @throws InvalidArgumentError where it is absent or no integer
  */
-export function listingIdOf(booking: { readonly listingId?: unknown }): number {
+export function listingIdOf(booking: {
+  /** The booked listing. */
+  readonly listingId?: unknown;
+}): number {
   const value: unknown = booking?.listingId;
   return toInteger(value) ?? refuse("listingId", value, "must be an integer");
 }

@@ -8,8 +8,11 @@ export type Topic = (typeof topics)[number];
 
 /** The URLs that notifications go to, by topic. A topic without a URL is absent. */
 export interface Endpoints {
+  /** The URL that notifications about bookings go to. */
   bookings?: string | undefined;
+  /** The URL that notifications about listings go to. */
   listings?: string | undefined;
+  /** The URL that notifications about messages go to. */
   messages?: string | undefined;
 }
 

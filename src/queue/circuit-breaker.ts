@@ -16,6 +16,7 @@ export interface CircuitBreakerOptions {
 
 /** Since when the queue pauses, and why. */
 export interface Pause {
+  /** When the pause began. */
   readonly since: Date;
   /** The text of the last error. */
   readonly reason: string;

@@ -37,30 +37,64 @@ interface OfRecord {
   readonly ref: string;
 }
 
+interface OfRead extends OfRecord {
+  /** The status that was read. */
+  readonly status: string;
+}
+
+interface OfChange extends OfRecord {
+  /** The id of the event that the reconciler added. */
+  readonly eventId: string;
+  /** The status that was read; `undefined` where `watch` could not read the booking. */
+  readonly status: string | undefined;
+  /** The fields that differ from the snapshot. */
+  readonly changes: FieldChanges;
+}
+
+interface OfSnapshot<S> {
+  /** The status in the snapshot; `undefined` where no snapshot is known. */
+  readonly previousStatus: S;
+}
+
+interface OfFailure {
+  /** The error that was thrown. */
+  readonly error: unknown;
+}
+
 /** What {@link ReconcilerOptions.observe} is told; `kind` tells which. */
 export type ReconcileObservation =
   | ReconcilerAlarm
-  /** A booking was read, or a listing found in the list. */
-  | (OfRecord & { readonly kind: "checked"; readonly status: string })
-  /** The record has changed since an event of it was last handled, and an event for the change is in the store now. */
-  | (OfRecord & {
-      readonly kind: "changed";
-      readonly eventId: string;
-      readonly previousStatus: string | undefined;
-      /** `undefined` where `watch` could not read the booking. */
-      readonly status: string | undefined;
-      readonly changes: FieldChanges;
+  | (OfRead & {
+      /** A booking was read, or a listing found in the list. */
+      readonly kind: "checked";
     })
-  /** The first pass recorded the snapshot of a listing, without a callback. */
-  | (OfRecord & { readonly kind: "learned"; readonly status: string })
-  /** A record could not be read. `ref` is `listings` where it is the list. */
-  | { readonly kind: "failed"; readonly ref: string; readonly error: unknown }
-  /** A known listing is no longer in the list. The reconciler does nothing about it, as it has no status. */
-  | (OfRecord & { readonly kind: "vanished"; readonly previousStatus: string })
-  /** A pass has ended. */
-  | ({ readonly kind: "pass" } & ReconcileReport)
-  /** A scheduled pass failed because the store failed. The reconciler tries again. */
-  | { readonly kind: "error"; readonly error: unknown };
+  | (OfChange &
+      OfSnapshot<string | undefined> & {
+        /** The record has changed since an event of it was last handled, and an event for the change is in the store now. */
+        readonly kind: "changed";
+      })
+  | (OfRead & {
+      /** The first pass recorded the snapshot of a listing, without a callback. */
+      readonly kind: "learned";
+    })
+  | (OfRecord &
+      OfFailure & {
+        /** A record could not be read. `ref` is `listings` where it is the list. */
+        readonly kind: "failed";
+      })
+  | (OfRecord &
+      OfSnapshot<string> & {
+        /** A known listing is no longer in the list. The reconciler does nothing about it, as it has no status. */
+        readonly kind: "vanished";
+      })
+  | (ReconcileReport & {
+      /** A pass has ended. */
+      readonly kind: "pass";
+    })
+  | (OfFailure & {
+      /** A scheduled pass failed because the store failed. The reconciler tries again. */
+      readonly kind: "error";
+    });
 
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {

@@ -17,10 +17,12 @@ export interface Reconciler {
    * that one was cut off less than `every` ago. While this reconciler makes a pass, it waits for that one. Unless the
    * handler has `autoStart: false`, it resolves when each due event has had its attempt.
    *
-   * @param options.signal - ends the pass early; `run` then resolves to the report so far
    * @throws what the store throws; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
    */
-  run(options?: { readonly signal?: AbortSignal | undefined }): Promise<ReconcileReport>;
+  run(options?: {
+    /** Ends the pass early. `run` then resolves to the report so far. */
+    readonly signal?: AbortSignal | undefined;
+  }): Promise<ReconcileReport>;
   /**
    * Makes a pass for each `every` over all machines on the store, until {@link close}. The first one begins within
    * seconds if none was made in that time. Reports go to `observe`. Starts the handler, too, unless that has

@@ -6,6 +6,7 @@ import { failure, type Platform, type PlatformRequest, type PlatformResponse } f
 
 /** A request that the sandbox's API answered. */
 export interface SandboxRequest {
+  /** The HTTP method. */
   readonly method: string;
   /** The path with its query. */
   readonly path: string;

@@ -12,9 +12,11 @@ export type SandboxReceiver = (request: Request) => Response | Promise<Response>
 export interface SandboxDelivery {
   /** The event id of the notification, if it has one. */
   readonly eventId: string | undefined;
+  /** The topic of the endpoint. */
   readonly topic: string;
   /** The URL with its query, which may hold a secret. */
   readonly url: string;
+  /** The notification as it was sent. */
   readonly notification: unknown;
   /** 1 for the first attempt, 2 for its first retry. */
   readonly attempt: number;

@@ -30,8 +30,14 @@ export interface SandboxOptions {
 
 /** The argument of `observe`. */
 export type SandboxObservation =
-  | ({ readonly kind: "request" } & SandboxRequest)
-  | ({ readonly kind: "delivery" } & SandboxDelivery);
+  | (SandboxRequest & {
+      /** The API answered a request. */
+      readonly kind: "request";
+    })
+  | (SandboxDelivery & {
+      /** A delivery is over. */
+      readonly kind: "delivery";
+    });
 
 /** How notifications are delivered. Everything random in it is drawn from the seed. */
 export interface SandboxDeliveryOptions {

@@ -26,6 +26,7 @@ import type { EventStore } from "./event-store.ts";
 export interface StoreContractCase {
   /** `topic: what holds`; no two are the same. */
   readonly name: string;
+  /** The part of the contract that the case belongs to. */
   readonly topic: string;
   /** Rejects with an error that says what was expected and what came. */
   run(): Promise<void>;

@@ -18,7 +18,9 @@ export type TrackedValue = string | number | boolean | null;
 
 /** What a record looked like when an event of it was last handled: its status and its tracked fields. */
 export interface Snapshot {
+  /** The record's status. */
   readonly status: string;
+  /** The tracked fields by name. */
   readonly fields: Readonly<Record<string, TrackedValue>>;
 }
 
@@ -26,6 +28,7 @@ export interface Snapshot {
 export interface RecordSnapshot {
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
+  /** The record as of the last event that was handled to its end. */
   readonly snapshot: Snapshot;
   /** Rises by one with each change; 1 for the first snapshot. */
   readonly sequence: number;
@@ -39,6 +42,7 @@ export interface NewEvent {
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null` where the event refers to no record. */
   readonly ref: string | null;
+  /** Where the event came from. */
   readonly source: EventOrigin;
   /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
   readonly topic: string | null;
@@ -80,6 +84,7 @@ export interface AttemptEntry {
   readonly duration: number;
   /** How the attempt ended. `lost`: its lease ended before its process said how. */
   readonly outcome: "done" | "retrying" | "parked" | "lost";
+  /** Why the attempt failed; `undefined` for one that did not. */
   readonly reason?: FailureReason | undefined;
   /** The error's message and the messages of its causes, 2 KiB at most. */
   readonly error?: string | undefined;
@@ -96,16 +101,26 @@ export type Write<Tx> = (tx: Tx) => void | Promise<void>;
 /** How an attempt ended, as {@link EventStore.settle} records it. */
 export type Outcome<Tx = never> =
   | {
+      /** The event is handled. */
       readonly state: "done";
       /** The event's type, such as `booking.Confirmed`. */
       readonly type: string;
+      /** The attempt, for the event's history. */
       readonly entry: Entry;
-      /** The record as it was handled, and whether it differs from {@link ClaimedEvent.previous}. The store then adds 1 to its sequence. */
-      readonly record?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
+      /** Absent where the event is about no record. */
+      readonly record?:
+        | {
+            /** The record as it was handled. */
+            readonly snapshot: Snapshot;
+            /** Whether it differs from {@link ClaimedEvent.previous}. The store then adds 1 to its sequence. */
+            readonly changed: boolean;
+          }
+        | undefined;
       /** The user's writes. Only a transactional store is given any. */
       readonly writes?: readonly Write<Tx>[] | undefined;
     }
   | {
+      /** The attempt failed, and the event is tried again. */
       readonly state: "retrying";
       /** ms from now until the event is due again; at most 366 days. */
       readonly in: number;
@@ -115,23 +130,35 @@ export type Outcome<Tx = never> =
        * new event for it is added without `dueIn`.
        */
       readonly counted: boolean;
+      /** Why the attempt failed. */
       readonly reason: FailureReason;
+      /** The attempt, for the event's history. */
       readonly entry: Entry;
+      /** The event's type, where the attempt came to know it. */
       readonly type?: string | undefined;
     }
   | {
+      /** The attempt failed, and the event is given up until it is replayed or discarded. */
       readonly state: "parked";
+      /** Why the attempt failed. */
       readonly reason: FailureReason;
+      /** The attempt, for the event's history. */
       readonly entry: Entry;
+      /** The event's type, where the attempt came to know it. */
       readonly type?: string | undefined;
     }
-  /** The attempt never happened: `attempts` - 1, due now, and no entry in the history. */
-  | { readonly state: "released" };
+  | {
+      /** The attempt never happened: `attempts` - 1, due now, and no entry in the history. */
+      readonly state: "released";
+    };
 
 /** An event as {@link EventStore.list} and {@link EventStore.get} show it. */
 export interface StoredEvent extends NewEvent {
+  /** Where the event stands. */
   readonly state: EventState;
+  /** Attempts that count. */
   readonly attempts: number;
+  /** When the store recorded the event. */
   readonly receivedAt: Date;
   /** When it may be claimed; while it is processed, when its lease ends; `null` when done or parked. */
   readonly dueAt: Date | null;
@@ -145,20 +172,27 @@ export interface StoredEvent extends NewEvent {
   readonly reason: FailureReason | "discarded" | null;
   /** The last 10 attempts, the oldest first. A replay keeps them. Releases leave no entry. */
   readonly history: readonly AttemptEntry[];
+  /** The W3C `traceparent` of the request that brought the event; `null` where there was none. */
   readonly traceparent: string | null;
 }
 
 /** Which events {@link EventStore.list}, {@link EventStore.replay} and {@link EventStore.discard} are about. All given fields must match. */
 export interface EventFilter {
+  /** The event with this id, in lower case. */
   readonly eventId?: string | undefined;
+  /** Events of this record: `booking:<code>` or `listing:<id>`. */
   readonly ref?: string | undefined;
+  /** Events in this state. */
   readonly state?: EventState | undefined;
+  /** Events of this type, such as `booking.Confirmed`. */
   readonly type?: string | undefined;
+  /** Events whose last attempt failed for this reason; `discarded` for events that were discarded. */
   readonly reason?: FailureReason | "discarded" | undefined;
+  /** Events from this source. */
   readonly source?: EventOrigin | undefined;
-  /** Inclusive. */
+  /** Events recorded at this time or later. */
   readonly receivedAfter?: Date | undefined;
-  /** Exclusive. */
+  /** Events recorded before this time. */
   readonly receivedBefore?: Date | undefined;
 }
 
@@ -170,6 +204,7 @@ export interface AddOptions {
 
 /** Options of {@link EventStore.claim}. */
 export interface ClaimOptions {
+  /** The most events that the claim takes. */
   readonly limit: number;
   /** ms */
   readonly leaseDuration: number;
@@ -183,6 +218,7 @@ export interface ClaimOptions {
 
 /** Options of {@link EventStore.list}. */
 export interface ListOptions extends EventFilter {
+  /** How many events the list gives at most. */
   readonly limit: number;
   /** Goes on behind this `eventId`. An id that is not known gives an empty list. */
   readonly after?: string | undefined;
@@ -190,10 +226,13 @@ export interface ListOptions extends EventFilter {
 
 /** Options of {@link EventStore.prune}. */
 export interface PruneOptions {
+  /** Only events in this state are deleted. */
   readonly state: "done" | "parked";
+  /** Only events whose last attempt failed for this reason. Default: whatever the reason. */
   readonly reason?: FailureReason | undefined;
   /** ms */
   readonly age: number;
+  /** The most events that one call deletes. */
   readonly limit: number;
 }
 
@@ -201,6 +240,7 @@ export interface PruneOptions {
 export interface PruneRecordsOptions {
   /** ms */
   readonly age: number;
+  /** The most snapshots that one call deletes. */
   readonly limit: number;
 }
 
@@ -259,8 +299,10 @@ export interface EventStore<Tx = never> {
   /** Events that match, the newest first: `limit` of them, or fewer where there are no more. */
   list(options: ListOptions): Promise<StoredEvent[]>;
 
+  /** The event with this id; `undefined` where there is none. */
   get(eventId: string): Promise<StoredEvent | undefined>;
 
+  /** How many events are in each state. */
   counts(): Promise<Record<EventState, number>>;
 
   /**
@@ -301,8 +343,11 @@ export interface EventStore<Tx = never> {
   /** The snapshot of a record; `undefined` where none is known. */
   recordOf(ref: string): Promise<RecordSnapshot | undefined>;
 
-  /** All records with a snapshot, by `ref` in the store's own collation. `after`: goes on behind this `ref`. */
-  records(options?: { readonly after?: string | undefined }): AsyncIterable<RecordSnapshot>;
+  /** All records with a snapshot, by `ref` in the store's own collation. */
+  records(options?: {
+    /** Goes on behind this `ref`. */
+    readonly after?: string | undefined;
+  }): AsyncIterable<RecordSnapshot>;
 
   /**
    * Writes a first snapshot, with `sequence: 1`, where none is known and no event of the record waits, is processed or is parked.
@@ -313,7 +358,15 @@ export interface EventStore<Tx = never> {
   learn(ref: string, snapshot: Snapshot): Promise<boolean>;
 
   /** A value that was kept with {@link setMeta}, and its age in ms by the store's clock. */
-  getMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined>;
+  getMeta(key: string): Promise<
+    | {
+        /** The value that was set. */
+        readonly value: string;
+        /** ms since the value was set. */
+        readonly age: number;
+      }
+    | undefined
+  >;
 
   /**
    * Compares and sets. `undefined` stands for no value: as `value` it deletes.
@@ -323,7 +376,10 @@ export interface EventStore<Tx = never> {
   setMeta(
     key: string,
     value: string | undefined,
-    options: { readonly expected: string | undefined },
+    options: {
+      /** The value that is replaced. Any other value stays. */
+      readonly expected: string | undefined;
+    },
   ): Promise<boolean>;
 
   /** Deletes at most `limit` events that have been in `state` for `age` ms or longer, the oldest first. Resolves to their number. */
@@ -345,8 +401,10 @@ export interface EventStore<Tx = never> {
 
 /** Takes events in, and leaves their processing to another queue. `forwardTo` makes one. */
 export interface IntakeStore {
+  /** Tells the handler that another queue processes the events. */
   readonly intakeOnly: true;
   /** Resolves when the queue has the event. The queue de-duplicates. */
   add(event: NewEvent): Promise<"added">;
+  /** Does nothing: the queue is yours to close. */
   close(): Promise<void>;
 }

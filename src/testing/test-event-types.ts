@@ -96,6 +96,7 @@ export type FieldsOfEvent<E> = {
     | undefined;
 } & Own<E, "booking", Booking> &
   Own<E, "listing", Listing> & {
+    /** The transaction that `commit` hands to the writes. */
     readonly tx?: E extends { atomically: (write: (tx: infer Tx) => unknown) => void } ? Tx : undefined;
   };
 

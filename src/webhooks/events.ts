@@ -36,6 +36,7 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
 export interface FieldChange {
   /** The value in the snapshot; `undefined` where no snapshot is known. */
   readonly from: TrackedValue | undefined;
+  /** The value in the record as it was read for this event. */
   readonly to: TrackedValue;
 }
 
@@ -46,6 +47,7 @@ export interface FieldChanges {
 
 /** A record's status and tracked fields when an event of it was last handled to its end. */
 export interface PreviousRecord {
+  /** The status at that time. */
   readonly status: string;
   readonly [field: string]: TrackedValue | undefined;
 }
@@ -87,11 +89,15 @@ export interface BookingEventOf<
   B extends Booking = Booking,
   L extends Listing = Listing,
 > extends RecordEventBase<B, L> {
+  /** The type of the event. `switch (event.type)` narrows by it. */
   readonly type: `booking.${S}`;
   /** The status of the booking when it was fetched. */
   readonly status: StatusOf<S>;
   /** The booking, fetched after the event was recorded. */
-  readonly booking: B & { readonly status: StatusOf<S> };
+  readonly booking: B & {
+    /** The status of the booking. */
+    readonly status: StatusOf<S>;
+  };
   readonly listing?: undefined;
 }
 
@@ -115,11 +121,15 @@ export interface ListingEventOf<
   B extends Booking = Booking,
   L extends Listing = Listing,
 > extends RecordEventBase<B, L> {
+  /** The type of the event. `switch (event.type)` narrows by it. */
   readonly type: `listing.${S}`;
   /** The status of the listing when it was fetched. */
   readonly status: StatusOf<S>;
   /** The listing, fetched after the event was recorded. */
-  readonly listing: L & { readonly status: StatusOf<S> };
+  readonly listing: L & {
+    /** The status of the listing. */
+    readonly status: StatusOf<S>;
+  };
   readonly booking?: undefined;
 }
 
@@ -127,6 +137,7 @@ export interface ListingEventOf<
 export interface MessageWebhookEvent<B extends Booking = Booking, L extends Listing = Listing>
   extends WithoutRecord,
     EventBase<B, L> {
+  /** The type of the event. `switch (event.type)` narrows by it. */
   readonly type: "message";
   /** The handler reads no references of a message. */
   readonly ref: null;
@@ -136,6 +147,7 @@ export interface MessageWebhookEvent<B extends Booking = Booking, L extends List
 export interface UnknownEvent<B extends Booking = Booking, L extends Listing = Listing>
   extends WithoutRecord,
     EventBase<B, L> {
+  /** The type of the event. `switch (event.type)` narrows by it. */
   readonly type: "unknown";
 }
 

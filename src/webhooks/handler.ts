@@ -47,7 +47,10 @@ export interface ForwardingHandler {
    *
    * @throws InvalidArgumentError where `timeout` is not a number of ms; nothing is closed then
    */
-  close(options?: { readonly timeout?: number | undefined }): Promise<void>;
+  close(options?: {
+    /** How long callbacks may take to finish, ms. Default 10,000. */
+    readonly timeout?: number | undefined;
+  }): Promise<void>;
   /** Whether an adapter should start the processing. */
   readonly autoStart: boolean;
 }

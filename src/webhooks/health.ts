@@ -24,6 +24,7 @@ export interface AvailableHealth {
 
 /** The health of a handler whose store cannot be asked. */
 export interface UnavailableHealth {
+  /** The store cannot be asked. */
   readonly state: "unavailable";
   /** What the store threw. */
   readonly error: unknown;

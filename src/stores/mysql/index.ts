@@ -25,6 +25,7 @@ export interface MysqlStoreOptions {
 
 /** The store that {@link mysqlStore} makes. `event.atomically` gets a connection of `mysql2` in the transaction that ends the event. */
 export interface MysqlStore extends EventStore<PoolConnection> {
+  /** `event.atomically` writes in the transaction that ends the event. */
   readonly transactional: true;
 }
 
@@ -74,7 +75,12 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
  * @param options.from - the schema version that the database has; default 0, an empty database
  * @throws {@link InvalidArgumentError} where `from` is no schema version
  */
-export function migrationSql(options: { readonly from?: number | undefined } = {}): string {
+export function migrationSql(
+  options: {
+    /** The version of the schema that the database has. Default 0: it is empty. */
+    readonly from?: number | undefined;
+  } = {},
+): string {
   checkNoUnknown(options, ["from"]);
   const { from = 0 } = options;
   if (from !== 0 && from !== 1) {

@@ -51,6 +51,7 @@ export interface TransactionStore {
 
 /** The store that {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
 export interface PostgresStore extends EventStore<ClientBase> {
+  /** `event.atomically` writes in the transaction that ends the event. */
   readonly transactional: true;
   /**
    * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other

@@ -8,7 +8,9 @@ export type SqlRow = Readonly<Record<string, unknown>>;
 
 /** One statement with its values. */
 export interface SqlStatement {
+  /** The text of the statement, with a `?` for each parameter. */
   readonly sql: string;
+  /** The parameters, in the order of their marks. */
   readonly params: readonly SqlValue[];
   /** Whether the statement is a query: `rows` of its result is read then, else `changes`. */
   readonly query: boolean;
@@ -16,11 +18,13 @@ export interface SqlStatement {
 
 /** The user's writes of `event.atomically`. Yielded only where {@link SqlDriver.transactional} is set. */
 export interface SqlWrites {
+  /** The writes, in the order of the calls. */
   readonly writes: readonly Write<never>[];
 }
 
 /** What a driver made of a statement. */
 export interface SqlResult {
+  /** The rows of a query; empty for other statements. */
   readonly rows: readonly SqlRow[];
   /** How many rows the statement inserted, deleted, or found to update. */
   readonly changes: number;

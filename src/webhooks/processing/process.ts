@@ -18,6 +18,7 @@ export interface ProcessOptions {
 
 /** The result of {@link WebhookHandler.process}. */
 export interface Processed {
+  /** The id of the event in lower case. */
   readonly eventId: string;
   /** The event's type, such as `booking.Confirmed`. */
   readonly type: string;
@@ -36,12 +37,8 @@ export class ProcessingError extends StayhookError {
 
   constructor(
     message: string,
-    init: {
-      readonly reason: FailureReason | "invalid";
-      readonly retryable: boolean;
-      readonly retryAfter?: number | undefined;
-      readonly cause?: unknown;
-    },
+    init: Pick<ProcessingError, "reason" | "retryable"> &
+      Partial<Pick<ProcessingError, "retryAfter" | "cause">>,
   ) {
     super(message, { cause: init.cause });
     this.name = "ProcessingError";

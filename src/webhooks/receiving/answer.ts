@@ -2,9 +2,11 @@ import type { Issue } from "../../errors.ts";
 
 /** An answer, for any server to send. */
 export interface ReceiveResult {
+  /** The HTTP status of the answer. */
   readonly status: number;
   /** Names in lower case. */
   readonly headers: Record<string, string>;
+  /** The body of the answer; may be empty. */
   readonly body: string;
 }
 

@@ -16,9 +16,11 @@ export type { ReceiveObservation } from "./report.ts";
 
 /** A request, from any server. */
 export interface ReceiveRequest {
+  /** The HTTP method. */
   readonly method: string;
   /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
   readonly url: string;
+  /** The headers, as a `Headers` object or by name. */
   readonly headers: RequestHeaders;
   /** The body as it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
   readonly body?:

@@ -1,8 +1,10 @@
 /** What {@link Verify} may look at. */
 export interface VerifyRequest {
+  /** The HTTP method. */
   readonly method: string;
   /** Path and query, or the whole URL, as the server has it. */
   readonly url: string;
+  /** The headers of the request. */
   readonly headers: Headers;
   /** The topic that the endpoint was told it serves, where it was. */
   readonly topic: string | undefined;
