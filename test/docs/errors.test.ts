@@ -1,0 +1,30 @@
+import { readdirSync, readFileSync } from "node:fs";
+import * as stayhook from "stayhook";
+import { expect, test } from "vitest";
+
+const directory = new URL("../../docs/errors/", import.meta.url);
+const read = (file: string) => readFileSync(new URL(file, directory), "utf8");
+
+/** `APIError` is on the page api-error.md. */
+const pageOf = (name: string) =>
+  `${name
+    .replaceAll(/([a-z])([A-Z])/g, "$1-$2")
+    .replaceAll(/([A-Z])([A-Z][a-z])/g, "$1-$2")
+    .toLowerCase()}.md`;
+
+const errors = Object.entries(stayhook)
+  .filter(([, value]) => typeof value === "function" && value.prototype instanceof Error)
+  .map(([name]) => name);
+
+test("each exported error has a page, and the index leads to it", () => {
+  const index = read("index.md");
+  for (const name of errors) expect(index).toContain(`| [\`${name}\`](${pageOf(name)}) |`);
+  const pages = readdirSync(directory).filter((file) => file !== "index.md");
+  expect(pages.sort()).toEqual(errors.map(pageOf).sort());
+});
+
+test.each(errors)("the page of %s says what it means and what to do", (name) => {
+  const page = read(pageOf(name));
+  expect(page.startsWith(`# ${name}\n`)).toBe(true);
+  for (const heading of ["## Meaning", "## What to do"]) expect(page).toContain(heading);
+});
