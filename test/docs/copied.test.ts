@@ -5,9 +5,10 @@ import { documents, standing } from "./extract.ts";
 const root = new URL("../../", import.meta.url);
 
 /** Documents whose code is shown out of files that a test runs, rather than run itself. */
-const others = readdirSync(new URL("docs", root))
+const others = readdirSync(new URL("docs", root), { recursive: true, encoding: "utf8" })
   .map((name) => `docs/${name}`)
-  .filter((path) => path.endsWith(".md") && ![...documents, ...standing].includes(path));
+  .filter((path) => path.endsWith(".md") && !/^docs\/(reference|\.vitepress)\//.test(path))
+  .filter((path) => ![...documents, ...standing].includes(path));
 
 const withoutIndent = (code: string) =>
   code

@@ -124,6 +124,6 @@ describe("processes that share an SQLite file", () => {
 
 test("the documents say what Deno has to allow", () => {
   const permissions = runtimes.Deno?.args.filter((arg) => arg.startsWith("--allow-"));
-  const text = readFileSync(join(root, "docs/runtimes.md"), "utf8");
+  const text = readFileSync(join(root, "docs/runtimes/deno.md"), "utf8");
   expect(permissions?.filter((permission) => !text.includes(permission))).toEqual([]);
 });

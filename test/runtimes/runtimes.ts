@@ -16,7 +16,7 @@ function installedAt(pattern: string): string {
   return join(root, path);
 }
 
-/** What docs/runtimes.md says that Deno has to allow. */
+/** What docs/runtimes/deno.md says that Deno has to allow. */
 const denoPermissions = ["--allow-net", "--allow-read", "--allow-write"];
 
 export const runtimes: Readonly<Record<string, Runtime>> = {

@@ -11,7 +11,7 @@ let baseUrl = "";
 const calls: string[] = [];
 const store = memoryStore();
 
-/** One for each request, as docs/runtimes.md says: what a request waits for, another one cannot end. */
+/** One for each request, as docs/runtimes/cloudflare-workers.md says: what a request waits for, another one cannot end. */
 const handlerOfRequest = () =>
   createWebhookHandler({
     client: new StayhookClient({ baseUrl, accessToken: "sandbox" }),
