@@ -154,7 +154,7 @@ async function openFile(path: string): Promise<EventStore<unknown>> {
     throw new MissingError(
       /[@=]/.test(path)
         ? "There is no such file. A URL must begin with postgres://, mysql:// or redis://."
-        : `There is no file ${path}.`,
+        : `There is no file ${path}. Is --store or STAYHOOK_STORE right?`,
     );
   }
   try {

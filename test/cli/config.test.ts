@@ -1,19 +1,19 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { cli, platform } from "./support.ts";
+import { describe, expect, test } from "vitest";
+import { masked } from "../../src/cli/endpoints.ts";
+import { cli, platform, serve, start } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
-const other = "https://example.com/other";
+const other = "https://example.com/other?key=0ther";
 
 async function account() {
   const { sandbox, env } = await platform();
-  return { sandbox, config: (...args: string[]) => cli(["config", ...args], { env }) };
+  const configWith = (args: readonly string[], more: Record<string, string> = {}, input?: string) =>
+    cli(["config", ...args], { env: { ...env, ...more }, input });
+  return { sandbox, configWith, config: (...args: string[]) => configWith(args) };
 }
 
 describe("config", () => {
-  test("get: 4 where there is none, else its fields", async () => {
+  test("get prints the configuration with masked secrets, or ends with 4 if there is none", async () => {
     const { config } = await account();
     const none = await config("get");
     expect(none).toMatchObject({ code: 4, stdout: "" });
@@ -26,7 +26,7 @@ describe("config", () => {
     expect(await json("--show-secrets")).toEqual({ isActive: true, endpoints: { bookings: url } });
   });
 
-  test("set makes one, and replaces one whole", async () => {
+  test("set creates or replaces the whole configuration", async () => {
     const { sandbox, config } = await account();
     expect(await config("set", "--bookings", url, "--listings", url)).toMatchObject({ code: 0 });
     expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url, listings: url } });
@@ -35,7 +35,7 @@ describe("config", () => {
     expect(await config("set")).toMatchObject({ code: 2 });
   });
 
-  test("set replaces one that somebody else has made in between", async () => {
+  test("set replaces a configuration that another machine created meanwhile", async () => {
     const { sandbox, config } = await account();
     await config("set", "--bookings", other);
     sandbox.faults.set([{ status: 404, route: "GET /v2/webhooks/config", times: 1 }]);
@@ -43,7 +43,7 @@ describe("config", () => {
     expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url } });
   });
 
-  test("set refuses an URL that the platform would not deliver to, and names the topic, not the URL", async () => {
+  test("set refuses a URL that is not https, and names the topic but not the URL", async () => {
     const { sandbox, config } = await account();
     const { code, stderr } = await config("set", "--bookings", "http://example.com/?key=s3cret");
     expect(code).toBe(2);
@@ -52,7 +52,7 @@ describe("config", () => {
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 
-  test("ensure writes only what differs; an empty URL removes a topic", async () => {
+  test("ensure writes only if something differs; an empty URL removes a topic", async () => {
     const { sandbox, config } = await account();
     const action = async (...args: string[]) =>
       JSON.parse((await config("ensure", ...args, "--json")).stdout);
@@ -65,7 +65,7 @@ describe("config", () => {
     expect(sandbox.webhookConfig).toEqual({ isActive: false, endpoints: { listings: url } });
   });
 
-  test("on and off", async () => {
+  test("on and off switch delivery", async () => {
     const { sandbox, config } = await account();
     expect(await config("on")).toMatchObject({ code: 4 });
     await config("set", "--bookings", url);
@@ -75,28 +75,21 @@ describe("config", () => {
     expect(sandbox.webhookConfig?.isActive).toBe(true);
   });
 
-  test("on shows what holds then, where the platform answers it with nothing", async () => {
-    const server = createServer(({ method }, response) => {
+  test("on prints the configuration even if the platform answers with an empty body", async () => {
+    const baseUrl = await serve(({ method }, response) => {
       if (method === "PATCH") return response.writeHead(204).end();
       response.setHeader("content-type", "application/json");
-      response.end(JSON.stringify({ isActive: true, endpoints: { bookings: other } }));
-      return undefined;
-    }).listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
+      return response.end(JSON.stringify({ isActive: true, endpoints: { bookings: url } }));
     });
-    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const env = { STAYHOOK_ACCESS_TOKEN: "t" };
     expect(await cli(["config", "on", "--base-url", baseUrl], { env })).toEqual({
       code: 0,
-      stdout: `isActive\ttrue\nbookings\t${other}\n`,
+      stdout: `isActive\ttrue\nbookings\thttps://example.com/hooks?key=***\n`,
       stderr: "",
     });
   });
 
-  test("delete", async () => {
+  test("delete deletes the configuration, or ends with 4 if there is none", async () => {
     const { sandbox, config } = await account();
     expect(await config("delete", "--yes")).toMatchObject({ code: 4 });
     await config("set", "--bookings", url);
@@ -106,4 +99,100 @@ describe("config", () => {
     });
     expect(sandbox.webhookConfig).toBeUndefined();
   });
+});
+
+describe("endpoints", () => {
+  test("come from the environment", async () => {
+    const { sandbox, configWith } = await account();
+    const ended = await configWith(["ensure"], {
+      STAYHOOK_ENDPOINT_BOOKINGS: url,
+      STAYHOOK_ENDPOINT_MESSAGES: other,
+    });
+    expect(ended).toMatchObject({ code: 0, stderr: "" });
+    expect(ended.stdout).not.toMatch(/s3cret|0ther/);
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, messages: other });
+    expect(await configWith(["set"], { STAYHOOK_ENDPOINT_LISTINGS: url })).toMatchObject({
+      code: 0,
+      stderr: "",
+    });
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ listings: url });
+  });
+
+  test("come from stdin, one line for each option or one line for all", async () => {
+    const { sandbox, configWith } = await account();
+    const two = ["set", "--listings", "-", "--bookings", "-"];
+    expect(await configWith(two, {}, `${url}\n${other}\n`)).toMatchObject({ code: 0, stderr: "" });
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: other });
+    expect(await configWith(two, {}, other)).toMatchObject({ code: 0, stderr: "" });
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: other, listings: other });
+    expect(await configWith(["set", "--bookings", "-"], {}, "\n")).toMatchObject({ code: 2 });
+  });
+
+  test("on the command line go before the environment, with a warning of a query", async () => {
+    const { sandbox, configWith } = await account();
+    const { code, stderr } = await configWith(["set", "--bookings", url], {
+      STAYHOOK_ENDPOINT_LISTINGS: other,
+    });
+    expect(code).toBe(0);
+    expect(stderr).toContain(
+      "can read the query of --bookings. Use --bookings - or STAYHOOK_ENDPOINT_BOOKINGS",
+    );
+    expect(stderr).not.toContain("s3cret");
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url });
+    expect(await configWith(["set", "--bookings", "https://example.com/hooks"])).toMatchObject({
+      stderr: "",
+    });
+  });
+
+  test("are one URL for all topics with --to or STAYHOOK_TO", async () => {
+    const { sandbox, configWith } = await account();
+    const all = (base: string) =>
+      Object.fromEntries(
+        ["bookings", "listings", "messages"].map((topic) => [topic, `${base}&topic=${topic}`]),
+      );
+    expect(await configWith(["ensure", "--to", "-"], {}, `${url}\n`)).toMatchObject({ code: 0, stderr: "" });
+    expect(sandbox.webhookConfig?.endpoints).toEqual(all(url));
+    expect(await configWith(["ensure"], { STAYHOOK_TO: other })).toMatchObject({ code: 0, stderr: "" });
+    expect(sandbox.webhookConfig?.endpoints).toEqual(all(other));
+    // Endpoints of topics go before STAYHOOK_TO.
+    await configWith(["ensure"], { STAYHOOK_TO: other, STAYHOOK_ENDPOINT_BOOKINGS: url });
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ ...all(other), bookings: url });
+    expect(await configWith(["ensure", "--to", "-"], {}, "")).toMatchObject({ code: 2 });
+  });
+});
+
+test.each([
+  ["https://example.com/hooks?key=s3cret&topic=bookings", "https://example.com/hooks?key=***&topic=bookings"],
+  ["https://example.com/hooks?topic=s3cret", "https://example.com/hooks?topic=***"],
+  ["https://me:s3cret@example.com:8443/", "https://me:***@example.com:8443/"],
+  ["https://example.com/hooks/0123456789abcdef", "https://example.com/hooks/***"],
+  ["https://example.com/hooks#s3cret", "https://example.com/hooks"],
+  ["https://example.com/hooks", "https://example.com/hooks"],
+])("%s is masked as %s", (given, shown) => {
+  expect(masked(given)).toBe(shown);
+});
+
+test("config off and config delete ask on a terminal", async () => {
+  const { sandbox, env } = await platform();
+  await cli(["config", "set", "--bookings", "https://example.com"], { env });
+  for (const [args, input, code] of [
+    [["off"], "n\n", 1],
+    [["delete"], "yess\n", 1],
+    [["off"], "yes\n", 0],
+    [["delete"], " Y \n", 0],
+  ] as const) {
+    const { code: ended, stderr } = await cli(["config", ...args], { env, typing: true, input });
+    expect(ended, args.join()).toBe(code);
+    expect(stderr).toMatch(/\? \[y\/N\] /);
+    if (code === 1) expect(sandbox.webhookConfig?.isActive).toBe(true);
+  }
+  expect(sandbox.webhookConfig).toBeUndefined();
+});
+
+test("Ctrl-C at the question ends with 130", async () => {
+  const { env } = await platform();
+  const running = start(["config", "off"], { env, typing: true });
+  running.interrupt();
+  running.endInput();
+  expect(await running.ended).toMatchObject({ code: 130 });
 });

@@ -3,7 +3,7 @@ import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { cli, closed, platform, quiet, receiver, serve } from "./support.ts";
 
-/** A subscriber with a secret, or without. */
+/** A subscriber, with or without a secret. */
 async function subscriber(env: Readonly<Record<string, string>>, secret?: string) {
   const store = memoryStore();
   const webhooks = createWebhookHandler({
@@ -37,7 +37,7 @@ async function doctor(env: Readonly<Record<string, string>>, ...args: string[]) 
 }
 
 describe("doctor", () => {
-  test("finds a sound account sound, and has recorded nothing", async () => {
+  test("passes a correct setup, and the endpoint records nothing", async () => {
     const { env } = await platform();
     const { url, store } = await subscriber(env, "s3cret");
     await cli(["config", "set", "--bookings", url, "--listings", url], { env });
@@ -58,7 +58,7 @@ describe("doctor", () => {
     expect(JSON.stringify(report)).not.toContain("s3cret");
   });
 
-  test("with --deliver sends a notification, twice, after it has said which", async () => {
+  test("with --deliver prints a notification and sends it twice", async () => {
     const { env } = await platform();
     const { url, store } = await subscriber(env, "s3cret");
     await cli(["config", "set", "--bookings", url, "--listings", url], { env });
@@ -72,13 +72,6 @@ describe("doctor", () => {
     const [, eventId = ""] = /"eventId":"([^"]+)"/.exec(stderr) ?? [];
     expect(await store.get(eventId)).toBeDefined();
     expect(stdout).toMatch(/^✓ access token: /);
-  });
-
-  test("fails where the token is refused", async () => {
-    const { env } = await platform();
-    const { code, states } = await doctor({ ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng" });
-    expect(code).toBe(3);
-    expect(states).toEqual({ "access token": "failed", clock: "passed" });
   });
 
   test("ends with the exit code that other commands have for the same cause", async () => {
@@ -131,7 +124,7 @@ describe("doctor", () => {
     expect(states).toMatchObject({ "access token": "warned", configuration: "failed" });
   });
 
-  test("fails where there is no configuration, or it is off; warns of a topic that has no URL", async () => {
+  test("fails if the configuration is missing or off, and warns of a topic without a URL", async () => {
     const { env } = await platform();
     expect(await doctor(env)).toMatchObject({ code: 1, states: { configuration: "failed" } });
     const { url } = await subscriber(env, "s3cret");
@@ -142,7 +135,7 @@ describe("doctor", () => {
     });
   });
 
-  test("fails where any secret is taken", async () => {
+  test("fails if the endpoint accepts any secret", async () => {
     const { env } = await platform();
     const { url, store } = await subscriber(env);
     const { code, states } = await doctor(env, "--to", url);
@@ -151,7 +144,7 @@ describe("doctor", () => {
     expect(await store.list({ limit: 10 })).toEqual([]);
   });
 
-  test("tries another path where the secret is in the path", async () => {
+  test("tries a wrong path if the secret is in the path", async () => {
     const { env } = await platform();
     const origin = await serve(({ url }, response) =>
       response.writeHead(url === "/hooks/s3cret" ? 400 : 404).end(),
@@ -162,7 +155,7 @@ describe("doctor", () => {
     });
   });
 
-  test("fails where the configured secret is not the endpoint's", async () => {
+  test("fails if the endpoint refuses the configured secret", async () => {
     const { env } = await platform();
     const { url } = await subscriber(env, "another");
     const { states } = await doctor(env, "--to", url);
@@ -172,7 +165,7 @@ describe("doctor", () => {
     });
   });
 
-  test("fails where a malformed body is taken, where nothing is served, and where nobody answers", async () => {
+  test("fails if the endpoint accepts a malformed body, serves nothing, or does not answer", async () => {
     const { env } = await platform();
     const careless = await serve((_request, response) => response.writeHead(200).end());
     expect((await doctor(env, "--to", careless)).states).toMatchObject({
@@ -189,7 +182,7 @@ describe("doctor", () => {
     expect((await doctor(env, "--to", mute)).states).toMatchObject({ "endpoint: answers": "failed" });
   });
 
-  test("fails where no answer comes in the platform's time, and warns where it comes late", async () => {
+  test("fails if no answer comes within 30 s, and warns of a slow answer", async () => {
     const { env } = await platform();
     const { url } = await subscriber(env, "s3cret");
     await cli(["config", "set", "--bookings", url, "--listings", url], { env });
@@ -218,7 +211,7 @@ describe("doctor", () => {
     expect(JSON.stringify(report)).not.toContain("s3cret");
   });
 
-  test("sends nothing that could be recorded to an endpoint that takes anything", async () => {
+  test("sends only bodies that no endpoint can record", async () => {
     const { env } = await platform();
     const { url, received } = await receiver();
     for (const to of [url, `${url}?key=s3cret`]) await cli(["doctor", "--to", to], { env });
@@ -226,33 +219,25 @@ describe("doctor", () => {
     expect(received()).toHaveLength(6);
   });
 
-  test("fails where the URL is not https", async () => {
+  test("fails if the URL is not https", async () => {
     const { env } = await platform();
     const { states } = await doctor(env, "--to", "http://stayhook.invalid/hooks");
     expect(states).toMatchObject({ "endpoint: https": "failed", "endpoint: answers": "failed" });
   });
 
-  test("takes clocks that are some seconds apart as agreeing", async () => {
-    const date = new Date(Date.now() - 40_000).toUTCString();
-    const baseUrl = await serve((_request, response) => {
-      response.writeHead(404, { date }).end();
-    });
-    const { states } = await doctor({ STAYHOOK_BASE_URL: baseUrl, STAYHOOK_ACCESS_TOKEN: "t" });
-    expect(states).toMatchObject({ clock: "passed" });
-  });
-
   test.each([
-    [-3600, "3600 s ahead of"],
-    [+3600, "3600 s behind"],
-  ])("fails where the platform's clock is %i s off", async (seconds, said) => {
+    [-40, "passed", "It agrees"],
+    [-3600, "failed", "3600 s ahead of"],
+    [+3600, "failed", "3600 s behind"],
+  ])("compares the clocks: the platform's is %i s off", async (seconds, state, text) => {
     const date = new Date(Date.now() + seconds * 1000).toUTCString();
     const baseUrl = await serve((_request, response) => {
       response.writeHead(404, { date }).end();
     });
     const { report } = await doctor({ STAYHOOK_BASE_URL: baseUrl, STAYHOOK_ACCESS_TOKEN: "t" });
     const clock = report.checks.find(({ check }) => check === "clock");
-    expect(clock).toMatchObject({ state: "failed" });
+    expect(clock).toMatchObject({ state });
     // The answer takes a moment.
-    expect(clock?.detail.replace(/360\d|3599/, "3600")).toContain(said);
+    expect(clock?.detail.replace(/360\d|3599/, "3600")).toContain(text);
   });
 });

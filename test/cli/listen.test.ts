@@ -117,7 +117,7 @@ describe("listen", () => {
     expect(running.stderr()).toBe("");
   });
 
-  test("ends where the store is missing", async () => {
+  test("ends with 4 if the store does not exist", async () => {
     expect(await cli(["listen", "--to", "http://127.0.0.1:1", "--store", "/nowhere.db"])).toMatchObject({
       code: 4,
     });

@@ -42,7 +42,7 @@ async function app() {
 }
 
 describe("reconcile", () => {
-  test("puts what has changed into the store, for the app's own callbacks", async () => {
+  test("adds an event for each change, which the callbacks of the app handle", async () => {
     const { sandbox, heard, live, reconcile } = await app();
     await reconcile();
     await live();
@@ -79,7 +79,7 @@ describe("reconcile", () => {
     expect(await reconcile()).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("says on a terminal how far it is, and wipes that away; with --json it does not", async () => {
+  test("shows its progress on a terminal, but not with --json", async () => {
     const { env, file } = await app();
     const shown = await cli(["reconcile", "--store", file], { env, terminal: true });
     expect(shown.stderr).toContain("1 checked");
@@ -88,14 +88,14 @@ describe("reconcile", () => {
     expect(json.stderr).toBe("");
   });
 
-  test("ends with 1 where something could not be read", async () => {
+  test("ends with 1 if a record could not be read", async () => {
     const { sandbox, reconcile } = await app();
     sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 422 }]);
     const { code, stdout } = await reconcile("--json");
     expect({ code, report: JSON.parse(stdout) }).toMatchObject({ code: 1, report: { failed: 1 } });
   });
 
-  test("learns listings on the first pass, or tells them", async () => {
+  test("learns listings on the first pass, or adds events for them with --no-baseline", async () => {
     for (const [args, told] of [
       [[], []],
       [["--no-baseline"], ["listing.Published by reconcile"]],
@@ -108,7 +108,7 @@ describe("reconcile", () => {
     }
   });
 
-  test("watches bookings that no notification has told of", async () => {
+  test("--watch adds unknown bookings", async () => {
     const { sandbox, heard, live, reconcile } = await app();
     await sandbox.bookings.create({ bookingCode: "NEW1", status: "Confirmed" });
     await sandbox.bookings.create({ bookingCode: "NEW2", status: "Cancelled" });
@@ -121,7 +121,7 @@ describe("reconcile", () => {
     expect(await reconcile("--watch", "NONE")).toMatchObject({ code: 4, stdout: "" });
   });
 
-  test("ends with 5 where the platform refuses to be asked, and with 2 for what cannot be", async () => {
+  test("ends with 5 if the platform is out of reach, and with 3 if it refuses the token", async () => {
     const { sandbox, reconcile } = await app();
     sandbox.faults.set([{ status: 429, retryAfter: 3600 }]);
     const logged = vi.spyOn(console, "warn");

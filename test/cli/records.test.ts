@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { cli, platform } from "./support.ts";
 
-test("listings, all of them or those of a status", async () => {
+test("listings prints all listings, or those with --status", async () => {
   const { sandbox, env } = await platform();
   await sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
   await sandbox.listings.create({ listingId: 2, listingName: "B", status: "Published", beds: 3 });
@@ -12,7 +12,7 @@ test("listings, all of them or those of a status", async () => {
   expect(stdout).toBe("2\tPublished\tB\n");
 });
 
-test("a list that may have further pages is warned of on stderr", async () => {
+test("listings warns on stderr of a list that may have further pages", async () => {
   const { sandbox, env } = await platform({ profile: { paging: "more", lists: "data" } });
   await sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
   const { code, stdout, stderr } = await cli(["listings"], { env });
@@ -23,7 +23,7 @@ test("a list that may have further pages is warned of on stderr", async () => {
   });
 });
 
-test("a booking, with every field that the platform has", async () => {
+test("booking prints every field of the answer", async () => {
   const { sandbox, env } = await platform();
   const booking = await sandbox.bookings.request({ bookingCode: "HX3K9", guests: 2 });
   expect(JSON.parse((await cli(["booking", "HX3K9", "--json"], { env })).stdout)).toEqual(booking);
@@ -32,7 +32,7 @@ test("a booking, with every field that the platform has", async () => {
   expect(stdout).toContain("guests\t2\n");
 });
 
-test("a booking that is not there ends with 4, and a code that cannot be one with 2", async () => {
+test("booking ends with 4 for an unknown code, and with 2 for an empty one", async () => {
   const { env, sandbox } = await platform();
   expect(await cli(["booking", "NONE"], { env })).toMatchObject({ code: 4, stdout: "" });
   const asked = sandbox.requests.length;

@@ -2,7 +2,7 @@ import { StayhookClient } from "stayhook";
 import { describe, expect, test } from "vitest";
 import { cli, receiver, serve, start, until } from "./support.ts";
 
-/** Starts it on a free port, and resolves when it listens. */
+/** Starts the command on a free port, and resolves when the sandbox listens. */
 async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
   const running = start(["sandbox", "--port", "0", "--seed", "7", ...args], { env });
   const url = await until(() => {
@@ -14,7 +14,7 @@ async function sandbox(args: readonly string[] = [], env: Readonly<Record<string
 }
 
 describe("sandbox", () => {
-  test("is the platform, as a server, and prints a line for each request", async () => {
+  test("serves the platform's API, and prints a line for each request", async () => {
     const { url, stdout } = await sandbox();
     expect(stdout()).toContain(`STAYHOOK_BASE_URL=${url} STAYHOOK_ACCESS_TOKEN=sandbox`);
     const client = new StayhookClient({ baseUrl: url, accessToken: "sandbox" });
@@ -22,13 +22,13 @@ describe("sandbox", () => {
     await until(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
   });
 
-  test("takes the environment's token, and does not print it", async () => {
+  test("takes the token from the environment, and does not print it", async () => {
     const { url, stdout, stderr } = await sandbox([], { STAYHOOK_ACCESS_TOKEN: "my-0wn-token" });
     await new StayhookClient({ baseUrl: url, accessToken: "my-0wn-token" }).listings.list();
     expect(stdout() + stderr()).not.toContain("my-0wn-token");
   });
 
-  test("does what is typed at it, one after the other, and tells of each delivery", async () => {
+  test("runs typed commands in order, and prints each delivery", async () => {
     const { received, url: to } = await receiver();
     const running = await sandbox(["--to", `${to}?key=s3cret`]);
     for (const line of [
@@ -62,7 +62,7 @@ describe("sandbox", () => {
     expect(stdout()).not.toContain("s3cret");
   });
 
-  test("configures one URL for all topics, each with its topic in the query, from whatever names it", async () => {
+  test("configures the URL of --to, stdin or STAYHOOK_TO for all topics, with the topic in the query", async () => {
     const { url: to } = await receiver();
     const endpoints = Object.fromEntries(
       ["bookings", "listings", "messages"].map((topic) => [
@@ -90,7 +90,7 @@ describe("sandbox", () => {
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("answers by faults that are typed at it", async () => {
+  test("fault and heal change the answers", async () => {
     const running = await sandbox();
     const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox", maxRetries: 0 });
     const type = async (line: string) => {
@@ -111,7 +111,7 @@ describe("sandbox", () => {
     await until(() => expect(running.stderr()).toContain("status"));
   });
 
-  test("loses what it is told to lose, and takes no rate that there is not", async () => {
+  test("--drop loses notifications, and must be a rate", async () => {
     const { url: to, received } = await receiver();
     const running = await sandbox(["--to", to, "--drop", "1"]);
     running.type("book X1");
@@ -125,7 +125,7 @@ describe("sandbox", () => {
       expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });
 
-  test("retries, delays and times out as the options say", async () => {
+  test("--retry, --timeout and --delay change the deliveries", async () => {
     let asked = 0;
     const to = await serve((_request, response) => {
       asked += 1;
@@ -147,7 +147,7 @@ describe("sandbox", () => {
       expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });
 
-  test("redelivers the last notification, or one by its id", async () => {
+  test("redeliver sends the last notification, or one by its id", async () => {
     const { url: to, received } = await receiver();
     const running = await sandbox(["--to", to]);
     running.type("redeliver");
@@ -165,7 +165,7 @@ describe("sandbox", () => {
     await until(() => expect(running.stderr()).toContain("00000000-0000-4000-8000-000000000000"));
   });
 
-  test("says what it does not know, or cannot do, and goes on", async () => {
+  test("prints the error of a typed command, and goes on", async () => {
     const running = await sandbox();
     for (const line of ["", "  ", "constructor", "approve NONE", "publish x", "send {}", "help", "book X1"])
       running.type(line);
@@ -177,7 +177,7 @@ describe("sandbox", () => {
     expect(stderr()).toMatch(/^ {2}request \[code\] +a guest requests/m);
   });
 
-  test("ends by quit, and by an interruption; the end of its input does not end it", async () => {
+  test("ends by quit or Ctrl-C, but not at the end of stdin", async () => {
     const quitting = await sandbox();
     quitting.type("quit");
     expect(await quitting.ended).toMatchObject({ code: 0 });
@@ -190,7 +190,7 @@ describe("sandbox", () => {
     expect(await running.ended).toMatchObject({ code: 0 });
   });
 
-  test("prints a line of JSON for each thing with --json", async () => {
+  test("prints a line of JSON for each event with --json", async () => {
     const { url: to } = await receiver();
     const running = await sandbox(["--json", "--duplicates", "1"], { STAYHOOK_TO: `${to}?key=s3cret` });
     running.type("request AB12");
@@ -211,14 +211,14 @@ describe("sandbox", () => {
       expect(JSON.parse(line)).toEqual({ error: { message: expect.any(String) } });
   });
 
-  test("a port that is taken is wrong usage, with a way out", async () => {
+  test("ends with 2 if the port is in use, and suggests another one", async () => {
     const { url } = await sandbox();
     const { code, stderr } = await cli(["sandbox", "--port", new URL(url).port]);
     expect(code).toBe(2);
     expect(stderr).toContain("0 for a free port");
   });
 
-  test("the same seed gives the same codes", async () => {
+  test("--seed repeats the codes", async () => {
     const codes = [];
     for (let time = 0; time < 2; time += 1) {
       const running = await sandbox();

@@ -3,7 +3,7 @@ import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
 import { cli, closed, platform, quiet, serve, start, until } from "./support.ts";
 
-/** A subscriber that notes what its callbacks get. */
+/** A subscriber that records the types of its events. */
 async function subscriber(env: Readonly<Record<string, string>>) {
   const heard: string[] = [];
   const webhooks = createWebhookHandler({
@@ -21,7 +21,7 @@ async function subscriber(env: Readonly<Record<string, string>>) {
   return { url: `${await serve(toNodeHandler(webhooks))}/hooks?key=s3cret`, heard, webhooks };
 }
 
-test("sends one notification, as the platform would, and ends with 0 where it was answered 200", async () => {
+test("sends one notification as the platform does, and ends with 0 if the answer is 200", async () => {
   const { sandbox, env } = await platform();
   const { url, heard, webhooks } = await subscriber(env);
   await sandbox.bookings.instantBook({ bookingCode: "HX3K9" });
@@ -48,7 +48,7 @@ test("sends one notification, as the platform would, and ends with 0 where it wa
   ]);
 });
 
-test("goes to the endpoint that is configured for the topic, where none is given", async () => {
+test("sends to the configured endpoint of the topic by default", async () => {
   const { sandbox, env } = await platform();
   const { url, heard, webhooks } = await subscriber(env);
   await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Declined" });
@@ -60,7 +60,7 @@ test("goes to the endpoint that is configured for the topic, where none is given
   expect(heard).toEqual(["booking.Declined"]);
 });
 
-test("the same event id again is a duplicate", async () => {
+test("--event-id sends a duplicate", async () => {
   const { env } = await platform();
   const { url, webhooks } = await subscriber(env);
   const eventId = "6F1F7A1E-9A40-4D43-8F0A-0A3F4D1F2B11";
@@ -69,7 +69,7 @@ test("the same event id again is a duplicate", async () => {
   expect(await webhooks.health()).toMatchObject({ counts: { pending: 1 } });
 });
 
-test("without a code one is made up, a new one each time", async () => {
+test("makes up a new code each time if none is given", async () => {
   const { env } = await platform();
   const { url } = await subscriber(env);
   const sent = async () =>
@@ -79,7 +79,7 @@ test("without a code one is made up, a new one each time", async () => {
   expect(second.bookingCode).not.toBe(first.bookingCode);
 });
 
-test("ends with 1 where the answer is another, and with 5 where there is none; the secret is not shown", async () => {
+test("ends with 1 for another answer and with 5 for none, and does not show the secret", async () => {
   const { env } = await platform();
   const { url } = await subscriber(env);
   const refused = await cli(["trigger", "message", "--to", url.replace("s3cret", "wr0ng"), "--json"]);
@@ -92,7 +92,7 @@ test("ends with 1 where the answer is another, and with 5 where there is none; t
   expect(away.stdout).not.toContain("s3cret");
 });
 
-test("sends JSON as such, with the id and the time that are given, and goes nowhere else", async () => {
+test("sends JSON with the given id and time, and follows no redirect", async () => {
   const sent: unknown[] = [];
   const to = await serve(async (request, response) => {
     const { method, url, headers } = request;
@@ -107,7 +107,7 @@ test("sends JSON as such, with the id and the time that are given, and goes nowh
   expect(sent).toEqual([{ method: "POST", url: "/", type: "application/json", body }]);
 });
 
-test("ends by Ctrl-C while the endpoint keeps it waiting", async () => {
+test("Ctrl-C ends the command while the endpoint does not answer", async () => {
   let asked = false;
   const to = await serve(() => {
     asked = true;

@@ -29,7 +29,7 @@ const commands = [
 ];
 
 describe("help", () => {
-  test("of all names every command, the environment and the exit codes", async () => {
+  test("lists the commands, the environment variables and the exit codes", async () => {
     const { code, stdout, stderr } = await cli(["--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     for (const [name] of commands) expect(stdout).toMatch(new RegExp(`^  ${name} +\\w`, "m"));
@@ -40,7 +40,7 @@ describe("help", () => {
     expect((await cli(["-h"])).stdout).toBe(stdout);
   });
 
-  test.each(commands)("of %s %s has its usage and an example of it", async (...path) => {
+  test.each(commands)("of %s %s has its usage and an example", async (...path) => {
     const asked = path.filter((name) => name !== undefined);
     const { code, stdout, stderr } = await cli([...asked, "--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -49,7 +49,7 @@ describe("help", () => {
     expect((await cli(["help", ...asked])).stdout).toBe(stdout);
   });
 
-  test("without a command goes to stderr, as a mistake", async () => {
+  test("goes to stderr if the command is missing", async () => {
     expect(await cli([])).toMatchObject({ code: 2, stdout: "" });
     const group = await cli(["config"]);
     expect(group).toMatchObject({ code: 2, stdout: "" });
@@ -57,12 +57,12 @@ describe("help", () => {
   });
 });
 
-test("the version is the package's", async () => {
+test("--version prints the package's version", async () => {
   expect(await cli(["--version"])).toMatchObject({ code: 0, stdout: `${manifest.version}\n` });
   expect(JSON.parse((await cli(["version", "--json"])).stdout)).toEqual({ version: manifest.version });
 });
 
-describe("wrong usage ends with 2 and says what is wrong", () => {
+describe("wrong usage ends with 2 and an error", () => {
   test.each([
     [["nonsense"], "There is no command nonsense. See stayhook --help."],
     [["listing"], "There is no command listing. Did you mean listings?"],
@@ -95,6 +95,7 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
       ["events", "ls", "--since", "yesterday", "--store", "x"],
       "--since must be an age such as 2h, or a time",
     ],
+    [["events", "ls", "--until", "2", "--store", "x"], "--until must be an age"],
     [["config", "off"], "--yes"],
     [["config", "delete"], "--yes"],
     [["config", "ensure", "--to", "https://x.example", "--bookings", "https://x.example"], "but not both."],
@@ -123,7 +124,7 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
     expect(stderr).toContain(message);
   });
 
-  test("a base URL that cannot be one, by the name that it was given under", async () => {
+  test("an invalid base URL", async () => {
     const { code, stderr } = await cli(["listings", "--base-url", "http://example.com"], {
       env: { STAYHOOK_ACCESS_TOKEN: "t" },
     });
@@ -134,7 +135,7 @@ describe("wrong usage ends with 2 and says what is wrong", () => {
 
 describe("the access token", () => {
   test.each(["--token", "--access-token", "--stayhook-access-token", "-token", "--api-key", "--accessToken"])(
-    "is no option: %s",
+    "has no option: %s",
     async (option) => {
       for (const args of [[option, "hunter2"], [`${option}=hunter2`]]) {
         const { code, stdout, stderr } = await cli(["listings", ...args]);
@@ -145,7 +146,7 @@ describe("the access token", () => {
     },
   );
 
-  test("is repeated nowhere, also where the platform refuses it", async () => {
+  test("is not in the error if the platform refuses it", async () => {
     const { env } = await platform();
     const { code, stderr } = await cli(["listings"], {
       env: { ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng-token" },
@@ -155,18 +156,18 @@ describe("the access token", () => {
     expect(stderr).not.toContain("wr0ng-token");
   });
 
-  test("what stands behind the letter of an option is not repeated either", async () => {
+  test("is not in the error if it follows the letter of an option", async () => {
     const { code, stderr } = await cli(["listings", "-khunter2"]);
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("no option -k.") });
   });
 
-  test("an argument too many is not repeated: it may be one", async () => {
+  test("is not in the error of too many arguments", async () => {
     const { stderr } = await cli(["config", "get", "hunter2"]);
     expect(stderr).not.toContain("hunter2");
   });
 });
 
-test("errors are JSON with --json, and exit codes tell them apart", async () => {
+test("errors are JSON with --json", async () => {
   const { env } = await platform();
   const missing = await cli(["booking", "NONE", "--json"], { env });
   expect(missing).toMatchObject({ code: 4, stdout: "" });
@@ -189,22 +190,22 @@ test.each([
   [500, 5],
   [503, 5],
   [418, 1],
-])("the platform's %i ends with %i", async (status, expected) => {
+])("the platform's %i gives exit code %i", async (status, expected) => {
   const { sandbox, env } = await platform();
-  // Later than the client waits: it gives up at once.
+  // A later time than the client waits for makes it give up at once.
   sandbox.faults.set([{ status, retryAfter: 3600 }]);
   const { code, stdout, stderr } = await cli(["listings", "--json"], { env });
   expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
   expect(JSON.parse(stderr).error).toMatchObject({ status });
 });
 
-test.each([404, 410])("a booking that is answered by %i is not there", async (status) => {
+test.each([404, 410])("booking ends with 4 if the platform answers %i", async (status) => {
   const { sandbox, env } = await platform();
   sandbox.faults.set([{ status }]);
   expect(await cli(["booking", "HX3K9"], { env })).toMatchObject({ code: 4, stdout: "" });
 });
 
-test("says why nobody answered", async () => {
+test("an error names the host and the reason", async () => {
   const baseUrl = await closed();
   const { code, stderr } = await cli(["listings", "--base-url", baseUrl], {
     env: { STAYHOOK_ACCESS_TOKEN: "t" },
@@ -212,11 +213,11 @@ test("says why nobody answered", async () => {
   expect(code).toBe(5);
   expect(stderr).toContain("ECONNREFUSED");
   expect(stderr).not.toContain("see cause");
-  // Once: the client's own message has it.
+  // The error has the reason once.
   expect(stderr).toBe(
     `stayhook: GET ${baseUrl}/v2/listings: connection refused (ECONNREFUSED). Is STAYHOOK_BASE_URL right?\n`,
   );
-  // Of a port that fetch refuses there is no code.
+  // fetch gives no code for a port that it refuses.
   const refused = await cli(["listings", "--base-url", "http://127.0.0.1:1"], {
     env: { STAYHOOK_ACCESS_TOKEN: "t" },
   });
@@ -225,7 +226,7 @@ test("says why nobody answered", async () => {
   );
 });
 
-test("says that an answer took too long, and no other reason", async () => {
+test("an error names a timeout", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => {
     vi.useRealTimers();
@@ -242,7 +243,7 @@ test("says that an answer took too long, and no other reason", async () => {
   });
 });
 
-test("options may stand before the command", async () => {
+test("--json may stand before the command, and options before the subcommand", async () => {
   const { env } = await platform();
   const { STAYHOOK_BASE_URL = "", ...token } = env;
   expect(JSON.parse((await cli(["--json", "listings"], { env })).stdout)).toEqual([]);
@@ -250,7 +251,7 @@ test("options may stand before the command", async () => {
   expect(code).toBe(4);
 });
 
-test("colour and tables are for a terminal; a pipe gets tabs", async () => {
+test("a terminal gets tables in color, and a pipe gets tabs", async () => {
   const { sandbox, env } = await platform();
   await sandbox.listings.submit({ listingId: 7, listingName: "Harbour Loft" });
   const piped = await cli(["listings"], { env });
@@ -266,38 +267,31 @@ test.each([
   [{ TERM: "dumb" }, false],
   [{ FORCE_COLOR: "0" }, false],
   [{ FORCE_COLOR: "1", NO_COLOR: "1" }, true],
-])("colour on a terminal with %j: %s", async (settings, coloured) => {
+])("color on a terminal with %j: %s", async (settings, colored) => {
   const { sandbox, env } = await platform();
   await sandbox.listings.submit({ listingId: 7 });
   const given = { ...env, ...settings };
   const { stdout } = await cli(["listings"], { env: given, terminal: true });
   expect(plain(stdout)).toMatch(/^LISTING /);
-  expect(stdout !== plain(stdout)).toBe(coloured);
+  expect(stdout !== plain(stdout)).toBe(colored);
   const wrong = await cli(["nonsense"], { env: given, terminal: true });
-  expect(wrong.stderr !== plain(wrong.stderr)).toBe(coloured);
+  expect(wrong.stderr !== plain(wrong.stderr)).toBe(colored);
   const piped = await cli(["listings"], { env: given });
   expect(piped.stdout).toMatch(/^7\t/);
   expect(plain(piped.stdout)).toBe(piped.stdout);
 });
 
-test("JSON cannot steer it either, and means the same", async () => {
+test("text from outside cannot control the terminal or break lines", async () => {
   const { sandbox, env } = await platform();
-  const listingName = "a\u009b31mb\u202ec\u{e0041}\u007f\u2028\n";
+  const listingName = "a\u001b]0;b\u0007\tc\nd\u202ee\u009b31m\u{e0041}\u007f\u2028";
   await sandbox.listings.submit({ listingId: 7, listingName });
+  const table = await cli(["listings"], { env, terminal: true });
+  expect(plain(table.stdout).split("\n")[1]).toBe(
+    "7        InReview  a\\u001b]0;b\\u0007\\u0009c\\u000ad\\u202ee\\u009b31m\\u{e0041}\\u007f\\u2028",
+  );
   const { stdout } = await cli(["listings", "--json"], { env, terminal: true });
   expect(stdout.replaceAll("\n", "")).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}]/u);
   expect(JSON.parse(stdout)).toMatchObject([{ listingName }]);
-});
-
-test("an error cannot steer it", async () => {
-  const { env } = await platform();
   const { stderr } = await cli(["booking", "a\u009b31mb"], { env });
   expect(stderr).toBe("stayhook: There is no booking a\\u009b31mb.\n");
-});
-
-test("what others have named cannot steer the terminal, nor break the lines", async () => {
-  const { sandbox, env } = await platform();
-  await sandbox.listings.submit({ listingId: 7, listingName: "a\u001b]0;b\u0007\tc\nd\u202ee" });
-  const { stdout } = await cli(["listings"], { env, terminal: true });
-  expect(plain(stdout).split("\n")[1]).toBe("7        InReview  a\\u001b]0;b\\u0007\\u0009c\\u000ad\\u202ee");
 });

@@ -19,7 +19,8 @@ const PROGRESS_INTERVAL = 500;
 /** Events that the store deletes in one go. */
 const PURGE_BATCH = 1000;
 
-const plural = (count: number): string => (count === 1 ? "1 event" : `${count} events`);
+const plural = (count: number, state = ""): string =>
+  [count, state, count === 1 ? "event" : "events"].filter((word) => word !== "").join(" ");
 
 interface Change {
   readonly name: "replay" | "discard";
@@ -65,10 +66,9 @@ function changeCommand({ name, summary, description, states, counted, say }: Cha
           const events = (await findAll(store, positionals)).filter((event) => states.includes(event.state));
           if (positionals.length === 0)
             for await (const event of listAll(store, selected)) events.push(event);
+          const shown = plural(events.length, positionals.length > 0 ? "" : selected.state);
           out.result({ dryRun: true, count: events.length, events }, () =>
-            [`Would ${name} ${plural(events.length)}`, out.table(events, eventColumns)]
-              .filter(Boolean)
-              .join("\n"),
+            [`Would ${name} ${shown}`, out.table(events, eventColumns)].join("\n").trim(),
           );
           return undefined;
         }
@@ -120,7 +120,7 @@ async function changeMatching(
   else for await (const _event of listAll(store, filter)) total += 1;
   if (total === 0 && invocation.io.stdin.isTTY) return 0;
   const verb = name === "replay" ? "Replay" : "Discard";
-  await confirm(invocation, `${verb} ${plural(total)} (${state})`);
+  await confirm(invocation, `${verb} ${plural(total, state)}`);
   let wipe = out.progress(`0 of ${plural(total)}`);
   let ended = false;
   const { [state]: before } = await store.counts();
