@@ -1,14 +1,14 @@
 // Runs the blocks of documents whose code has all of its imports, as it stands. Only the port differs.
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, Server } from "node:http";
 import { type AddressInfo, Server as NetServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { EventStore, WebhookHandler } from "stayhook";
-import { StayhookClient } from "stayhook";
+import { AuthenticationError, StayhookClient } from "stayhook";
 import { createSandbox, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { extractBlocks, standing } from "./extract.ts";
@@ -135,6 +135,55 @@ const checks: Record<string, (running: Running) => unknown> = {
     vi.waitFor(() => expect(sandbox.requests.some(({ path }) => path === "/v2/listings")).toBe(true), {
       timeout: 20_000,
     }),
+  probes: async ({ port, base }) => {
+    await listening(port);
+    const status = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
+    expect([await status("/live"), await status("/ready"), await status("/none")]).toEqual([200, 200, 404]);
+    expect(await status("//")).toBe(404);
+    expect((await post(`http://127.0.0.1:${port}/hooks?key=${encodeURIComponent(SECRET)}`)).status).toBe(200);
+    await base.webhooks.close();
+    const ready = async () => (await fetch(`http://127.0.0.1:${port}/ready`)).text();
+    expect([await status("/live"), await status("/ready"), await ready()]).toEqual([200, 503, "stopped"]);
+    await base.store.close();
+    expect([await status("/live"), await status("/ready"), await ready()]).toEqual([200, 503, "unavailable"]);
+  },
+  migrations: () => {
+    expect(said()[0]).toMatch(/CREATE SCHEMA[^;]*stayhook/);
+    expect(said()[1]).toMatch(/CREATE TABLE[^(]*stayhook_events/);
+  },
+  alerts: async ({ exports, base }) => {
+    const { webhooks } = exports as { webhooks: WebhookHandler };
+    await receive(webhooks, { bookingCode: "NONE" });
+    for (let attempt = 1; attempt <= 5; attempt++) {
+      await webhooks.drain();
+      await base.store.replay({ state: "retrying" });
+    }
+    expect(complaints[1]).toHaveBeenCalledWith(
+      expect.stringMatching(/^parked \S+ \(booking:NONE\): not-found$/),
+    );
+    for (const complaint of complaints) complaint.mockClear();
+  },
+  "fastify-access-log": (running) => logsNoSecret(running, "/hooks/"),
+  "morgan-access-log": (running) => logsNoSecret(running, "/hooks"),
+  "rotate-secret": async ({ exports, base }) => {
+    const { webhooks } = exports as { webhooks: WebhookHandler };
+    const statusWith = async (key: string) => {
+      const url = `/hooks?key=${encodeURIComponent(key)}`;
+      return (await webhooks.receive({ method: "POST", url, headers: {}, body: notification() })).status;
+    };
+    expect(await statusWith(SECRET)).toBe(200);
+    expect(await statusWith("the secret before this one")).toBe(200);
+    expect(await statusWith("the secret before that one")).toBe(401);
+    expect(await base.store.counts()).toMatchObject({ parked: 0 });
+    complaints[0]?.mockClear();
+  },
+  "rotate-token": async ({ sandbox, exports }) => {
+    const { client } = exports as { client: StayhookClient };
+    writeFileSync("access-token", "a token of yesterday\n");
+    await expect(client.bookings.get("HX3K9")).rejects.toThrow(AuthenticationError);
+    writeFileSync("access-token", `${sandbox.accessToken}\n`);
+    expect((await client.bookings.get("HX3K9")).status).toBe("Confirmed");
+  },
   sandbox: () => {
     expect(said().filter((line) => /^block \w+$/.test(line))).not.toEqual([]);
     expect(said().at(-1)).toMatch(/^(\S+: 200,){3}\S+: 200$/);
@@ -152,6 +201,7 @@ const preparations: Record<string, (base: Running["base"]) => unknown> = {
     const entry = { duration: 1, error: "Error: no calendar" };
     if (claim) await store.settle(claim, { state: "parked", reason: "callback", entry });
   },
+  "rotate-secret": () => vi.stubEnv("WEBHOOK_SECRET_BEFORE", "the secret before this one"),
 };
 
 const afterwards: (() => unknown)[] = [];
@@ -258,6 +308,14 @@ function recordsAt(path: string) {
     expect((await post(url)).status).toBe(200);
     await vi.waitFor(async () => expect(await base.store.counts()).toMatchObject({ done: 1 }));
   };
+}
+
+async function logsNoSecret(running: Running, path: string) {
+  await recordsAt(path)(running);
+  await vi.waitFor(() => expect(readFileSync("access.log", "utf8")).toContain(path));
+  const log = readFileSync("access.log", "utf8");
+  expect(log).not.toContain("key=");
+  expect(log).not.toContain(encodeURIComponent(SECRET));
 }
 
 async function receive(webhooks: WebhookHandler, fields: object) {

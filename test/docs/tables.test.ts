@@ -1,4 +1,4 @@
-// README's tables of events, options, observations and errors say what the code has.
+// The tables of README and docs/security.md say what the code and the tests have.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Observation } from "stayhook";
@@ -88,4 +88,16 @@ test("all errors that the package exports", () => {
       .filter((name) => /Error$/.test(name))
       .sort(),
   ).toEqual(errors.map(([name]) => name).sort());
+});
+
+test("the test that docs/security.md names for each threat is there", () => {
+  const security = readFileSync(join(root, "docs/security.md"), "utf8");
+  const table = security.slice(security.indexOf("\n| Threat |")).split("\n\n")[0] ?? "";
+  const rows = table.trim().split("\n").slice(2);
+  expect(rows.length).toBeGreaterThan(15);
+  for (const row of rows) {
+    const [, path = "", title = ""] = /`(test\/\S+\.test\.ts)`: "(.+)" \|$/.exec(row) ?? [];
+    expect(path, row).not.toBe("");
+    expect(readFileSync(join(root, path), "utf8"), row).toContain(`"${title}"`);
+  }
 });
