@@ -41,7 +41,7 @@ export type Render = (response: PlatformResponse) => WireResponse;
 export interface Api {
   answer(request: ApiRequest): Promise<ApiResponse>;
   /** The newest answered requests, the oldest first. */
-  requests(): SandboxRequest[];
+  requests(limit?: number): SandboxRequest[];
 }
 
 /** In bytes. */
@@ -77,7 +77,7 @@ export function createApi(options: {
       const cutOff = strike?.fault.cutOff === true;
       return { status, headers: { "x-request-id": id, ...headers }, text, cutOff };
     },
-    requests: () => requests.list(),
+    requests: (limit) => requests.list(limit),
   };
 }
 
@@ -124,8 +124,8 @@ export class Recent<T> {
     if (this.#items.length >= 2 * this.#max) this.#items.splice(0, this.#items.length - this.#max);
   }
 
-  /** The oldest first. */
-  list(): T[] {
-    return this.#items.slice(-this.#max);
+  /** The newest items, the oldest first. */
+  list(limit: number = this.#max): T[] {
+    return this.#items.slice(-Math.min(limit, this.#max));
   }
 }

@@ -55,7 +55,7 @@ export interface DeliveryQueue {
   /** Resolves when nothing is being sent. Deliveries may still wait for their time. */
   idle(): Promise<void>;
   /** The newest attempts, the oldest first. */
-  list(): SandboxDelivery[];
+  list(limit?: number): SandboxDelivery[];
 }
 
 interface Job extends Message {
@@ -191,7 +191,7 @@ export function createDeliveryQueue(options: {
       while (unsettled.size > 0) await Promise.all(unsettled);
     },
     idle: activity.idle,
-    list: () => recent.list().map((delivery) => ({ ...delivery })),
+    list: (limit) => recent.list(limit).map((delivery) => ({ ...delivery })),
   };
   return queue;
 }

@@ -1,3 +1,4 @@
+import type { RequestListener } from "node:http";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/webhook-config.ts";
@@ -61,10 +62,11 @@ export interface Sandbox {
   readonly delivery: SandboxDeliveryControl;
 
   /**
-   * Starts an HTTP server for the API. It keeps the process alive until {@link close}.
+   * Starts an HTTP server for the API. It keeps the process alive until {@link close}. In a browser, its URL shows a
+   * page with the platform's records, deliveries and faults, and buttons to change them.
    *
    * On loopback, the server refuses requests with a foreign `Host` (421) or `Origin` (403). On any other host, the
-   * sandbox needs an `accessToken` of its own.
+   * sandbox needs an `accessToken` of its own, which the page asks for as a password.
    *
    * @param options.port - default 0: a free port
    * @param options.host - default `127.0.0.1`
@@ -295,7 +297,8 @@ class InMemorySandbox implements Sandbox {
       );
     if (this.#closed) throw new StayhookError("the sandbox was closed; make another one");
     if (this.#starting) throw new StayhookError("the sandbox already listens");
-    this.#starting = serve((request) => this.#api.answer(request), { port, host });
+    const page = () => this.#page(!isLoopbackHost(host));
+    this.#starting = serve((request) => this.#api.answer(request), page, { port, host });
     try {
       this.#server = await this.#starting;
     } catch (error) {
@@ -303,6 +306,17 @@ class InMemorySandbox implements Sandbox {
       throw error;
     }
     return { url: this.#server.url };
+  }
+
+  /** Imported when somebody opens it: tests need no page. */
+  async #page(needsToken: boolean): Promise<RequestListener> {
+    const { createPage } = await import("./page.ts");
+    const source = {
+      sandbox: this,
+      deliveries: (limit: number) => this.#queue.list(limit),
+      requests: (limit: number) => this.#api.requests(limit),
+    };
+    return createPage(source, { needsToken, log: this.#settings.log });
   }
 
   async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {

@@ -1,23 +1,40 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { isLoopback, parseUrl } from "../client/urls.ts";
 import { type ApiRequest, type ApiResponse, maxBodyBytes } from "./api.ts";
 
 type Answer = (request: ApiRequest) => Promise<ApiResponse>;
 
-/** Serves the API over HTTP. Resolves when it listens, and rejects if it cannot. */
+/**
+ * Serves the API over HTTP, and the page of the platform at `/`. Resolves when it listens, and rejects if it cannot.
+ *
+ * @param page - called at the first request for the page
+ */
 export async function serve(
   answer: Answer,
+  page: () => Promise<RequestListener>,
   { port, host }: { readonly port: number; readonly host: string },
 ): Promise<{ readonly url: string; close(): Promise<void> }> {
   const localOnly = isLoopbackHost(host);
-  const server = createServer((request, response) => {
+  let listener: Promise<RequestListener> | undefined;
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const refused = refusalOf(request, localOnly);
-    const answered = refused
-      ? Promise.resolve(refused)
-      : readBody(request).then((body) => answer(toApiRequest(request, body)));
-    // Fails if the caller has hung up.
-    answered.then((made) => send(response, made)).catch(() => response.destroy());
+    if (refused) return send(response, refused);
+    if (/^\/(?:\?|$)/.test(request.url ?? "")) {
+      listener ??= page();
+      return (await listener)(request, response);
+    }
+    send(response, await answer(toApiRequest(request, await readBody(request))));
+  };
+  const server = createServer((request, response) => {
+    // Rejects if the caller has hung up.
+    respond(request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

@@ -185,7 +185,7 @@ describe("sandbox", () => {
 
     const running = await sandbox();
     running.endInput();
-    expect((await fetch(running.url)).status).toBe(401);
+    expect((await fetch(`${running.url}/v2/listings`)).status).toBe(401);
     running.interrupt();
     expect(await running.ended).toMatchObject({ code: 0 });
   });

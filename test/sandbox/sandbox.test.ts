@@ -108,7 +108,7 @@ describe("listen", () => {
       const { url } = await sandbox.listen({ port, host });
       expect(new URL(url).port).toBe(String(port));
       expect(url).not.toContain("0.0.0.0");
-      expect((await fetch(url)).status).toBe(401);
+      expect((await fetch(`${url}/v2/listings`)).status).toBe(401);
       await sandbox.close();
     }
   });

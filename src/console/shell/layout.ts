@@ -29,7 +29,7 @@ ${
 <input id="find" type="search" name="${search.name}" placeholder="${search.label}" autocomplete="off" required maxlength="300"><button>Find</button></form>`
 }
 </header>
-<main id="main" tabindex="-1"${live && html` data-live`}>${view.body}</main>
+<main id="main" tabindex="-1"${live && html` data-live="${site.live?.unfocused ? "unfocused" : "focused"}"`}>${view.body}</main>
 </body>
 </html>
 `;

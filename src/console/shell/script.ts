@@ -8,6 +8,7 @@ export const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"
  * - `[data-plot]`: see `plot` in layout.ts. `time[data-ago]`: see `time`.
  * - `form[data-select]`: `[data-all]` checks every box, `[data-selected]` counts, `[data-needs-selection]` is
  *   disabled while there is no selection.
+ * - `form[data-stay]`: sends the form, shows the answer in place, and shows its `[data-notice]`.
  * - `[data-js]` is shown where scripts run. `[data-keep]` is left alone when the page changes.
  */
 export const script = `"use strict";
@@ -125,6 +126,25 @@ function enhance() {
   showSelections();
 }
 
+// Forms that change the page in place, without a navigation that loses the position
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches("form[data-stay]")) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  try {
+    const answer = await fetch(location.href, { method: "POST", body });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+    const [notice, news] = [main, page].map((within) => within.querySelector("[data-notice]"));
+    if (answer.ok) form.reset();
+    morphChildren(main, page);
+    enhance();
+    notice.replaceChildren(...news.childNodes);
+  } catch {
+    location.reload();
+  }
+});
+
 // The stream
 const state = document.querySelector("[data-live-state]");
 let source;
@@ -164,7 +184,7 @@ function rest() {
   source = undefined;
   say("paused", "Paused");
 }
-addEventListener("blur", rest);
+addEventListener("blur", () => main.dataset.live !== "unfocused" && rest());
 addEventListener("focus", follow);
 addEventListener("pagehide", rest);
 addEventListener("pageshow", follow);

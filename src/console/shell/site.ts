@@ -53,6 +53,8 @@ export interface Site {
   view(visit: Visit): Promise<View | GoTo>;
   /** Does what a form asks for. */
   act(form: URLSearchParams, visit: Visit): Promise<View | GoTo>;
+  /** How often a page looks for changes, in ms, and whether it does so without the focus. Default: 2,000, and no. */
+  readonly live?: { readonly every: number; readonly unfocused: boolean } | undefined;
   /** Values for plots, by name. */
   stats?(): Promise<Readonly<Record<string, number | undefined>>>;
 }
@@ -117,7 +119,7 @@ export function createSite(site: Site, options: SiteOptions): { fetch(request: R
     const headers = { "content-type": "text/event-stream", "x-accel-buffering": "no" };
     return respond(
       200,
-      liveStream(look, () => streams--),
+      liveStream(look, () => streams--, site.live?.every),
       headers,
     );
   };

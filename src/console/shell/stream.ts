@@ -16,8 +16,13 @@ export interface LiveParts {
  *
  * @param look - makes the parts; where it rejects, the page is told that there is trouble
  * @param onEnd - called once, when the stream has ended
+ * @param every - ms between two looks
  */
-export function liveStream(look: () => Promise<LiveParts>, onEnd: () => void): ReadableStream<Uint8Array> {
+export function liveStream(
+  look: () => Promise<LiveParts>,
+  onEnd: () => void,
+  every: number = EVERY,
+): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   const endsAt = performance.now() + LONGEST;
   let shown: string | undefined;
@@ -46,7 +51,7 @@ export function liveStream(look: () => Promise<LiveParts>, onEnd: () => void): R
     async pull(controller) {
       if (!isFirst) {
         await new Promise<void>((done) => {
-          wait = { timer: setTimeout(done, EVERY), done };
+          wait = { timer: setTimeout(done, every), done };
         });
       }
       const text = hasEnded ? "" : (isFirst ? "retry: 1000\n\n" : "") + (await news());

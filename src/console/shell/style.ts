@@ -122,7 +122,7 @@ details.card > :not(summary) { padding: 4px 16px 16px; }
 .rows .error { grid-column: 3 / -1; color: var(--soft); font-size: 13px; overflow-wrap: anywhere; margin-top: -8px; }
 .pages { display: flex; gap: 8px; justify-content: space-between; padding: 12px 0; }
 
-.facts { margin: 0; display: grid; gap: 7px; }
+.facts { margin: 0 0 12px; display: grid; gap: 7px; }
 .facts > div { display: grid; grid-template-columns: 110px minmax(0, 1fr); gap: 12px; }
 .facts dt { color: var(--soft); }
 .facts dd { margin: 0; overflow-wrap: anywhere; }
@@ -142,8 +142,36 @@ pre { margin: 0; padding: 12px 14px; background: var(--page); border-radius: 8px
 .timeline pre { margin-top: 8px; }
 .timeline time { color: var(--soft); font-size: 13px; }
 
+.halves { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 16px; align-items: start; }
+.list:has(> .items) { margin-bottom: 16px; }
+.tools h2 { margin: 0 auto 0 0; }
+.items { list-style: none; margin: 0; padding: 0; }
+.items > li, .item { display: flex; flex-wrap: wrap; align-items: center; gap: 5px 10px; padding: 8px 14px; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+.items > :last-child { border-bottom: 0; }
+.items .end { margin-left: auto; display: flex; flex-wrap: wrap; align-items: center; gap: 5px 10px; }
+.items .info { flex-basis: 100%; display: flex; flex-wrap: wrap; align-items: center; gap: 5px 10px; }
+.items .info ~ .end { margin-left: 0; }
+.items details[open] { flex-basis: 100%; }
+.items summary { list-style: none; width: fit-content; }
+.items summary::-webkit-details-marker { display: none; }
+.items span:empty { display: none; }
+.tools summary { cursor: pointer; font-size: 13px; }
+.items code { min-width: 0; }
+.in-place { display: grid; gap: 10px; margin: 0; min-width: 0; }
+.in-place .filter { margin-top: 8px; grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); }
+.filter .check input { width: 16px; }
+.tools .filter label { display: grid; gap: 3px; }
+.tools:has(details[open]) .in-place { flex-basis: 100%; }
+.card > .in-place + .in-place, .card > .buttons + .in-place { margin-top: 6px; }
+.buttons { display: flex; flex-wrap: wrap; gap: 6px; }
+.small { min-height: 28px; padding: 2px 10px; font-size: 13px; }
+.small[aria-pressed=true] { background: var(--wait-back); color: var(--wait); border-color: currentColor; }
+.filter .check { display: flex; color: var(--text); gap: 7px; align-items: center; font-size: 13px; min-height: 32px; }
+.latency { font-variant-numeric: tabular-nums; color: var(--text); }
+.list > .empty { padding: 18px 14px; }
+
 @media (max-width: 760px) {
-  .columns { grid-template-columns: minmax(0, 1fr); }
+  .columns, .halves { grid-template-columns: minmax(0, 1fr); }
   main { padding: 16px 12px 48px; }
   .bar { padding: 10px 12px; }
   .find { flex-basis: 100%; }

@@ -1,0 +1,333 @@
+import { type Html, type HtmlValue, html } from "../console/shell/html.ts";
+import { badge, duration, facts, hiddenFields, type Tone, time } from "../console/shell/layout.ts";
+import type { View, Visit } from "../console/shell/site.ts";
+import type { SandboxRequest } from "./api.ts";
+import { bookingMoves, type SandboxBooking } from "./bookings.ts";
+import type { SandboxDelivery } from "./deliveries.ts";
+import { listingMoves, type SandboxListing } from "./listings.ts";
+import type { SandboxFault } from "./options.ts";
+import { routeNames } from "./platform.ts";
+import { possibleMoves } from "./records.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+/** The sandbox, and its newest deliveries and requests without a copy of all of them. */
+export interface PageSource {
+  readonly sandbox: Sandbox;
+  /** The oldest first. */
+  deliveries(limit: number): SandboxDelivery[];
+  /** The oldest first. */
+  requests(limit: number): SandboxRequest[];
+}
+
+/** The result of a button. */
+export interface Notice {
+  readonly tone: "good" | "bad";
+  readonly text: string;
+}
+
+const maxRecords = 100;
+const maxDeliveries = 40;
+const maxRequests = 12;
+
+/** The main page. */
+export function platformView(source: PageSource, visit: Visit, notice?: Notice): View {
+  const { sandbox } = source;
+  const body = html`${noticeOf(notice)}
+<div class="head"><h1>Platform</h1><span class="soft">Seed ${sandbox.seed}</span></div>
+${endpointsOf(sandbox)}
+<div class="halves"><div>${bookingsOf(sandbox, visit)}${listingsOf(sandbox, visit)}</div>
+<div>${deliveriesOf(source, visit)}${deliveryForm(sandbox, visit)}${faultsOf(sandbox, visit)}${requestsOf(source)}</div></div>`;
+  return { title: "Platform", body };
+}
+
+/** The page of one event: its notification and its deliveries. */
+export function eventView(source: PageSource, eventId: string, visit: Visit, notice?: Notice): View {
+  const deliveries = source.sandbox.deliveries.filter((delivery) => delivery.eventId === eventId);
+  const [first] = deliveries;
+  if (!first)
+    return {
+      title: "Unknown event",
+      status: 404,
+      body: html`${noticeOf(notice)}<h1>There was no delivery of this event</h1>`,
+    };
+  const body = html`${noticeOf(notice)}<p class="crumb"><a href="?">Platform</a></p>
+<div class="head"><h1>${subjectOf(first)}</h1>${form(visit, [["event", eventId]], [["resend", "Resend"]])}</div>
+<div class="columns"><section class="card" aria-labelledby="attempts"><h2 id="attempts">Deliveries</h2><ol class="timeline">${deliveries.map(attemptOf)}</ol></section>
+<section class="card" aria-labelledby="notification"><h2 id="notification">Notification</h2>${facts([
+    ["event", html`<code>${eventId}</code>`],
+    ["topic", first.topic],
+    ["to", withoutQuery(first.url)],
+  ])}<pre>${textOf(first.notification)}</pre></section></div>`;
+  return { title: subjectOf(first), body };
+}
+
+const noticeOf = (notice: Notice | undefined): Html =>
+  html`<div id="notice" role="status" data-keep data-notice>${notice && html`<p class="flash ${notice.tone}">${notice.text}</p>`}</div>`;
+
+function endpointsOf({ webhookConfig }: Sandbox): Html {
+  if (!webhookConfig)
+    return html`<p class="flash wait">No webhook configuration yet, so nothing is delivered. Your app makes one with <code>client.webhookConfig.ensure()</code>. Or start the sandbox with <code>--to</code>.</p>`;
+  const topics = Map.groupBy(Object.entries(webhookConfig.endpoints), ([, url]) => withoutQuery(url));
+  const lines = [...topics].map(
+    ([url, entries]) =>
+      html`<span class="soft">${entries.map(([topic]) => topic).join(", ")}</span><code>${url}</code>`,
+  );
+  const { isActive } = webhookConfig;
+  return html`<section class="list" aria-label="Webhook configuration"><div class="items"><div class="item"><strong>Webhooks</strong>${isActive ? badge("good", "active") : badge("wait", "not active")}${lines}</div></div></section>`;
+}
+
+type Button = readonly [act: string, text: string, tone?: "primary" | "danger"];
+
+/** A form that changes the page in place, with its buttons. */
+function form(
+  visit: Visit,
+  hidden: readonly (readonly [name: string, value: string])[],
+  buttons: readonly Button[],
+  {
+    content,
+    label,
+    more,
+  }: { readonly content?: HtmlValue; readonly label?: string; readonly more?: HtmlValue } = {},
+): Html {
+  const shown = buttons.map(
+    ([act, text, tone = ""]) =>
+      html`<button class="small ${tone}" name="do" value="${act}"${label !== undefined && html` aria-label="${text} ${label}"`}>${text}</button>`,
+  );
+  return html`<form class="in-place" method="post" data-stay>${visit.csrf}${hiddenFields(hidden)}${content}<span class="buttons">${shown}</span>${more}</form>`;
+}
+
+const field = (name: string, label: string, attributes: Html, value: HtmlValue = ""): Html =>
+  html`<label class="field">${label}<input name="${name}" value="${value}" autocomplete="off" ${attributes}></label>`;
+
+/** A field for a date. A browser would empty a date field that holds another format. */
+const dateField = (name: string, label: string, value = ""): Html =>
+  field(name, label, /^(?:\d{4}-\d\d-\d\d)?$/.test(value) ? html`type="date"` : html`type="text"`, value);
+const countAttributes = (max?: number): Html =>
+  html`type="number" min="0"${max !== undefined && html` max="${max}"`}`;
+
+/** A card with a list. */
+function list(id: string, title: string, tools: HtmlValue, rows: readonly Html[], empty: string): Html {
+  return html`<section class="list" aria-labelledby="${id}"><div class="tools"><h2 id="${id}">${title}</h2>${tools}</div>${
+    rows.length > 0 ? html`<ol class="items">${rows}</ol>` : html`<p class="empty">${empty}</p>`
+  }</section>`;
+}
+
+const bookingTones: Readonly<Record<string, Tone>> = {
+  Request: "wait",
+  Confirmed: "good",
+  Declined: "bad",
+  Cancelled: "bad",
+};
+
+function bookingsOf({ bookings }: Sandbox, visit: Visit): Html {
+  const all = bookings.list();
+  const tools = form(
+    visit,
+    [],
+    [
+      ["request", "New request", "primary"],
+      ["book", "Instant booking"],
+    ],
+    {
+      more: html`<details><summary class="soft">Choose the fields</summary><div class="filter">${field(
+        "bookingCode",
+        "Booking code",
+        html`maxlength="100"`,
+      )}${field("listingId", "Listing", countAttributes())}${dateField("checkIn", "Check-in")}${dateField("checkOut", "Check-out")}</div></details>`,
+    },
+  );
+  return list(
+    "bookings",
+    `Bookings (${all.length})`,
+    tools,
+    newest(all).map((booking) => bookingRow(booking, visit)),
+    "No bookings yet.",
+  );
+}
+
+function bookingRow(
+  { bookingCode, status, listingId, checkIn, checkOut }: SandboxBooking,
+  visit: Visit,
+): Html {
+  const hidden = [["booking", bookingCode]] as const;
+  const buttons = possibleMoves(bookingMoves, status).map(
+    (move): Button => [
+      move,
+      move[0]!.toUpperCase() + move.slice(1),
+      move === "approve" ? "primary" : "danger",
+    ],
+  );
+  const dates = html`<div class="filter">${dateField("checkIn", "Check-in", String(checkIn))}${dateField("checkOut", "Check-out", String(checkOut))}</div>`;
+  return html`<li id="booking-${idOf(bookingCode)}"><span class="info"><strong>${bookingCode}</strong>${badge(bookingTones[status] ?? "plain", status)}<span class="soft">${checkIn} to ${checkOut}, listing ${listingId}</span></span>
+<span class="end">${buttons.length > 0 && form(visit, hidden, buttons, { label: `booking ${bookingCode}` })}</span>
+<details><summary class="button small" aria-label="Alter booking ${bookingCode}">Alter</summary>${form(visit, hidden, [["alter", "Save"]], { content: dates, label: `booking ${bookingCode}` })}</details></li>`;
+}
+
+const listingTones: Readonly<Record<string, Tone>> = { InReview: "wait", Published: "good" };
+
+function listingsOf({ listings }: Sandbox, visit: Visit): Html {
+  const all = listings.list();
+  const tools = form(visit, [], [["submit", "New listing", "primary"]]);
+  const rows = newest(all).map(({ listingId, listingName, status }: SandboxListing) => {
+    const buttons = possibleMoves(listingMoves, status).map(
+      (move): Button => [move, move[0]!.toUpperCase() + move.slice(1)],
+    );
+    return html`<li id="listing-${listingId}"><strong>${listingId}</strong>${badge(listingTones[status] ?? "plain", status)}<span class="soft">${listingName}</span>
+<span class="end">${buttons.length > 0 && form(visit, [["listing", String(listingId)]], buttons, { label: `listing ${listingId}` })}</span></li>`;
+  });
+  return list("listings", `Listings (${all.length})`, tools, rows, "No listings yet.");
+}
+
+/** A part of an `id`, which has no spaces. */
+const idOf = (text: string): string => encodeURIComponent(text.toWellFormed());
+
+const newest = <T>(all: readonly T[]): T[] => all.slice(-maxRecords).reverse();
+
+function deliveriesOf(source: PageSource, visit: Visit): Html {
+  const { duplicates = 0, drop = 0 } = source.sandbox.delivery.current;
+  const toggle = (act: string, text: string, isOn: boolean) =>
+    html`<button class="small" name="do" value="${act}" aria-pressed="${isOn ? "true" : "false"}">${text}</button>`;
+  const tools = html`<form class="in-place end" method="post" data-stay>${visit.csrf}<span class="buttons">${toggle("duplicate", "Duplicate", duplicates > 0)}${toggle("drop", "Drop", drop > 0)}</span></form>`;
+  const seen = new Map<string, number>();
+  const rows = source.deliveries(maxDeliveries).map((delivery) => {
+    const { eventId, attempt, sentAt } = delivery;
+    const key = `${idOf(eventId ?? "")}-${attempt}-${sentAt.getTime()}`;
+    const count = (seen.get(key) ?? 0) + 1;
+    seen.set(key, count);
+    return deliveryRow(delivery, `delivery-${key}-${count}`, visit);
+  });
+  return list("deliveries", "Deliveries", tools, rows.reverse(), "No deliveries yet.");
+}
+
+function deliveryRow(delivery: SandboxDelivery, id: string, visit: Visit): Html {
+  const { eventId, sentAt } = delivery;
+  const subject = subjectOf(delivery);
+  return html`<li id="${id}">${answerBadge(delivery)}${
+    eventId === undefined
+      ? html`<strong>${subject}</strong>`
+      : html`<a href="?${String(new URLSearchParams({ event: eventId }))}">${subject}</a>`
+  }<span class="soft">${marksOf(delivery).join(", ")}</span>
+<span class="end"><span class="soft">${latencyOf(delivery)}${time(sentAt, { short: true })}</span>${
+    eventId !== undefined && form(visit, [["event", eventId]], [["resend", "Resend"]], { label: subject })
+  }</span></li>`;
+}
+
+function attemptOf(delivery: SandboxDelivery): Html {
+  const { tone, text } = answerOf(delivery);
+  const { sentAt, error } = delivery;
+  return html`<li class="${tone}"><strong>${text}</strong> ${[`attempt ${delivery.attempt}`, ...marksOf(delivery).filter((mark) => !mark.startsWith("attempt"))].join(", ")}<br>${time(sentAt)}<p>${latencyOf(delivery)}${error !== undefined && !delivery.dropped && error}</p></li>`;
+}
+
+function answerOf({ dropped, duration, status }: SandboxDelivery): {
+  readonly tone: Tone;
+  readonly text: string;
+} {
+  if (dropped) return { tone: "wait", text: "dropped" };
+  if (duration === undefined) return { tone: "busy", text: "sending" };
+  if (status === undefined) return { tone: "bad", text: "no answer" };
+  return { tone: status === 200 ? "good" : "bad", text: String(status) };
+}
+
+function answerBadge(delivery: SandboxDelivery): Html {
+  const { tone, text } = answerOf(delivery);
+  return badge(tone, text);
+}
+
+const latencyOf = ({ duration: ms, dropped }: SandboxDelivery): Html | undefined =>
+  ms === undefined || dropped ? undefined : html`<span class="latency">${duration(ms)}</span> `;
+
+function marksOf({ attempt, duplicate, delay }: SandboxDelivery): string[] {
+  return [
+    attempt > 1 && `attempt ${attempt}`,
+    duplicate && "again",
+    delay > 0 && `held ${duration(delay)}`,
+  ].filter((mark) => mark !== false);
+}
+
+/** The record that a notification is about. */
+function subjectOf({ notification, topic }: SandboxDelivery): string {
+  const { bookingCode, listingId } = Object(notification) as Readonly<Record<string, unknown>>;
+  if (bookingCode !== undefined && bookingCode !== null) return `Booking ${String(bookingCode)}`;
+  return listingId !== undefined && listingId !== null ? `Listing ${String(listingId)}` : `Event of ${topic}`;
+}
+
+function deliveryForm({ delivery }: Sandbox, visit: Visit): Html {
+  const { duplicates = 0, drop = 0, delay = 0, timeout = 30_000, shuffle = false, retry } = delivery.current;
+  const content = html`<div class="filter">${field("duplicates", "Duplicates of each", countAttributes(100), duplicates)}${field(
+    "drop",
+    "Lost, %",
+    html`type="number" min="0" max="100" step="any"`,
+    drop * 100,
+  )}${field("delay", "Delay, ms", countAttributes(), typeof delay === "number" ? delay : delay[1])}${field("timeout", "Timeout, ms", countAttributes(), timeout)}${field(
+    "retry",
+    "Retries after, ms",
+    html`placeholder="1000, 5000" pattern="[\\d\\s,]*"`,
+    (retry?.schedule ?? []).join(", "),
+  )}<label class="check"><input type="checkbox" name="shuffle"${shuffle !== false && html` checked`}>Random order</label></div>`;
+  return html`<details class="card"><summary>Delivery options</summary>${form(
+    visit,
+    [],
+    [
+      ["deliver", "Apply", "primary"],
+      ["normal", "Reset"],
+    ],
+    { content },
+  )}${form(visit, [], [["advance", "Advance the clock"]], {
+    content: html`<label class="field">By<select name="minutes"><option value="1">1 minute</option><option value="60">1 hour</option><option value="360">6 hours</option><option value="1440">1 day</option></select></label>`,
+  })}</details>`;
+}
+
+const presets: readonly (readonly [text: string, fields: Readonly<Record<string, string>>])[] = [
+  ["Outage, 503", { status: "503" }],
+  ["Rate limit, 429", { status: "429" }],
+  ["Slow, 3 s", { delay: "3000" }],
+  ["Cut off", { cutOff: "1" }],
+];
+
+function faultsOf({ faults }: Sandbox, visit: Visit): Html {
+  const rows = faults
+    .list()
+    .map(
+      (fault, index) =>
+        html`<li><strong>${faultText(fault)}</strong><span class="soft">${faultScope(fault)}</span><span class="end">${form(visit, [["fault", String(index)]], [["end-fault", "End"]], { label: `fault ${faultText(fault)}` })}</span></li>`,
+    );
+  const tools =
+    rows.length > 0 && html`<span class="end">${form(visit, [], [["heal", "End all faults"]])}</span>`;
+  const quick = presets.map(([text, fields]) => form(visit, Object.entries(fields), [["fault", text]]));
+  const content = html`<div class="filter"><label class="field">Requests<select name="route"><option value="">all</option>${routeNames.map((name) => html`<option>${name}</option>`)}</select></label>${field(
+    "status",
+    "Status",
+    html`type="number" min="300" max="599"`,
+  )}${field("delay", "Delay, ms", countAttributes())}${field("rate", "Of the requests, %", html`type="number" min="0" max="100" step="any"`)}${field("times", "Times", html`type="number" min="1"`)}<label class="check"><input type="checkbox" name="cutOff">Cut off</label></div>`;
+  return html`${list("faults", "Faults of the API", tools, rows, "No faults: the API answers every request.")}<details class="card"><summary>Add a fault</summary><div class="buttons">${quick}</div>${form(visit, [], [["fault", "Add", "primary"]], { content })}</details>`;
+}
+
+function faultText({ status, retryAfter, delay, cutOff }: SandboxFault): string {
+  return [
+    status !== undefined && `${status}${retryAfter === undefined ? "" : ` (Retry-After ${retryAfter})`}`,
+    delay !== undefined && `${[delay].flat().map(duration).join(" to ")} slower`,
+    cutOff && "cut off",
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+function faultScope({ route = "all requests", rate, times }: SandboxFault): string {
+  return [route, rate !== undefined && `${Math.round(rate * 100)}%`, times !== undefined && `${times} times`]
+    .filter(Boolean)
+    .join(", ");
+}
+
+function requestsOf({ requests }: PageSource): Html {
+  const rows = requests(maxRequests).map(
+    ({ method, path, status, receivedAt, fault }) =>
+      html`<li>${badge(status < 400 ? "good" : "bad", String(status))}<code>${method} ${withoutQuery(path)}</code>${fault && html`<span class="soft">fault</span>`}<span class="end soft">${time(receivedAt, { short: true })}</span></li>`,
+  );
+  return list("requests", "Requests to the API", undefined, rows.reverse(), "No requests yet.");
+}
+
+/** The query of an endpoint may hold a secret. */
+const withoutQuery = (url: string): string => url.replace(/\?.*/s, "?…");
+
+const textOf = (notification: unknown): string =>
+  typeof notification === "string" ? notification : JSON.stringify(notification, null, 2);

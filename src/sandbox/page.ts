@@ -1,0 +1,211 @@
+import type { RequestListener } from "node:http";
+import { answerWith } from "../adapters/fetch-exchange.ts";
+import { createSite, type Site, type View, type Visit } from "../console/shell/site.ts";
+import { StayhookError } from "../errors.ts";
+import type { Log } from "../logger.ts";
+import type { SandboxDeliveryOptions, SandboxFault } from "./options.ts";
+import { eventView, type PageSource, platformView } from "./page-view.ts";
+import { refuse } from "./records.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+/** Makes the page of the platform's side: its records, deliveries and faults, with buttons that change them. */
+export function createPage(
+  source: PageSource,
+  { needsToken, log }: { readonly needsToken: boolean; readonly log: Log },
+): RequestListener {
+  const { sandbox } = source;
+  const site: Site = {
+    name: "Stayhook sandbox",
+    live: { every: 300, unfocused: true },
+    view: async (visit) => viewOf(source, visit),
+    act: async (form, visit) => {
+      try {
+        return viewOf(source, visit, { tone: "good", text: await act(sandbox, form) });
+      } catch (error) {
+        if (!(error instanceof StayhookError)) throw error;
+        return { ...viewOf(source, visit, { tone: "bad", text: error.message }), status: 400 };
+      }
+    },
+  };
+  const { fetch } = createSite(site, { authorize: () => true, log });
+  const guarded = async (request: Request) =>
+    needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request);
+  return (request, response) => void answerWith({ fetch: guarded }, request, response, {});
+}
+
+function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof platformView>[2]): View {
+  const eventId = visit.query.get("event");
+  return eventId === null ? platformView(source, visit, notice) : eventView(source, eventId, visit, notice);
+}
+
+/** Browsers ask for a password and send it by Basic. The user name does not matter. */
+function hasToken(request: Request, token: string): boolean {
+  const [, scheme = "", value = ""] = /^(\S+) +(\S+)$/.exec(request.headers.get("authorization") ?? "") ?? [];
+  if (scheme.toLowerCase() === "bearer") return value === token;
+  return scheme.toLowerCase() === "basic" && decodeBase64(value)?.replace(/^[^:]*:/, "") === token;
+}
+
+function decodeBase64(text: string): string | undefined {
+  try {
+    return atob(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const unauthorized = (): Response =>
+  new Response("Give the sandbox's access token as the password, or as a bearer token.\n", {
+    status: 401,
+    headers: {
+      "www-authenticate": 'Basic realm="Stayhook sandbox"',
+      "content-type": "text/plain; charset=utf-8",
+    },
+  });
+
+type Act = (sandbox: Sandbox, form: URLSearchParams) => Promise<string>;
+
+const changeBooking =
+  (name: "approve" | "decline" | "cancel"): Act =>
+  async ({ bookings }, form) => {
+    const { bookingCode, status } = await bookings[name](form.get("booking") ?? "");
+    return `Booking ${bookingCode} is ${status}.`;
+  };
+
+const makeBooking =
+  (name: "request" | "instantBook"): Act =>
+  async ({ bookings }, form) => {
+    const { bookingCode, status } = await bookings[name](bookingFields(form));
+    return `Booking ${bookingCode} is ${status}.`;
+  };
+
+const changeListing =
+  (name: "publish" | "hide"): Act =>
+  async ({ listings }, form) => {
+    const { listingId, status } = await listings[name](Number(form.get("listing")));
+    return `Listing ${listingId} is ${status}.`;
+  };
+
+/** What each button of the page does. It returns the text to show. */
+const acts: Readonly<Record<string, Act>> = {
+  request: makeBooking("request"),
+  book: makeBooking("instantBook"),
+  approve: changeBooking("approve"),
+  decline: changeBooking("decline"),
+  cancel: changeBooking("cancel"),
+  alter: async ({ bookings }, form) => {
+    const { bookingCode, checkIn, checkOut } = await bookings.alter(
+      form.get("booking") ?? "",
+      bookingFields(form),
+    );
+    return `Booking ${bookingCode} is from ${checkIn} to ${checkOut} now.`;
+  },
+  submit: async ({ listings }, form) => {
+    const { listingId, status } = await listings.submit({ listingName: textOf(form, "listingName") });
+    return `Listing ${listingId} is ${status}.`;
+  },
+  publish: changeListing("publish"),
+  hide: changeListing("hide"),
+  resend: async (sandbox, form) => {
+    const eventId = form.get("event") ?? "";
+    // Do not wait for the answer: it appears in the list. An unknown id rejects at once.
+    await Promise.race([sandbox.redeliver(eventId), Promise.resolve()]);
+    return `Event ${eventId} is sent again.`;
+  },
+  deliver: async (sandbox, form) => {
+    sandbox.delivery.set(deliveryOptions(form));
+    return "Later notifications are delivered by these options.";
+  },
+  normal: async (sandbox) => {
+    sandbox.delivery.set({
+      duplicates: 0,
+      drop: 0,
+      delay: 0,
+      timeout: 30_000,
+      shuffle: false,
+      retry: { schedule: [] },
+    });
+    return "Later notifications are delivered once and at once.";
+  },
+  duplicate: async ({ delivery }) => {
+    const duplicates = (delivery.current.duplicates ?? 0) > 0 ? 0 : 1;
+    delivery.set({ duplicates });
+    return duplicates === 0 ? "Later notifications are sent once." : "Later notifications are sent twice.";
+  },
+  drop: async ({ delivery }) => {
+    const drop = (delivery.current.drop ?? 0) > 0 ? 0 : 1;
+    delivery.set({ drop });
+    return drop === 0 ? "Later notifications are sent." : "Later notifications are lost.";
+  },
+  advance: async (sandbox, form) => {
+    const minutes = Number(form.get("minutes"));
+    // Do not wait for the answers to what becomes due.
+    await Promise.race([sandbox.advance(minutes * 60_000), Promise.resolve()]);
+    return `The sandbox's clock is ${minutes} min ahead of before.`;
+  },
+  fault: async ({ faults }, form) => {
+    faults.set([...faults.list(), faultOf(form)]);
+    return "The fault is on.";
+  },
+  "end-fault": async ({ faults }, form) => {
+    const index = Number(form.get("fault"));
+    faults.set(faults.list().filter((_, at) => at !== index));
+    return "The fault is off.";
+  },
+  heal: async ({ faults }) => {
+    faults.clear();
+    return "All faults are off.";
+  },
+};
+
+async function act(sandbox: Sandbox, form: URLSearchParams): Promise<string> {
+  const name = form.get("do") ?? "";
+  const found = Object.hasOwn(acts, name) ? acts[name] : undefined;
+  return (found ?? refuse("is not a button of this page", "do"))(sandbox, form);
+}
+
+/** The text of a field; `undefined` for an empty one. */
+const textOf = (form: URLSearchParams, name: string): string | undefined =>
+  form.get(name)?.trim() || undefined;
+
+/** The number in a field; `undefined` for an empty one. The sandbox refuses NaN. */
+function numberOf(form: URLSearchParams, name: string): number | undefined {
+  const text = textOf(form, name);
+  return text === undefined ? undefined : Number(text);
+}
+
+/** A share, which the form shows in percent. */
+function shareOf(form: URLSearchParams, name: string): number | undefined {
+  const percent = numberOf(form, name);
+  return percent === undefined ? undefined : percent / 100;
+}
+
+function bookingFields(form: URLSearchParams) {
+  return {
+    bookingCode: textOf(form, "bookingCode"),
+    listingId: numberOf(form, "listingId"),
+    checkIn: textOf(form, "checkIn"),
+    checkOut: textOf(form, "checkOut"),
+  };
+}
+
+function deliveryOptions(form: URLSearchParams): SandboxDeliveryOptions {
+  return {
+    duplicates: numberOf(form, "duplicates") ?? 0,
+    drop: shareOf(form, "drop") ?? 0,
+    delay: numberOf(form, "delay") ?? 0,
+    timeout: numberOf(form, "timeout") ?? 30_000,
+    shuffle: form.has("shuffle"),
+    retry: { schedule: (textOf(form, "retry")?.split(/[\s,]+/) ?? []).map(Number) },
+  };
+}
+
+function faultOf(form: URLSearchParams): SandboxFault {
+  return {
+    route: textOf(form, "route"),
+    status: numberOf(form, "status"),
+    delay: numberOf(form, "delay"),
+    rate: shareOf(form, "rate"),
+    times: numberOf(form, "times"),
+    ...(form.has("cutOff") && { cutOff: true }),
+  };
+}

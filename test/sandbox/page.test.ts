@@ -1,0 +1,377 @@
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createSandbox, type SandboxOptions } from "../../src/testing/index.ts";
+import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "../console/chromium.ts";
+import { Browser } from "../console/support.ts";
+
+const hooks = "https://subscriber.example/hooks?key=s3cret";
+const hostile = `<script>alert("x")</script>' \u202e`;
+
+/** A sandbox that listens, with endpoints for all topics that answer 200. */
+async function start(options: SandboxOptions = {}, host?: string) {
+  const sandbox = createSandbox({ seed: 7, ...options });
+  onTestFinished(() => sandbox.close());
+  sandbox.deliverTo(() => new Response());
+  const { url } = await sandbox.listen({ host });
+  const body = JSON.stringify({ isActive: true, endpoints: { bookings: hooks, listings: hooks } });
+  const headers = { authorization: `Bearer ${sandbox.accessToken}` };
+  await fetch(`${url}/v2/webhooks/config`, { method: "POST", headers, body });
+  const browser = new Browser();
+  /** Presses a button of the page, with these values in its form. */
+  const press = (button: string, fields: Record<string, string> = {}) =>
+    browser.submit(url, button, Object.entries(fields));
+  return { sandbox, url, browser, press };
+}
+
+describe("buttons", () => {
+  it("make bookings, with chosen fields or without", async () => {
+    const { sandbox, press } = await start();
+    const chosen = { bookingCode: "HX3K9", listingId: "7", checkIn: "2030-07-01", checkOut: "2030-07-04" };
+    const { text } = await press("request", chosen);
+    expect(text).toContain("Booking HX3K9 is Request.");
+    expect(sandbox.bookings.get("HX3K9")).toEqual({ ...chosen, listingId: 7, status: "Request" });
+    await press("book", { bookingCode: "", listingId: "", checkIn: "", checkOut: "" });
+    expect(sandbox.bookings.list()[1]).toMatchObject({ status: "Confirmed" });
+    await sandbox.settled();
+    expect(sandbox.deliveries).toHaveLength(2);
+  });
+
+  it.each([
+    ["Request", { approve: "Confirmed", decline: "Declined", cancel: "Cancelled" }],
+    ["Confirmed", { cancel: "Cancelled" }],
+    ["Cancelled", {}],
+  ] as [string, Record<string, string>][])(
+    "offer what can happen to a booking in %s",
+    async (status, moves) => {
+      for (const button of ["approve", "decline", "cancel"]) {
+        const { sandbox, press } = await start();
+        await sandbox.bookings.create({ status, bookingCode: "B1" });
+        if (moves[button] === undefined) await expect(press(button)).rejects.toThrow("no form with a button");
+        else expect((await press(button)).text).toContain(`Booking B1 is ${moves[button]}.`);
+        expect(sandbox.bookings.get("B1")?.status).toBe(moves[button] ?? status);
+      }
+    },
+  );
+
+  it("alter the nights of a booking", async () => {
+    const { sandbox, press } = await start();
+    await sandbox.bookings.create({ status: "Confirmed", bookingCode: "B1" });
+    await press("alter", { checkIn: "2030-07-01", checkOut: "2030-07-09" });
+    expect(sandbox.bookings.get("B1")).toMatchObject({ checkIn: "2030-07-01", checkOut: "2030-07-09" });
+    await sandbox.settled();
+    expect(sandbox.deliveries).toMatchObject([{ status: 200, notification: { bookingCode: "B1" } }]);
+  });
+
+  it("submit, publish and hide a listing", async () => {
+    const { sandbox, press } = await start();
+    await press("submit");
+    const { listingId } = sandbox.listings.list()[0]!;
+    expect((await press("publish")).text).toContain(`Listing ${listingId} is Published.`);
+    await press("hide");
+    expect(sandbox.listings.get(listingId)?.status).toBe("Hidden");
+  });
+
+  it("resend an event", async () => {
+    const { sandbox, press } = await start();
+    await sandbox.bookings.request();
+    await sandbox.settled();
+    await press("resend");
+    await sandbox.settled();
+    const [first, again] = sandbox.deliveries;
+    expect(again).toMatchObject({ eventId: first?.eventId, duplicate: true, status: 200 });
+  });
+
+  it("duplicate and drop later notifications, until they are pressed again", async () => {
+    const { sandbox, press } = await start();
+    await press("duplicate");
+    expect(sandbox.delivery.current).toMatchObject({ duplicates: 1 });
+    expect((await press("duplicate")).text).toMatch(/value="duplicate" aria-pressed="false"/);
+    expect(sandbox.delivery.current).toMatchObject({ duplicates: 0 });
+    expect((await press("drop")).text).toMatch(/value="drop" aria-pressed="true"/);
+    expect(sandbox.delivery.current).toMatchObject({ drop: 1 });
+    await press("drop");
+    expect(sandbox.delivery.current).toMatchObject({ drop: 0 });
+  });
+
+  it("set and reset the delivery options", async () => {
+    const { sandbox, press } = await start();
+    const fields = { duplicates: "2", drop: "12.5", delay: "10", timeout: "50", retry: "1000, 5000" };
+    await press("deliver", { ...fields, shuffle: "on" });
+    expect(sandbox.delivery.current).toEqual({
+      duplicates: 2,
+      drop: 0.125,
+      delay: 10,
+      timeout: 50,
+      shuffle: true,
+      retry: { schedule: [1000, 5000] },
+    });
+    await press("normal");
+    expect(sandbox.delivery.current).toEqual({
+      duplicates: 0,
+      drop: 0,
+      delay: 0,
+      timeout: 30_000,
+      shuffle: false,
+      retry: { schedule: [] },
+    });
+  });
+
+  it("advance the clock", async () => {
+    const { sandbox, press } = await start({ delivery: { delay: 3_600_000 } });
+    await sandbox.bookings.request();
+    await press("advance", { minutes: "60" });
+    await sandbox.settled();
+    expect(sandbox.deliveries).toMatchObject([{ status: 200 }]);
+  });
+
+  it("switch faults on and off", async () => {
+    const { sandbox, press } = await start();
+    const route = "GET /v2/listings";
+    await press("fault", { route, rate: "30", times: "5", delay: "", cutOff: "on" });
+    await press("fault");
+    expect(sandbox.faults.list()).toEqual([
+      { route, status: 503, rate: 0.3, times: 5, cutOff: true },
+      { status: 503 },
+    ]);
+    await press("end-fault");
+    expect(sandbox.faults.list()).toEqual([{ status: 503 }]);
+    await press("heal");
+    expect(sandbox.faults.list()).toEqual([]);
+  });
+
+  it.each([
+    ["alter", { booking: "NONE", checkIn: "2030-07-01" }, "there is no booking NONE"],
+    ["request", { bookingCode: "B1" }, "there is already a booking B1"],
+    ["approve", { booking: "B1" }, "cannot approve booking B1, which is Confirmed"],
+    ["resend", { event: "none" }, "there was no delivery of event none"],
+    ["fault", { status: "200" }, "must be a status from 300 to 599"],
+    ["deliver", { drop: "120" }, "drop: must be from 0 to 1"],
+    ["advance", { minutes: "-1" }, "must be a number of ms"],
+    ["explode", {}, "is not a button of this page"],
+  ])("say why %s with %j is impossible", async (button, fields, message) => {
+    const { sandbox, url, browser } = await start();
+    await sandbox.bookings.create({ status: "Confirmed", bookingCode: "B1" });
+    const { text } = await browser.get(url);
+    const csrf = /name="csrf" value="(\w+)"/.exec(text)?.[1] as string;
+    const answer = await browser.post(url, [["csrf", csrf], ["do", button], ...Object.entries(fields)]);
+    expect(answer.status).toBe(400);
+    expect(answer.text).toContain(message);
+    expect(sandbox.bookings.list()).toMatchObject([{ status: "Confirmed" }]);
+  });
+});
+
+describe("the page", () => {
+  it("shows each delivery with its answer, its time and its event, and no secret", async () => {
+    const { sandbox, url, browser } = await start({ delivery: { retry: { schedule: [0] } } });
+    sandbox.deliverTo(() => new Response(null, { status: sandbox.deliveries.length > 1 ? 200 : 503 }));
+    await sandbox.bookings.request({ bookingCode: "HX3K9" });
+    await sandbox.settled();
+    sandbox.delivery.set({ drop: 1 });
+    await sandbox.bookings.cancel("HX3K9");
+    await sandbox.settled();
+    const { text } = await browser.get(url);
+    for (const answer of [">503<", ">200<", ">dropped<", "attempt 2", " ms<"]) expect(text).toContain(answer);
+    expect(text).not.toContain("s3cret");
+    const [, query = ""] = /href="(\?event=[^"]+)"/.exec(text) ?? [];
+    const event = await browser.get(url + query);
+    expect(event.text).toContain("&quot;bookingCode&quot;: &quot;HX3K9&quot;");
+    expect(event.text).not.toContain("s3cret");
+    expect((await browser.get(`${url}?event=none`)).status).toBe(404);
+  });
+
+  it("escapes text from outside, and loads nothing from elsewhere", async () => {
+    const { sandbox, url, browser } = await start();
+    await sandbox.bookings.create({ bookingCode: `${hostile}\ud800`, status: hostile, checkIn: hostile });
+    await sandbox.listings.create({ listingName: hostile, status: hostile });
+    await sandbox.send({ eventId: hostile, bookingCode: hostile }, { topic: "bookings" });
+    await sandbox.send(hostile, { topic: "bookings" });
+    for (const query of ["", `?event=${encodeURIComponent(hostile)}`]) {
+      const { status, text, headers } = await browser.get(url + query);
+      expect(status).toBe(200);
+      expect(text).toContain("&lt;script&gt;");
+      expect(text).not.toMatch(/<script>|\u202e/);
+      expect(text.match(/\s(?:src|href|action)="(?!\?)[^"]*"/g) ?? []).toEqual([' href="#main"']);
+      expect(headers.get("content-security-policy")).toContain("default-src 'none'; script-src 'self'");
+    }
+  });
+
+  it("says that there is no configuration", async () => {
+    const sandbox = createSandbox();
+    onTestFinished(() => sandbox.close());
+    const { url } = await sandbox.listen();
+    expect((await new Browser().get(url)).text).toContain("No webhook configuration yet");
+  });
+
+  it("streams what happens", async () => {
+    const { sandbox, url } = await start();
+    const { body } = await fetch(`${url}?live=1`);
+    const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
+    let read = "";
+    const until = async (text: string) => {
+      while (!read.includes(text)) read += (await reader.read()).value;
+    };
+    await until("No deliveries yet.");
+    read = "";
+    await sandbox.bookings.request({ bookingCode: "HX3K9" });
+    await until("Booking HX3K9");
+    // The stream is open: closing must not wait for it.
+    await sandbox.close();
+    await expect(reader.read()).rejects.toThrow();
+  });
+});
+
+describe("guards", () => {
+  it("refuse a form without the page's token, and one of another origin", async () => {
+    const { sandbox, url, browser } = await start();
+    const { text } = await browser.get(url);
+    const csrf = /name="csrf" value="(\w+)"/.exec(text)?.[1] as string;
+    expect((await browser.post(url, [["do", "request"]])).status).toBe(403);
+    const fields: [string, string][] = [
+      ["csrf", csrf],
+      ["do", "request"],
+    ];
+    expect((await new Browser().post(url, fields)).status).toBe(403);
+    expect((await browser.post(url, fields, { origin: "https://evil.example" })).status).toBe(403);
+    expect((await browser.post(url, fields, { "sec-fetch-site": "cross-site" })).status).toBe(403);
+    expect(sandbox.bookings.list()).toEqual([]);
+    expect((await browser.post(url, fields)).status).toBe(200);
+    expect(sandbox.bookings.list()).toHaveLength(1);
+  });
+
+  it("ask for the access token beyond loopback", async () => {
+    const { sandbox, url } = await start({ accessToken: "my:token" }, "0.0.0.0");
+    const basic = (password: string) => ({ authorization: `Basic ${btoa(`any:${password}`)}` });
+    for (const query of ["", "?live=1", "?asset=style.css", "?event=x"])
+      for (const headers of [
+        {},
+        basic("other"),
+        { authorization: "Bearer other" },
+        { authorization: "Basic %" },
+      ]) {
+        const { status, headers: answered, text } = await new Browser().get(url + query, headers);
+        expect(status).toBe(401);
+        expect(answered.get("www-authenticate")).toMatch(/^Basic /);
+        expect(text).toContain("access token");
+      }
+    expect((await new Browser().post(url, [["do", "request"]])).status).toBe(401);
+    expect(sandbox.bookings.list()).toEqual([]);
+    for (const headers of [basic("my:token"), { authorization: "Bearer my:token" }])
+      expect((await new Browser().get(url, headers)).status).toBe(200);
+  });
+});
+
+/** A day at the platform, with every kind of row. */
+async function season() {
+  const made = await start({ delivery: { retry: { schedule: [300, 900] } } });
+  const { sandbox } = made;
+  let count = 0;
+  sandbox.deliverTo(async () => {
+    await new Promise((resolve) => setTimeout(resolve, 15 + ((++count * 37) % 90)));
+    return new Response(null, { status: count % 5 === 4 ? 503 : 200 });
+  });
+  await sandbox.listings.create({ status: "Published", listingId: 5717008, listingName: "Harbour Loft" });
+  await sandbox.listings.submit({ listingId: 5717009, listingName: "Old Mill Cottage" });
+  await sandbox.listings.submit({ listingId: 5717010, listingName: "Station Studio" });
+  const stays = { HX3K9: ["12", "15"], QW7TA: ["20", "24"], M2RPD: ["02", "09"], K8UFE: ["27", "31"] };
+  for (const [bookingCode, [from, to]] of Object.entries(stays)) {
+    const stay = { checkIn: `2027-01-${from}`, checkOut: `2027-01-${to}`, listingId: 5717008 };
+    await sandbox.bookings.request({ bookingCode, ...stay });
+  }
+  await sandbox.settled();
+  await sandbox.bookings.approve("HX3K9");
+  await sandbox.bookings.decline("QW7TA");
+  await sandbox.bookings.approve("M2RPD");
+  await sandbox.listings.publish(5717009);
+  await sandbox.settled();
+  sandbox.delivery.set({ drop: 1 });
+  await sandbox.bookings.cancel("M2RPD");
+  sandbox.delivery.set({ drop: 0 });
+  const headers = { authorization: "Bearer sandbox" };
+  sandbox.faults.set([
+    { route: "GET /v2/bookings/{bookingCode}", status: 503, rate: 0.3, times: 5 },
+    { delay: 3000, route: "GET /v2/listings" },
+  ]);
+  for (const code of ["HX3K9", "QW7TA", "M2RPD", "HX3K9"])
+    await (await fetch(`${made.url}/v2/bookings/${code}`, { headers })).text();
+  await sandbox.settled();
+  return made;
+}
+
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 60_000 }, () => {
+  it.each(["light", "dark"] as const)(
+    "is clean for axe, in %s, at 1280 and at 375 px",
+    async (colorScheme) => {
+      const { sandbox, url } = await season();
+      const { eventId = "" } = sandbox.deliveries.find(({ attempt }) => attempt > 1) ?? {};
+      for (const viewport of [
+        { width: 1280, height: 900 },
+        { width: 375, height: 800 },
+      ]) {
+        const page = await openPage({ colorScheme, viewport });
+        for (const [name, query] of Object.entries({ platform: "", event: `?event=${eventId}` })) {
+          await page.goto(url + query);
+          await page.locator("[data-live-state][data-state=on]").waitFor();
+          for (const summary of await page.locator("summary").all()) await summary.click();
+          expect(await violationsOf(page)).toEqual([]);
+          expect(await overflowOf(page)).toBe(0);
+          await screenshot(page, `sandbox-${name}-${colorScheme}-${viewport.width}`);
+        }
+      }
+    },
+  );
+
+  it("shows a delivery as it happens, and keeps what is being typed", async () => {
+    const { sandbox, url } = await season();
+    const page = await openPage();
+    await page.goto(url);
+    await page.getByLabel("Alter booking K8UFE").first().click();
+    const checkOut = page.locator("#booking-K8UFE").getByLabel("Check-out");
+    await checkOut.fill("2027-02-03");
+    await sandbox.bookings.request({ bookingCode: "NEW42" });
+    await page.locator("#booking-NEW42").waitFor();
+    await page.locator("#deliveries ~ *, .items").getByText("Booking NEW42").first().waitFor();
+    expect(await checkOut.inputValue()).toBe("2027-02-03");
+    await page.locator("#booking-K8UFE").getByRole("button", { name: "Save" }).click();
+    await page.getByRole("status").getByText("Booking K8UFE is from 2027-01-27 to 2027-02-03 now.").waitFor();
+    expect(sandbox.bookings.get("K8UFE")).toMatchObject({ checkOut: "2027-02-03" });
+  });
+
+  it("is used by the keyboard alone, and stays where it is", async () => {
+    const { sandbox, url } = await season();
+    const page = await openPage({ viewport: { width: 1280, height: 400 } });
+    await page.goto(url);
+    const approve = page.getByRole("button", { name: "Approve booking K8UFE" });
+    for (let count = 0; count < 40; count++) {
+      await page.keyboard.press("Tab");
+      if (await approve.evaluate((button) => button === document.activeElement)) break;
+    }
+    const scrolled = await page.evaluate(() => scrollY);
+    await page.keyboard.press("Enter");
+    await page.getByRole("status").getByText("Booking K8UFE is Confirmed.").waitFor();
+    expect(sandbox.bookings.get("K8UFE")?.status).toBe("Confirmed");
+    expect(await page.evaluate(() => scrollY)).toBe(scrolled);
+    expect(await page.evaluate(() => performance.getEntriesByType("navigation").length)).toBe(1);
+  });
+
+  it("goes on without the focus", async () => {
+    const { sandbox, url } = await season();
+    const page = await openPage();
+    await page.goto(url);
+    await page.locator("[data-live-state][data-state=on]").waitFor();
+    await page.evaluate(() => dispatchEvent(new Event("blur")));
+    await sandbox.bookings.request({ bookingCode: "NEW42" });
+    await page.locator("#booking-NEW42").waitFor();
+  });
+
+  it("is in docs/images/sandbox.png", async () => {
+    const file = join(import.meta.dirname, "../../docs/images/sandbox.png");
+    const { url } = await season();
+    const page = await openPage({ viewport: { width: 1100, height: 700 } });
+    await page.goto(url);
+    await page.locator("[data-live-state][data-state=on]").waitFor();
+    if (process.env.STAYHOOK_UPDATE_IMAGES === "1") writeFileSync(file, await page.screenshot());
+    expect(readFileSync(file).subarray(1, 4).toString()).toBe("PNG");
+    expect(statSync(file).size).toBeLessThan(150_000);
+  });
+});
