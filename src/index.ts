@@ -1,6 +1,4 @@
-export type { BookingsResource } from "./client/bookings.ts";
 export { type CustomOptions, StayhookClient } from "./client/client.ts";
-export type { ConfigInput, EndpointsInput, EnsureInput } from "./client/config-input.ts";
 export {
   AbortError,
   AccessTokenError,
@@ -18,7 +16,6 @@ export {
   UnprocessableEntityError,
 } from "./client/errors.ts";
 export type { ApiPromise, WithResponse } from "./client/http.ts";
-export type { ListingsResource } from "./client/listings.ts";
 export type {
   ClientOptions,
   Fetch,
@@ -31,8 +28,15 @@ export type {
   ResponseObservation,
   TracedRequest,
 } from "./client/options.ts";
+export type { BookingsResource, ListingsResource } from "./client/records.ts";
 export type { AccessToken } from "./client/token.ts";
-export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
+export type {
+  ConfigInput,
+  EndpointsInput,
+  Ensured,
+  EnsureInput,
+  WebhookConfigResource,
+} from "./client/webhook-config.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
 export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
 export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";

@@ -5,11 +5,15 @@ import { Listing, listingFieldTypes } from "../models/listing.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { WebhookConfig } from "../models/webhook-config.ts";
 import { unknownOptions } from "../options.ts";
-import { type BookingsResource, bookingsResource } from "./bookings.ts";
+import { type Model, parseWith, Readers, rawJson } from "./answers.ts";
 import { type ApiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
-import { type ListingsResource, listingsResource } from "./listings.ts";
 import { type ClientOptions, checkOptions, type RequestOptions, requestOptions } from "./options.ts";
-import { type Model, parseWith, Readers, rawJson } from "./readers.ts";
+import {
+  type BookingsResource,
+  bookingsResource,
+  type ListingsResource,
+  listingsResource,
+} from "./records.ts";
 import { rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 

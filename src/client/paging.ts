@@ -1,4 +1,85 @@
-import { isObject, toNumber } from "./envelopes.ts";
+import { describeIssue } from "../errors.ts";
+import { isObject, type Page, toNumber } from "./answers.ts";
+import { searchOf, type WithResponse } from "./http.ts";
+import {
+  type ListPage,
+  problemsWithQuery,
+  type Query,
+  type RequestOptions,
+  type Settings,
+} from "./options.ts";
+
+const maxPages = 1_000;
+
+/** Reads the pages of a list, one after the other. */
+export async function readAll<L>(
+  readPage: (query: Query) => Promise<WithResponse<Page<L>>>,
+  options: RequestOptions | undefined,
+  { nextPage, log }: Settings,
+): Promise<WithResponse<L[]>> {
+  const rows: L[] = [];
+  const asked = new Set<string>();
+  let [invalid, cut] = [0, false];
+  let failed: Page<L> | undefined;
+  for (let query: Query = {}; ; ) {
+    const { data: page, response, body } = await readPage(query);
+    // Not by a spread: hundreds of thousands of arguments overflow the stack.
+    for (const row of page.rows) rows.push(row);
+    invalid += page.invalid;
+    cut ||= page.rows.length + page.invalid < page.length;
+    // The pages after an invalid row are read, too: the error is to have all valid rows.
+    if (page.invalid > 0) failed ??= page;
+    asked.add(keyOf({ ...options?.query, ...query }));
+
+    const next = await askNext(nextPage, { body, response, query });
+    const isRepeated = next.query && asked.has(keyOf({ ...options?.query, ...next.query }));
+    const problem = isRepeated
+      ? "nextPage gave the same query twice"
+      : next.query && asked.size >= maxPages
+        ? `nextPage asked for more than ${maxPages} pages`
+        : next.problem;
+    if (problem !== undefined) {
+      const error = page.answer.invalid([{ path: [], message: problem }], { cause: next.cause, valid: rows });
+      throw setListFacts(error, { partial: true, invalid });
+    }
+    if (next.query) {
+      query = next.query;
+      continue;
+    }
+
+    const hint = nextPage ? undefined : pagingHint(body, response.headers, page.length);
+    const facts = { partial: cut || hint !== undefined, invalid };
+    if (failed) throw setListFacts(failed.answer.invalid(failed.issues, { valid: rows }), facts);
+    if (hint !== undefined)
+      log.warn(
+        `the list of listings may have further pages, which were not read: see ${hint}. Give the client the option nextPage.`,
+      );
+    return { data: setListFacts(rows, facts), response, body };
+  }
+}
+
+interface Next {
+  readonly query?: Query | undefined;
+  readonly problem?: string;
+  readonly cause?: unknown;
+}
+
+async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<Next> {
+  try {
+    const query = (await nextPage?.(page)) ?? undefined;
+    const [issue] = problemsWithQuery(query, ["query"]);
+    return issue ? { problem: `nextPage gave a bad query (${describeIssue(issue)})` } : { query };
+  } catch (cause) {
+    return { problem: "nextPage threw an error; see cause", cause };
+  }
+}
+
+/** The same text for queries that ask for the same. */
+function keyOf(query: Query): string {
+  const search = new URLSearchParams(searchOf(query));
+  search.sort();
+  return search.toString();
+}
 
 /** What a caller inside this package has to know of a list beside its rows. */
 export interface ListFacts {

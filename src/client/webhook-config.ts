@@ -1,19 +1,37 @@
-import { WebhookConfig } from "../models/webhook-config.ts";
-import {
-  type ConfigInput,
-  checkConfig,
-  checkEnsureInput,
-  checkSwitch,
-  type EnsureInput,
-  secretsIn,
-  setUrls,
-  type WireConfig,
-} from "./config-input.ts";
+import { InvalidArgumentError, type Issue } from "../errors.ts";
+import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/webhook-config.ts";
+import { unknownOptions } from "../options.ts";
+import { isObject, type Model, type Readers } from "./answers.ts";
 import { APIError, NotFoundError } from "./errors.ts";
 import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
 import type { RequestOptions } from "./options.ts";
-import type { Model, Readers } from "./readers.ts";
-import { parseUrl, path } from "./urls.ts";
+import { parseUrl, path, problemWithEndpoint } from "./urls.ts";
+
+/** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */
+export interface EndpointsInput extends Readonly<Endpoints> {}
+
+/** A webhook configuration, as `create` and `update` take it. */
+export interface ConfigInput {
+  /** Whether the platform sends notifications. */
+  readonly isActive: boolean;
+  /** The URLs of the topics that this package knows. */
+  readonly endpoints: EndpointsInput;
+  /** The URLs of topics that are newer than this package. A topic that is `null` is left out. */
+  readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
+}
+
+/** The configuration that the account is to have, as `ensure` takes it. */
+export interface EnsureInput {
+  /** Whether the platform sends notifications. Default `true`. */
+  readonly isActive?: boolean | undefined;
+  /**
+   * The URLs of the topics. A topic that you leave out stays as it is, and `null` removes one. A string is one URL for
+   * all topics: each gets it with `topic=<topic>` added to the query.
+   */
+  readonly endpoints: string | { readonly [T in keyof Endpoints]: Endpoints[T] | null };
+  /** The URLs of topics that are newer than this package. `null` removes a topic. */
+  readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
+}
 
 type MaybeConfig = WebhookConfig | undefined;
 
@@ -57,11 +75,11 @@ export function webhookConfigResource(
 ): WebhookConfigResource {
   const current = readers.recordOrNone(model);
   const shown = readers.recordIfShown(model);
-  const place = path`/v2/webhooks/config`;
+  const configPath = path`/v2/webhooks/config`;
   const get = (options?: RequestOptions) =>
-    callEndpoint(http, "GET", place, current, options, { mayBeMissing: true });
+    callEndpoint(http, "GET", configPath, current, options, { mayBeMissing: true });
   const write = (method: Method, body: () => WireConfig, options: RequestOptions | undefined) =>
-    callEndpoint(http, method, place, shown, options, { body, secrets: secretsIn });
+    callEndpoint(http, method, configPath, shown, options, { body, secrets: secretsIn });
   return {
     get,
     create: (config, options) => write("POST", () => checkConfig(config, baseUrl), options),
@@ -70,9 +88,9 @@ export function webhookConfigResource(
       callEndpoint(http, "PATCH", path`/v2/webhooks/config/toggle`, shown, options, {
         query: { isActive },
         repeatable: true,
-        body: () => checkSwitch(isActive),
+        body: () => checkIsActive(isActive),
       }),
-    delete: (options) => callEndpoint(http, "DELETE", place, shown, options, { mayBeMissing: true }),
+    delete: (options) => callEndpoint(http, "DELETE", configPath, shown, options, { mayBeMissing: true }),
     ensure: (input, options) =>
       ensure(input, baseUrl, {
         get: () => get(options),
@@ -123,9 +141,7 @@ async function ensure(input: EnsureInput, baseUrl: URL, access: Access): Promise
   }
 }
 
-type Urls = Readonly<Record<string, string>>;
-
-function haveSameUrls(some: Urls, others: Urls): boolean {
+function haveSameUrls(some: WireConfig["endpoints"], others: WireConfig["endpoints"]): boolean {
   const topics = Object.keys(some);
   return (
     topics.length === Object.keys(others).length &&
@@ -135,4 +151,127 @@ function haveSameUrls(some: Urls, others: Urls): boolean {
 
 function normalized(url: unknown): unknown {
   return parseUrl(url)?.href ?? url;
+}
+
+/** The webhook configuration as it goes to the platform: all topics stand in one object. */
+export interface WireConfig {
+  readonly isActive: boolean;
+  readonly endpoints: Readonly<Record<string, string>>;
+}
+
+type Urls = Readonly<Record<string, string | null | undefined>>;
+
+/** @throws InvalidArgumentError naming each field that is wrong */
+export function checkConfig(config: ConfigInput, baseUrl: URL): WireConfig {
+  refuse([
+    ...problemsWithIsActive(config?.isActive),
+    ...problemsWithEndpoints(config, config?.endpoints, baseUrl, false),
+  ]);
+  return { isActive: config.isActive, endpoints: setUrls({ ...config.endpoints, ...config.otherEndpoints }) };
+}
+
+/**
+ * @returns `isActive` and the URLs by topic, with `null` for a topic to remove
+ * @throws InvalidArgumentError naming each field that is wrong
+ */
+export function checkEnsureInput(
+  input: EnsureInput,
+  baseUrl: URL,
+): { readonly isActive: boolean; readonly urls: Urls } {
+  const { isActive = true, endpoints, otherEndpoints } = Object(input) as EnsureInput;
+  const isShared = typeof endpoints === "string";
+  const problem = isShared ? problemWithShared(endpoints, baseUrl) : undefined;
+  const byTopic: Urls = isShared && problem === undefined ? shared(endpoints) : Object(endpoints);
+  refuse([
+    ...problemsWithIsActive(isActive),
+    ...(problem === undefined ? [] : [{ path: ["endpoints"], message: problem }]),
+    ...problemsWithEndpoints(input, isShared ? {} : endpoints, baseUrl, true),
+  ]);
+  const defined = Object.entries({ ...byTopic, ...otherEndpoints }).filter(([, url]) => url !== undefined);
+  return { isActive, urls: Object.fromEntries(defined) };
+}
+
+/** @throws InvalidArgumentError where it is no boolean */
+export function checkIsActive(isActive: unknown): undefined {
+  refuse(problemsWithIsActive(isActive));
+}
+
+/** The topics that have a URL. */
+export function setUrls(urls: Urls): Record<string, string> {
+  const set = Object.entries(urls).filter((entry): entry is [string, string] => (entry[1] ?? null) !== null);
+  return Object.fromEntries(set);
+}
+
+/** The parts of endpoint URLs that are probably the secret by which an endpoint knows the platform. */
+export function secretsIn(config: unknown): string[] {
+  return Object.values((config as WireConfig).endpoints).flatMap((text) => {
+    const url = parseUrl(text);
+    if (!url) return [];
+    const given = [...url.searchParams.values(), url.password];
+    const segment = url.pathname.split("/").at(-1) ?? "";
+    return [
+      ...given.filter((each) => each.length >= 6 && !isTopic(each)),
+      // A shorter last segment is more likely a word.
+      ...(segment.length >= 16 ? [segment] : []),
+    ];
+  });
+}
+
+function refuse(issues: readonly Issue[]): undefined {
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
+
+function problemsWithIsActive(isActive: unknown): Issue[] {
+  return typeof isActive === "boolean" ? [] : [{ path: ["isActive"], message: "must be true or false" }];
+}
+
+/** @param removable - whether a topic of `endpoints` may be `null` */
+function problemsWithEndpoints(
+  input: unknown,
+  endpoints: unknown,
+  baseUrl: URL,
+  removable: boolean,
+): Issue[] {
+  const issues = unknownOptions(input ?? null, ["isActive", "endpoints", "otherEndpoints"]);
+  const check = (field: string, topic: string, url: unknown, mayBeNull: boolean): void => {
+    if (url === undefined || (mayBeNull && url === null)) return;
+    const message = problemWithEndpoint(url, baseUrl);
+    if (message !== undefined) issues.push({ path: [field, topic], message });
+  };
+
+  if (isObject(endpoints)) {
+    for (const { path, message } of unknownOptions(endpoints, topics, ["endpoints"]))
+      issues.push({
+        path,
+        message: `${message}. Topics that are newer than this package go in otherEndpoints`,
+      });
+    for (const topic of topics) check("endpoints", topic, endpoints[topic], removable);
+  } else issues.push({ path: ["endpoints"], message: "must be an object with a URL for each topic" });
+
+  const { otherEndpoints = {} } = Object(input) as EnsureInput;
+  if (!isObject(otherEndpoints))
+    return [...issues, { path: ["otherEndpoints"], message: "must be an object" }];
+  for (const [topic, url] of Object.entries(otherEndpoints))
+    if (isTopic(topic)) issues.push({ path: ["otherEndpoints", topic], message: "belongs in endpoints" });
+    else check("otherEndpoints", topic, url, true);
+  return issues;
+}
+
+function problemWithShared(url: string, baseUrl: URL): string | undefined {
+  const problem = problemWithEndpoint(url, baseUrl);
+  if (problem !== undefined) return problem;
+  return new URL(url).searchParams.has("topic")
+    ? "must not have a `topic` in its query: ensure adds it"
+    : undefined;
+}
+
+/** The URL for each topic, with the topic in its query. */
+function shared(given: string): Record<string, string> {
+  const withTopic = (topic: string): string => {
+    const url = new URL(given);
+    // Not by `searchParams`, which would write the rest of the query anew, the secret among it.
+    url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
+    return url.href;
+  };
+  return Object.fromEntries(topics.map((topic) => [topic, withTopic(topic)]));
 }

@@ -1,5 +1,5 @@
 import { MAX_TIMER } from "../async.ts";
-import { checkEnsureInput, type EnsureInput } from "../client/config-input.ts";
+import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, Log, type Logger } from "../logger.ts";
 import { unknownOptions } from "../options.ts";

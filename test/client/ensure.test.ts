@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { EnsureInput } from "../../src/client/config-input.ts";
+import type { EnsureInput } from "../../src/client/webhook-config.ts";
 import { clientOf, platform, type Received, type Reply, rejection } from "./support.ts";
 
 const bookings = "https://hooks.example/b";
