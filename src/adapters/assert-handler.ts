@@ -12,7 +12,7 @@ export function assertHandler(webhooks: unknown, names: readonly string[], optio
   if (!names.every((name) => typeof given[name] === "function"))
     throw new InvalidArgumentError({
       path: ["webhooks"],
-      message: "must be a handler that createWebhookHandler has made",
+      message: "must be a handler that createWebhookHandler has made, or a console of createConsole",
     });
   checkNoUnknown(options, ["topic"]);
 }

@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AdapterOptions, Webhooks } from "./exchange.ts";
-import { answerWith, type FetchHandler, startServing } from "./fetch-exchange.ts";
+import { answerWith, startServing } from "./fetch-exchange.ts";
+import type { FetchHandler } from "./fetch-handler.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
-export type { FetchHandler } from "./fetch-exchange.ts";
+export type { FetchHandler } from "./fetch-handler.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
 export interface FastifyLike {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { assertHandler } from "./assert-handler.ts";
+import { checkNoUnknown } from "../options.ts";
 import {
   type AdapterOptions,
   closeSoon,
@@ -9,26 +9,31 @@ import {
   startProcessing,
   type Webhooks,
 } from "./exchange.ts";
-
-/** Something that answers web requests, such as the console of `stayhook/console`. */
-export interface FetchHandler {
-  fetch(request: Request): Promise<Response>;
-}
+import { type FetchHandler, isFetchHandler } from "./fetch-handler.ts";
 
 /** Starts the processing of a webhook handler. There is nothing to start of other handlers. */
 export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
-  if (isWebhooks(handler)) startProcessing(handler, options);
-  else assertHandler(handler, ["fetch"], options);
+  if (isFetchHandler(handler)) checkNoUnknown(options, []);
+  else startProcessing(handler, options);
 }
 
 /** Passes a Node request to the handler, and writes its answer. Never rejects. */
-export async function answerWith(
+export function answerWith(
   handler: Webhooks | FetchHandler,
   request: IncomingMessage,
   response: ServerResponse,
   given: FrameworkRequest & AdapterOptions,
 ): Promise<void> {
-  if (isWebhooks(handler)) return exchange(handler, request, response, given);
+  const answer = isFetchHandler(handler) ? exchangePage : exchange;
+  return answer(handler as Webhooks & FetchHandler, request, response, given);
+}
+
+async function exchangePage(
+  handler: FetchHandler,
+  request: IncomingMessage,
+  response: ServerResponse,
+  given: FrameworkRequest,
+): Promise<void> {
   try {
     const made = toWebRequest(request, given);
     const answer = made ? await handler.fetch(made) : new Response(null, { status: 400 });
@@ -39,12 +44,6 @@ export async function answerWith(
     // The client is gone, or the stream of the answer broke.
     response.destroy();
   }
-}
-
-function isWebhooks(handler: Webhooks | FetchHandler): handler is Webhooks {
-  return (
-    typeof (Object(handler) as { readonly fetch?: unknown }).fetch !== "function" || "receive" in handler
-  );
 }
 
 /** `undefined` where the request has no usable URL. */

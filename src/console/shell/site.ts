@@ -1,3 +1,4 @@
+import { type FetchHandler, fetchHandler } from "../../adapters/fetch-handler.ts";
 import type { Log } from "../../logger.ts";
 import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./guard.ts";
 import { type Html, html } from "./html.ts";
@@ -79,7 +80,7 @@ const assets: Readonly<Record<string, readonly [type: string, text: string]>> = 
 };
 
 /** Makes the function that answers the requests for a site. It never rejects. */
-export function createSite(site: Site, options: SiteOptions): { fetch(request: Request): Promise<Response> } {
+export function createSite(site: Site, options: SiteOptions): FetchHandler {
   const { authorize, basePath, readOnly = false, log } = options;
   let streams = 0;
 
@@ -170,16 +171,14 @@ export function createSite(site: Site, options: SiteOptions): { fetch(request: R
     }
   };
 
-  return {
-    fetch: async (request) => {
-      try {
-        return await answer(request);
-      } catch (error) {
-        log.limited("console", "error", `${site.name}: a page could not be made`, { error });
-        return refuse(503, "The page cannot be shown now. The log of the server says why.");
-      }
-    },
-  };
+  return fetchHandler(async (request) => {
+    try {
+      return await answer(request);
+    } catch (error) {
+      log.limited("console", "error", `${site.name}: a page could not be made`, { error });
+      return refuse(503, "The page cannot be shown now. The log of the server says why.");
+    }
+  });
 }
 
 function isBelow(path: string, basePath: string | undefined): boolean {

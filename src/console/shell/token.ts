@@ -1,9 +1,6 @@
+import { type FetchHandler, fetchHandler } from "../../adapters/fetch-handler.ts";
 import { isEqual, securityHeaders } from "./guard.ts";
 import type { SiteOptions } from "./site.ts";
-
-interface FetchHandler {
-  fetch(request: Request): Promise<Response>;
-}
 
 /** A random token for {@link behindToken}. */
 export function newToken(): string {
@@ -24,21 +21,19 @@ export function behindToken(
   site: (authorize: SiteOptions["authorize"]) => FetchHandler,
 ): FetchHandler {
   const inner = site((request) => isEqual(cookieOf(request), token));
-  return {
-    fetch: async (request) => {
-      const url = new URL(request.url);
-      if (!/^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname))
-        return refuse("This host is not served here.");
-      const given = url.searchParams.get("token");
-      if (given === null) return inner.fetch(request);
-      if (!isEqual(given, token))
-        return refuse("The token is not valid. Open the URL that the command printed last.");
-      url.searchParams.delete("token");
-      const cookie = `${nameOf(url)}=${token}; Path=/; HttpOnly; SameSite=Strict`;
-      const headers = { ...securityHeaders, location: `?${url.searchParams}`, "set-cookie": cookie };
-      return new Response(null, { status: 303, headers });
-    },
-  };
+  return fetchHandler(async (request) => {
+    const url = new URL(request.url);
+    if (!/^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname))
+      return refuse("This host is not served here.");
+    const given = url.searchParams.get("token");
+    if (given === null) return inner.fetch(request);
+    if (!isEqual(given, token))
+      return refuse("The token is not valid. Open the URL that the command printed last.");
+    url.searchParams.delete("token");
+    const cookie = `${nameOf(url)}=${token}; Path=/; HttpOnly; SameSite=Strict`;
+    const headers = { ...securityHeaders, location: `?${url.searchParams}`, "set-cookie": cookie };
+    return new Response(null, { status: 303, headers });
+  });
 }
 
 /** Cookies are not kept apart by port. */

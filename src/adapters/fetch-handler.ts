@@ -1,0 +1,16 @@
+/** Pages that the adapters serve: the console that `createConsole` makes. */
+export interface FetchHandler {
+  fetch(request: Request): Promise<Response>;
+}
+
+// `require` loads another copy of the package than `import`. This symbol is the same in both.
+const PAGES = Symbol.for("stayhook.pages");
+
+/** Makes a handler that the adapters serve. They refuse other objects with a `fetch`, which are mistakes most of the time. */
+export function fetchHandler(fetch: FetchHandler["fetch"]): FetchHandler {
+  return Object.defineProperty({ fetch }, PAGES, { value: true });
+}
+
+export function isFetchHandler(handler: unknown): handler is FetchHandler {
+  return typeof handler === "object" && handler !== null && PAGES in handler;
+}
