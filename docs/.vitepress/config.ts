@@ -22,7 +22,7 @@ export default defineConfig({
   themeConfig: {
     nav: [
       { text: "Quick start", link: "/quick-start" },
-      { text: "Guides", link: "/recipes" },
+      { text: "Guides", link: "/guides/block-nights" },
       { text: "API reference", link: "/reference/" },
     ],
     sidebar,

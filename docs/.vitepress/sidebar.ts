@@ -1,39 +1,86 @@
 import type { DefaultTheme } from "vitepress";
 
-export const sidebar: DefaultTheme.SidebarItem[] = [
-  {
-    text: "Start",
-    items: [
-      { text: "How it works", link: "/how-it-works" },
-      { text: "Recipes", link: "/recipes" },
-      { text: "Examples", link: "/examples/" },
-    ],
-  },
+type Item = DefaultTheme.SidebarItem;
+
+const group = (text: string, items: readonly (readonly [text: string, link: string])[]): Item => ({
+  text,
+  collapsed: false,
+  items: items.map(([text, link]) => ({ text, link })),
+});
+
+const folded = (text: string, link: string, items: readonly (readonly [string, string])[]): Item => ({
+  text,
+  link,
+  collapsed: true,
+  items: items.map(([text, page]) => ({ text, link: link + page })),
+});
+
+export const sidebar: Item[] = [
+  group("Start", [
+    ["Quick start", "/quick-start"],
+    ["How it works", "/how-it-works"],
+    ["Examples", "/examples/"],
+    ["Comparison", "/comparison"],
+  ]),
+  group("Guides", [
+    ["Block nights", "/guides/block-nights"],
+    ["Approve in time", "/guides/approve-in-time"],
+    ["Mirror listings", "/guides/mirror-listings"],
+    ["Door codes by local time", "/guides/door-codes"],
+    ["iCalendar feed", "/guides/ical-feed"],
+    ["Cleanings", "/guides/cleaning"],
+  ]),
   {
     text: "Your stack",
     items: [
-      { text: "Frameworks", link: "/frameworks" },
-      { text: "Runtimes", link: "/runtimes" },
+      folded("Frameworks", "/frameworks/", [
+        ["node:http", "node-http"],
+        ["Express, Connect", "express"],
+        ["Fastify", "fastify"],
+        ["Koa", "koa"],
+        ["Hono", "hono"],
+        ["NestJS", "nestjs"],
+        ["Next.js", "nextjs"],
+        ["SvelteKit", "sveltekit"],
+        ["React Router, Remix", "react-router"],
+        ["Astro", "astro"],
+      ]),
+      folded("Runtimes", "/runtimes/", [
+        ["Bun", "bun"],
+        ["Deno", "deno"],
+        ["Cloudflare Workers", "cloudflare-workers"],
+        ["AWS Lambda", "aws-lambda"],
+      ]),
       { text: "Stores", link: "/stores" },
       { text: "A store of your own", link: "/custom-store" },
-      { text: "Queue engines", link: "/engines" },
+      folded("Queue engines", "/engines/", [
+        ["BullMQ", "bullmq"],
+        ["pg-boss", "pg-boss"],
+        ["NATS JetStream", "nats-jetstream"],
+        ["SQS FIFO", "sqs"],
+      ]),
     ],
   },
-  {
-    text: "In production",
-    items: [
-      { text: "Reconciler", link: "/reconcile" },
-      { text: "Command line", link: "/cli" },
-      { text: "Logging", link: "/logging" },
-      { text: "Testing", link: "/testing" },
-    ],
-  },
+  group("In production", [
+    ["Production", "/production"],
+    ["Security", "/security"],
+    ["Reconciler", "/reconcile"],
+    ["Console", "/console"],
+    ["Command line", "/cli"],
+    ["Telemetry", "/telemetry"],
+    ["Logging", "/logging"],
+    ["Recover from an outage", "/recovering"],
+    ["Testing", "/testing"],
+  ]),
   {
     text: "Reference",
     items: [
       { text: "API", link: "/reference/" },
+      { text: "Errors", link: "/errors/" },
       { text: "Fields", link: "/fields" },
+      { text: "Benchmarks", link: "/benchmarks" },
       { text: "Size", link: "/size" },
+      { text: "Upgrading and support", link: "/upgrading" },
       { text: "Changelog", link: "/project/changelog" },
     ],
   },
