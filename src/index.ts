@@ -73,6 +73,7 @@ export type {
   RecordSnapshot,
   Snapshot,
   StoredEvent,
+  SynchronousTransaction,
   TrackedValue,
 } from "./stores/event-store.ts";
 export { forwardTo } from "./stores/forward.ts";
@@ -90,7 +91,6 @@ export type {
   MessageWebhookEvent,
   PreviousRecord,
   RecordEventBase,
-  SynchronousTransaction,
   Transactional,
   UnknownEvent,
   WebhookCallbacks,

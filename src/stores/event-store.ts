@@ -95,6 +95,13 @@ export interface AttemptEntry {
 /** The part of an {@link AttemptEntry} that the queue hands to {@link EventStore.settle}; the store knows the rest. */
 export type Entry = Omit<AttemptEntry, "at" | "outcome" | "worker">;
 
+declare const synchronous: unique symbol;
+
+/** Marks a transaction whose writes must not be asynchronous. The property exists in the type alone. */
+export interface SynchronousTransaction {
+  readonly [synchronous]?: true;
+}
+
 /** A write of the user's that runs in the transaction that ends the event. */
 export type Write<Tx> = (tx: Tx) => void | Promise<void>;
 

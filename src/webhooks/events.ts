@@ -2,7 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking, BookingStatus } from "../models/booking.ts";
 import type { Listing, ListingStatus } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { EventOrigin, TrackedValue } from "../stores/event-store.ts";
+import type { EventOrigin, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 
 // In each interface `client` stands last: TypeScript reports the first member that does not fit, and an error about
 // a client is long.
@@ -151,13 +151,6 @@ export interface UnknownEvent<B extends Booking = Booking, L extends Listing = L
   readonly type: "unknown";
 }
 
-declare const synchronous: unique symbol;
-
-/** Marks a transaction whose writes must not be asynchronous. The property exists in the type alone. */
-export interface SynchronousTransaction {
-  readonly [synchronous]?: true;
-}
-
 /** A transaction is `any` where the types of the database's client are not installed. */
 type IsAny<T> = 0 extends 1 & T ? true : false;
 
@@ -177,7 +170,7 @@ export interface Transactional<Tx> {
    */
   readonly atomically: IsAny<Tx> extends true
     ? (write: (tx: Tx) => unknown) => void
-    : typeof synchronous extends keyof Tx
+    : keyof SynchronousTransaction extends keyof Tx
       ? <R>(write: (tx: Tx) => Synchronous<R>) => void
       : (write: (tx: Tx) => unknown) => void;
 }

@@ -1,8 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../options.ts";
-import type { SynchronousTransaction } from "../../webhooks/events.ts";
-import type { EventStore } from "../event-store.ts";
+import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { sqliteDialect } from "../sql/sqlite-dialect.ts";
 import { SqlStore } from "../sql/store.ts";
 import { SqliteDriver } from "./driver.ts";

@@ -1,0 +1,69 @@
+import { join } from "node:path";
+import { cruise, type ICruiseResult } from "dependency-cruiser";
+import extractTSConfig from "dependency-cruiser/config-utl/extract-ts-config";
+import { beforeAll, expect, test } from "vitest";
+
+const root = join(import.meta.dirname, "..");
+
+/**
+ * The folders of src, and the folders that each may import: the arrows of ARCHITECTURE.md. Every folder may import
+ * the files that lie in src itself, such as errors.ts.
+ */
+const arrows: Readonly<Record<string, readonly string[]>> = {
+  models: [],
+  client: ["models"],
+  stores: [],
+  queue: ["stores"],
+  webhooks: ["client", "models", "queue", "stores"],
+  adapters: ["webhooks"],
+  otel: ["client", "queue", "stores", "webhooks"],
+  reconcile: ["client", "models", "queue", "stores", "webhooks"],
+  console: ["adapters", "stores", "webhooks"],
+  sandbox: ["adapters", "client", "console", "models"],
+  testing: ["client", "models", "sandbox", "stores", "webhooks"],
+  cli: ["adapters", "client", "console", "models", "reconcile", "sandbox", "stores", "testing", "webhooks"],
+};
+
+const folderOf = (path: string): string | undefined => /^src\/([\w-]+)\//.exec(path)?.[1];
+
+let cruised: ICruiseResult;
+beforeAll(async () => {
+  const { output } = await cruise(
+    ["src"],
+    {
+      baseDir: root,
+      tsPreCompilationDeps: true,
+      doNotFollow: { path: "node_modules" },
+      exclude: { path: "node_modules" },
+      ruleSet: { forbidden: [{ name: "circular", from: {}, to: { circular: true } }] },
+    },
+    undefined,
+    { tsConfig: extractTSConfig(join(root, "tsconfig.json")) },
+  );
+  cruised = output as ICruiseResult;
+}, 60_000);
+
+test("the folders of src are those that have arrows", () => {
+  const folders = new Set(cruised.modules.map(({ source }) => folderOf(source)));
+  folders.delete(undefined);
+  expect([...folders].sort()).toEqual(Object.keys(arrows).sort());
+});
+
+test.each(Object.keys(arrows))("src/%s imports along the arrows alone", (folder) => {
+  const against = cruised.modules
+    .filter(({ source }) => folderOf(source) === folder)
+    .flatMap(({ source, dependencies }) =>
+      dependencies
+        .map(({ resolved }) => [folderOf(resolved), resolved] as const)
+        .filter(([to]) => to !== undefined && to !== folder && !arrows[folder]?.includes(to))
+        .map(([, resolved]) => `${source} imports ${resolved}`),
+    );
+  expect(against).toEqual([]);
+});
+
+test("no file imports itself by way of others", () => {
+  const circles = cruised.summary.violations
+    .filter(({ rule }) => rule.name === "circular")
+    .map(({ from, to }) => `${from} -> ${to}`);
+  expect(circles).toEqual([]);
+});
