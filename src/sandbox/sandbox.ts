@@ -291,8 +291,8 @@ class InMemorySandbox implements Sandbox {
     const { port = 0, host = "127.0.0.1" } = options;
     if (!isLoopbackHost(host) && this.accessToken === defaultAccessToken)
       refuse(
-        `is needed to listen on ${host}, which other machines can reach; ` +
-          "give createSandbox() an accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
+        `the default works on loopback only, and other machines can reach ${host}; give createSandbox() an ` +
+          "accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
         "accessToken",
       );
     if (this.#closed) throw new StayhookError("the sandbox was closed; make another one");

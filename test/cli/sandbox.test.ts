@@ -17,6 +17,8 @@ describe("sandbox", () => {
   test("serves the platform's API, and prints a line for each request", async () => {
     const { url, stdout } = await sandbox();
     expect(stdout()).toContain(`STAYHOOK_BASE_URL=${url} STAYHOOK_ACCESS_TOKEN=sandbox`);
+    expect(stdout()).toContain(`Open ${url} in a browser`);
+    expect(await (await fetch(url)).text()).toContain("No deliveries yet.");
     const client = new StayhookClient({ baseUrl: url, accessToken: "sandbox" });
     expect(await client.listings.list()).toEqual([]);
     await until(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
@@ -216,6 +218,12 @@ describe("sandbox", () => {
     const { code, stderr } = await cli(["sandbox", "--port", new URL(url).port]);
     expect(code).toBe(2);
     expect(stderr).toContain("0 for a free port");
+  });
+
+  test("needs an access token of its own beyond loopback", async () => {
+    const { code, stderr } = await cli(["sandbox", "--port", "0", "--host", "0.0.0.0"]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("STAYHOOK_ACCESS_TOKEN");
   });
 
   test("--seed repeats the codes", async () => {

@@ -87,7 +87,7 @@ function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
     [
       `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}`,
       `  export STAYHOOK_BASE_URL=${url}${ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${sandbox.accessToken}`}`,
-      `Type ${out.style("bold", "help")} for the commands.`,
+      `Open ${url} in a browser to follow deliveries and to change records, or type ${out.style("bold", "help")}.`,
     ].join("\n"),
   );
 }
