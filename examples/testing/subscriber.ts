@@ -1,4 +1,4 @@
-// The subscriber that the tests beside it test: it keeps a calendar in step with the bookings.
+// The subscriber under test. It keeps a calendar of the booked nights.
 import {
   type BookingEvent,
   createWebhookHandler,
@@ -20,7 +20,7 @@ export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"C
 };
 
 export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
-  if (event.previousStatus !== "Confirmed") return; // it held no dates
+  if (event.previousStatus !== "Confirmed") return; // its nights were not blocked
   const { checkIn, checkOut } = stay(event.booking);
   await calendar.release(event.booking.listingId, checkIn, checkOut);
 };
@@ -31,11 +31,11 @@ export function createSubscriber(client: StayhookClient, store: EventStore, cale
     store,
     verify: sharedSecret({ query: "key", secret: "s3cret" }),
     on: { "booking.Confirmed": onConfirmed(calendar), "booking.Cancelled": onCancelled(calendar) },
-    autoStart: false, // in tests, drain() says when
+    autoStart: false, // the tests call drain()
   });
 }
 
-/** A calendar in memory: what is blocked, as text. */
+/** A calendar in memory. `blocked` has a text for each stay. */
 export function memoryCalendar() {
   const blocked = new Set<string>();
   const calendar: Calendar = {

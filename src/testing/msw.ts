@@ -4,20 +4,21 @@ import { checkNoUnknown } from "../options.ts";
 import { refuse } from "../sandbox/records.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
-/** Where {@link sandboxHandlers} puts the platform unless told: the `baseUrl` for the client under test. */
+/** The default base URL of {@link sandboxHandlers}: the `baseUrl` of the client under test. */
 export const sandboxBaseUrl = "https://sandbox.stayhook.test";
 
 /** Options of {@link sandboxHandlers}. */
 export interface SandboxHandlersOptions {
-  /** The base URL that the client under test has; a path is kept as a prefix. Default {@link sandboxBaseUrl}. */
+  /** The `baseUrl` of the client under test. It may have a path. Default {@link sandboxBaseUrl}. */
   readonly baseUrl?: string | URL | undefined;
 }
 
 /**
- * The sandbox's API as request handlers of msw 2 or 3: no server, and no `listen`. Deliveries go out by `fetch`,
- * so that a handler of yours can take them, or straight to the webhook handler with `sandbox.deliverTo`.
+ * Makes request handlers for msw 2 and 3 that answer as the sandbox's API. They need no server and no `listen`. The
+ * sandbox delivers by `fetch`, so another msw handler can take the deliveries. With `sandbox.deliverTo`, it calls the
+ * webhook handler directly.
  *
- * @throws InvalidArgumentError where `baseUrl` is no http or https URL
+ * @throws InvalidArgumentError if `baseUrl` is not an http or https URL
  * @example
  * ```ts
  * import { setupServer } from "msw/node";
@@ -41,13 +42,13 @@ export function sandboxHandlers(
   if (!base || !/^https?:$/.test(base.protocol)) refuse("must be an http or https URL", "baseUrl");
   const prefix = `${base.origin}${base.pathname.replace(/\/+$/, "")}`;
   return [
-    // A pattern in text would read what is special in a base URL as its own.
+    // A regular expression, because a text pattern of msw gives a meaning to some characters of a URL.
     http.all(new RegExp(`^${literal(prefix)}/`), async ({ request }) => {
       const url = `${base.origin}${request.url.slice(prefix.length)}`;
       try {
         return await sandbox.fetch(new Request(url, request));
       } catch {
-        // What a handler throws msw answers with a 500; this is a connection that broke.
+        // msw would answer 500 to a thrown error. The sandbox rejects when it breaks the connection.
         return HttpResponse.error();
       }
     }),

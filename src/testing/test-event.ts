@@ -1,4 +1,5 @@
 import { v4 } from "uuid";
+import { StayhookClient } from "../client/client.ts";
 import { StayhookError } from "../errors.ts";
 import { type Booking, bookingStatuses } from "../models/booking.ts";
 import { type Listing, listingStatuses } from "../models/listing.ts";
@@ -6,7 +7,6 @@ import { refuse } from "../sandbox/records.ts";
 import { eventTypes } from "../webhooks/event-type.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/events.ts";
 import { compare, snapshots } from "../webhooks/processing/snapshot.ts";
-import { standInClient } from "./test-client.ts";
 import type {
   BookingEventType,
   BookingFields,
@@ -18,11 +18,15 @@ import type {
   TestEventExtras,
   TestEventType,
 } from "./test-event-types.ts";
-import { type RecordKind, type TestRecord, testRecord } from "./test-records.ts";
 
 type Given = Readonly<Record<string, unknown>>;
-/** What an event is about. */
-type Subject = RecordKind | "none";
+type RecordKind = "booking" | "listing";
+
+interface TestRecord {
+  readonly status: string;
+  readonly bookingCode?: unknown;
+  readonly listingId?: unknown;
+}
 
 const commonFields = [
   "eventId",
@@ -41,12 +45,10 @@ const recordFields = ["status", "previous", "previousStatus", "changed", "change
 const dayMs = 86_400_000;
 
 /**
- * Makes the argument of a callback, for a unit test of the callback. Each field that is not given has a default. The
- * fields of your own model are typed by what you give in `booking` or `listing`. {@link createTestEventOf} takes the
- * type of the event instead.
+ * Makes an event for the unit test of a callback. Each missing field has a default. The fields that you give in
+ * `booking` or `listing` decide their types. To name the type of the event instead, use {@link createTestEventOf}.
  *
- * @throws InvalidArgumentError where there is no event of that type, the event has no such field, or the given status
- *   has a type of its own
+ * @throws InvalidArgumentError for an unknown type, an unknown field, or a status that contradicts the type
  * @example
  * ```ts
  * await onConfirmed(createTestEvent("booking.Confirmed", { booking: { bookingCode: "HX3K9", guestName: "Ada" } }));
@@ -56,8 +58,8 @@ const dayMs = 86_400_000;
  * await event.commit(); // runs the writes that the callback gave to event.atomically
  * ```
  */
-// NoInfer: the wanted type must not add fields that were not given. An event about a booking fits any listing
-// model (never), unless a client says which one, and the other way round.
+// NoInfer: the expected type must not add fields that are missing in the call. Without a client, an event about a
+// booking fits every listing model (never), and an event about a listing fits every booking model.
 export function createTestEvent<
   const T extends BookingEventType,
   B extends object = object,
@@ -87,17 +89,14 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   if (typeof given !== "object" || given === null) refuse("must be an object", "fields");
   const fields = given as Given;
   const [kind, name] = type.split(".") as [string, string | undefined];
-  const subject: Subject = kind === "booking" || kind === "listing" ? kind : "none";
+  const subject: RecordKind | undefined = kind === "booking" || kind === "listing" ? kind : undefined;
   checkNames(type, subject, fields);
 
   const { timestamp = new Date(), eventId = v4(), source = "webhook" } = fields;
   const { topic = type === "message" ? "messages" : undefined } = fields;
   if (!(timestamp instanceof Date && !Number.isNaN(timestamp.getTime())))
     refuse("must be a valid Date", "timestamp");
-  const record =
-    subject === "none"
-      ? undefined
-      : testRecord(subject, statusOf(subject, name, fields), fields[subject], timestamp);
+  const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], timestamp);
   const { receivedAt = timestamp, attempt = 1, signal = new AbortController().signal } = fields;
   const { client = standInClient(record) } = fields;
   const notification = {
@@ -111,8 +110,8 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const event = {
     type,
     ...(type === "message" && { ref: null }),
-    ...(record && { status: record.status, [subject]: record }),
-    ...(record && differences(subject as RecordKind, record, fields)),
+    ...(subject && record && { status: record.status, [subject]: record }),
+    ...(subject && record && differences(subject, record, fields)),
     eventId,
     timestamp,
     receivedAt,
@@ -128,7 +127,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
 }
 
 /**
- * Makes the event of a type that you write out. Required fields of your own model must be given.
+ * Makes an event of the type that you name. Fields that your own model requires must be given.
  *
  * @typeParam E - the event, such as `BookingEvent<"Confirmed", MyBooking>`
  * @throws InvalidArgumentError like {@link createTestEvent}
@@ -146,21 +145,21 @@ export function createTestEventOf<E extends { readonly type: TestEventType }>(
   return createTestEvent(type as "unknown", fields as object) as unknown as E & TestEventExtras;
 }
 
-function checkNames(type: string, subject: Subject, fields: Given): void {
+function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
   const known = [...commonFields];
-  if (subject !== "none") known.push(subject, ...recordFields);
+  if (subject) known.push(subject, ...recordFields);
   if (type === "booking.Request") known.push("decideBy");
   for (const [field, value] of Object.entries(fields))
-    if (value !== undefined && !known.includes(field)) refuse(`is no field of ${type}`, field);
+    if (value !== undefined && !known.includes(field)) refuse(`is not a field of ${type}`, field);
 }
 
-/** The fields that compare the record with its snapshot, by the fields that a handler tracks by default. */
+/** Compares the record with `previous`, by the fields that a handler tracks by default. */
 function differences(kind: RecordKind, record: TestRecord, fields: Given) {
   const look = snapshots()(kind, record as unknown as Booking | Listing);
   const { status: _, ...kept } = Object(fields.previous) as PreviousRecord;
   const { previousStatus = (fields.previous as PreviousRecord | undefined)?.status } = fields;
   if (fields.previous !== undefined && (fields.previous as PreviousRecord).status !== previousStatus)
-    refuse("differs from previous.status", "previousStatus");
+    refuse("must be the same as previous.status", "previousStatus");
   const snapshot =
     previousStatus === undefined
       ? undefined
@@ -171,11 +170,11 @@ function differences(kind: RecordKind, record: TestRecord, fields: Given) {
   return { previousStatus, changed, changes, previous: fields.previous ?? found.previous };
 }
 
-/** The status in the type; for an `unknown` type the one that was given. */
+/** The status in the type of the event. For the type `unknown`, the given status. */
 function statusOf(kind: RecordKind, name: string | undefined, fields: Given): string {
   const { status: ofRecord } = Object(fields[kind]) as Given;
   const { status = ofRecord } = fields;
-  if (ofRecord !== undefined && status !== ofRecord) refuse(`differs from ${kind}.status`, "status");
+  if (ofRecord !== undefined && status !== ofRecord) refuse(`must be the same as ${kind}.status`, "status");
   const listed: readonly unknown[] = kind === "booking" ? bookingStatuses : listingStatuses;
   if (name !== "unknown") {
     if (status !== undefined && status !== name)
@@ -184,11 +183,12 @@ function statusOf(kind: RecordKind, name: string | undefined, fields: Given): st
   }
   if (status === undefined) return "OnHold";
   if (typeof status !== "string") refuse("must be a string", "status");
-  if (listed.includes(status)) refuse(`is listed: make a ${kind}.${status} instead`, "status");
+  if (listed.includes(status))
+    refuse(`has a type of its own; make a ${kind}.${status} event instead`, "status");
   return status;
 }
 
-/** Adds the part of a store: it takes the callback's writes, and runs them. */
+/** Adds `atomically`, which collects the callback's writes as a store does, and `commit`, which runs them. */
 function withWrites<E extends object>(event: E, { tx, atomically }: Given): E {
   const writes: ((tx: unknown) => unknown)[] = [];
   const collect = (write: unknown): void => {
@@ -202,6 +202,54 @@ function withWrites<E extends object>(event: E, { tx, atomically }: Given): E {
   const commit = async (): Promise<void> => {
     for (const write of writes.splice(0)) await write(tx);
   };
-  // Not enumerable, because the handler's own events do not have it.
+  // Not enumerable, because the events of a handler do not have it.
   return Object.defineProperty({ ...event, atomically: atomically ?? collect }, "commit", { value: commit });
+}
+
+/** A booking or listing with the given fields, and defaults for the others. */
+function testRecord(kind: RecordKind, status: string, given: unknown, now: Date): TestRecord {
+  if (given !== undefined && (typeof given !== "object" || given === null)) refuse("must be an object", kind);
+  const fields = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined));
+  const defaults =
+    kind === "booking" ? defaultBooking(fields, now) : { listingId: 5717008, listingName: "Harbour Loft" };
+  return { ...defaults, ...fields, status };
+}
+
+/** A stay of three nights: next to the given date, or two weeks after `now`. */
+function defaultBooking({ checkIn, checkOut }: Given, now: Date) {
+  const arrival = toTime(checkIn) ?? toTime(checkOut, -3) ?? now.getTime() + 14 * dayMs;
+  return {
+    bookingCode: "HX3K9",
+    listingId: 5717008,
+    checkIn: toDate(arrival),
+    checkOut: toDate(arrival + 3 * dayMs),
+  };
+}
+
+function toTime(date: unknown, shiftDays = 0): number | undefined {
+  const time = typeof date === "string" ? Date.parse(date.slice(0, 10)) + shiftDays * dayMs : Number.NaN;
+  return Number.isNaN(time) ? undefined : time;
+}
+
+const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);
+
+/** A client without a network. It answers with the record of the event, and with 501 to any other request. */
+function standInClient(record: TestRecord | undefined): StayhookClient {
+  const path = record && pathOf(record);
+  const message = "This client knows the record of its test event only. Give createTestEvent a client.";
+  return new StayhookClient({
+    baseUrl: "https://test-event.invalid",
+    accessToken: "test-event",
+    maxRetries: 0,
+    fetch: async (url, { method }) =>
+      method === "GET" && new URL(url).pathname === path
+        ? Response.json(record)
+        : Response.json({ message }, { status: 501 }),
+  });
+}
+
+function pathOf({ bookingCode, listingId }: TestRecord): string {
+  return bookingCode === undefined
+    ? `/v2/listings/${listingId}`
+    : `/v2/bookings/${encodeURIComponent(String(bookingCode))}`;
 }

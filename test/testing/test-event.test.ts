@@ -264,7 +264,7 @@ describe("its client", () => {
       expect(error).toBeInstanceOf(APIError);
       expect(error).toMatchObject({
         status: 501,
-        message: expect.stringContaining("give createTestEvent a client"),
+        message: expect.stringContaining("Give createTestEvent a client"),
       });
     }
     const { client: ofListing, listing } = createTestEvent("listing.Hidden");

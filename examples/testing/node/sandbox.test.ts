@@ -8,7 +8,7 @@ import { toNodeHandler } from "stayhook/node";
 import { createSandbox, type SandboxOptions } from "stayhook/testing";
 import { createSubscriber, memoryCalendar } from "../subscriber.ts";
 
-/** The platform and the subscriber, each a server of its own. */
+/** Starts the platform and the subscriber, each with a server of its own. */
 async function start(t: TestContext, options: SandboxOptions) {
   const sandbox = createSandbox(options);
   const { url: baseUrl } = await sandbox.listen();
@@ -28,7 +28,7 @@ async function start(t: TestContext, options: SandboxOptions) {
   return { sandbox, webhooks, blocked };
 }
 
-test("what comes twice and in disorder counts once", async (t) => {
+test("duplicate and disordered notifications count once", async (t) => {
   const { sandbox, webhooks, blocked } = await start(t, {
     seed: 7,
     delivery: { duplicates: 1, shuffle: true },
@@ -49,7 +49,7 @@ test("a duplicate that comes six hours later changes nothing", async (t) => {
     delivery: { duplicates: 1, duplicateAfter: 6 * hours },
   });
   const { bookingCode } = await sandbox.bookings.instantBook();
-  await sandbox.advance(0); // what is due now
+  await sandbox.advance(0); // deliver what is due now
   await sandbox.bookings.cancel(bookingCode);
   await sandbox.advance(0);
   await webhooks.drain();
@@ -59,13 +59,13 @@ test("a duplicate that comes six hours later changes nothing", async (t) => {
   assert.equal(blocked.size, 0);
 });
 
-test("an outage of the platform is waited out", async (t) => {
+test("an event waits while the platform is down", async (t) => {
   const { sandbox, webhooks, blocked } = await start(t, { seed: 7 });
   sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 503, times: 1 }]);
   await sandbox.bookings.instantBook();
   await sandbox.settled();
   assert.deepEqual(await webhooks.drain(), { done: 0, failed: 1 });
   const { counts } = await webhooks.health();
-  assert.equal(counts?.retrying, 1); // it is kept, and comes again after its backoff
+  assert.equal(counts?.retrying, 1); // it is retried after its backoff
   assert.equal(blocked.size, 0);
 });

@@ -9,7 +9,7 @@ test("a confirmed booking blocks its nights", async () => {
   expect(calendar.block).toHaveBeenCalledExactlyOnceWith(7, "2027-05-01", "2027-05-04");
 });
 
-test("one that was told of before does not", async () => {
+test("a booking that was already confirmed blocks nothing", async () => {
   const calendar = { block: vi.fn(), release: vi.fn() };
   await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { previousStatus: "Confirmed" }));
   expect(calendar.block).not.toHaveBeenCalled();

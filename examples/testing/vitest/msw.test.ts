@@ -20,7 +20,7 @@ test("a stay is blocked, and released when it is cancelled", async () => {
   const client = new StayhookClient({ baseUrl: sandboxBaseUrl, accessToken: sandbox.accessToken });
   const { calendar, blocked } = memoryCalendar();
   const webhooks = createSubscriber(client, memoryStore(), calendar);
-  sandbox.deliverTo(webhooks.fetch); // no server, no port: what is delivered goes straight to the handler
+  sandbox.deliverTo(webhooks.fetch); // no server, no port
   await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/hooks?key=s3cret" } });
 
   const { bookingCode } = await sandbox.bookings.instantBook({
