@@ -398,6 +398,7 @@ describe("events", () => {
     expect(await ids("--source", "reconcile")).toEqual([]);
     expect(await ids("--since", "2020-01-01T00:00:00Z", "--source", "webhook")).toHaveLength(4);
     expect(await ids("--since", "90s")).toHaveLength(4);
+    expect(await ids("--since", "1ms")).toEqual([]);
     expect(await ids("--until", "90s")).toEqual([]);
     expect(await ids("--until", "2020-01-01T00:00:00Z")).toEqual([]);
   });
@@ -509,9 +510,10 @@ describe("events", () => {
     expect(await json("counts")).toMatchObject({ pending: 1, parked: 0, done: 0 });
     for (const args of [
       ["--older-than", "long"],
+      ["--older-than", "7"],
       ["--state", "pending"],
     ])
-      expect(await events("purge", ...args)).toMatchObject({ code: 2 });
+      expect(await events("purge", "--yes", ...args)).toMatchObject({ code: 2 });
   });
 
   test("erase deletes all events of a record, and its snapshot", async () => {

@@ -59,12 +59,14 @@ async function listen(file: string, args: readonly string[], env: Record<string,
 
 describe("listen", () => {
   test("posts each new notification as it came, prints its answer, and changes nothing in the store", async () => {
-    const { file, record, rows } = await deployed();
+    const { file, store, record, rows } = await deployed();
     await record("OLD");
     const { url, received, urls } = await receiver();
     const running = await listen(file, [], { STAYHOOK_TO: `${url}hooks?key=s3cret` });
     const first = await record("HX3K9", "bookings");
     await until(() => expect(received()).toEqual([first.body]));
+    // A change of the event's state forwards nothing.
+    expect(await store.discard({ eventId: first.eventId })).toBe(1);
     const second = await record("HX3K9");
     const before = rows();
     await until(() => expect(received()).toEqual([first.body, second.body]));

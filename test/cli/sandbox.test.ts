@@ -194,7 +194,9 @@ describe("sandbox", () => {
 
   test("prints a line of JSON for each event with --json", async () => {
     const { url: to } = await receiver();
-    const running = await sandbox(["--json", "--duplicates", "1"], { STAYHOOK_TO: `${to}?key=s3cret` });
+    const running = await sandbox(["--json", "--duplicates", "1", "--delay", "7ms-7"], {
+      STAYHOOK_TO: `${to}?key=s3cret`,
+    });
     running.type("request AB12");
     const kinds = () =>
       running
@@ -203,6 +205,7 @@ describe("sandbox", () => {
         .split("\n")
         .map((line) => JSON.parse(line).kind as string);
     await until(() => expect(kinds().filter((kind) => kind === "delivery")).toHaveLength(2));
+    expect(running.stdout().match(/"delay":7,/g)).toHaveLength(2);
     expect(kinds()[0]).toBe("listening");
     expect(new Set(kinds())).toEqual(new Set(["listening", "request", "record", "delivery"]));
     expect(running.stdout()).not.toContain("s3cret");

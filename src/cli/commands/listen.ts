@@ -42,7 +42,7 @@ writes to the store, and does not retry.`,
       async (store) => {
         const following = { since, signal: io.signal, warn: (message: string) => out.warn(message) };
         if (!out.json) out.note(`Forwarding new notifications to ${originOf(to)}. Press Ctrl-C to stop.`);
-        for await (const { event, isNew } of followEvents(store, { ref, source: "webhook" }, following)) {
+        for await (const { event, isNew } of followEvents(store, { ref }, following)) {
           if (!isNew || !isOwnNotification(event)) continue;
           const sentAt = new Date();
           const answer = await post(urlFor(to, event.topic), event.notification, io.signal).catch(() => {});
@@ -65,7 +65,10 @@ writes to the store, and does not retry.`,
   },
 };
 
-/** A follow-up event repeats the notification of its first event. The local app makes its own. */
+/**
+ * Whether a notification brought the event. Events of the reconciler have none. A follow-up event has that of its first
+ * event, and the local app makes its own follow-up.
+ */
 function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonly notification: string } {
   if (event.notification === null) return false;
   const { eventId } = Object(JSON.parse(event.notification)) as { readonly eventId?: unknown };
