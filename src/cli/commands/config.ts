@@ -55,7 +55,6 @@ async function set(invocation: Invocation): Promise<undefined> {
         throw error;
       });
   show(invocation, written ?? config);
-  return undefined;
 }
 
 async function toggle(invocation: Invocation, isActive: boolean): Promise<undefined> {
@@ -69,7 +68,6 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
     if (error instanceof NotFoundError) throw missingConfig();
     throw error;
   }
-  return undefined;
 }
 
 const get: Command = {
@@ -84,7 +82,6 @@ const get: Command = {
     const { out, flag } = invocation;
     if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
     else show(invocation, config);
-    return undefined;
   },
 };
 
@@ -124,7 +121,6 @@ const ensure: Command = {
     const { out } = invocation;
     const shown = { ...ensured, config: shownConfig(ensured.config) };
     out.result(shown, () => out.fields([["action", shown.action], ...fieldsOf(shown.config)]));
-    return undefined;
   },
 };
 
@@ -160,7 +156,6 @@ const remove: Command = {
     const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
     if (response.status === 404 || response.status === 410) throw missingConfig();
     out.result({ deleted: true }, () => "deleted");
-    return undefined;
   },
 };
 

@@ -193,7 +193,6 @@ export const purge: Command = {
       return total;
     });
     out.result({ purged }, () => `${plural(purged)} deleted`);
-    return undefined;
   },
 };
 
@@ -218,6 +217,5 @@ one of its events is being processed.`,
       return store.erase(ref);
     });
     out.result({ erased }, () => `${plural(erased)} deleted, and the snapshot of ${ref}`);
-    return undefined;
   },
 };

@@ -36,7 +36,6 @@ const ls: Command = {
     const after = text("after")?.toLowerCase();
     const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
     out.result(events, () => out.table(events, eventColumns));
-    return undefined;
   },
 };
 
@@ -56,7 +55,6 @@ async function follow(invocation: Invocation): Promise<undefined> {
     },
     { handlesSignal: true },
   );
-  return undefined;
 }
 
 const show: Command = {
@@ -84,7 +82,6 @@ const show: Command = {
         ]);
       });
     });
-    return undefined;
   },
 };
 
@@ -132,7 +129,6 @@ const counts: Command = {
         ]),
       );
     });
-    return undefined;
   },
 };
 

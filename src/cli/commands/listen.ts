@@ -61,7 +61,6 @@ writes to the store, and does not retry.`,
       },
       { handlesSignal: true },
     );
-    return undefined;
   },
 };
 

@@ -21,7 +21,6 @@ export const listings: Command = {
     const all = await client().listings.list({ signal: io.signal });
     const shown = status === undefined ? all : all.filter((listing) => listing.status === status);
     out.result(shown, () => out.table(shown, columns));
-    return undefined;
   },
 };
 
@@ -40,6 +39,5 @@ export const booking: Command = {
         throw error;
       });
     out.result(found, () => out.fields(Object.entries(found)));
-    return undefined;
   },
 };

@@ -1,13 +1,18 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
-import { createSandbox, type Sandbox, type SandboxObservation } from "../../testing/index.ts";
+import {
+  createSandbox,
+  type Sandbox,
+  type SandboxBooking,
+  type SandboxListing,
+  type SandboxObservation,
+} from "../../testing/index.ts";
 import type { Command, Invocation, Options } from "../command.ts";
 import { originOf, toGiven, toOption } from "../endpoints.ts";
 import { exitCodes, UsageError } from "../exit-code.ts";
 import { integerOf, readDuration } from "../options.ts";
 import { type Output, printable } from "../output.ts";
-import { runTyped, typedHelp } from "./sandbox-prompt.ts";
 
 const deliveryOptions: Options = {
   duplicates: { type: "string", value: "<n>", help: "deliver each notification so many more times" },
@@ -90,6 +95,126 @@ function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
       `Open ${url} in a browser to follow deliveries and to change records, or type ${out.style("bold", "help")}.`,
     ].join("\n"),
   );
+}
+
+type Typed = readonly [
+  usage: string,
+  help: string,
+  run: (sandbox: Sandbox, rest: string, out: Output) => unknown,
+];
+
+/** The commands to type. The usage begins with the name. */
+const typedCommands: readonly Typed[] = [
+  [
+    "request [code]",
+    "a guest requests a booking",
+    ({ bookings }, bookingCode) => bookings.request(bookingCode ? { bookingCode } : {}),
+  ],
+  [
+    "book [code]",
+    "a guest books by Instant Book",
+    ({ bookings }, bookingCode) => bookings.instantBook(bookingCode ? { bookingCode } : {}),
+  ],
+  ["approve <code>", "the host approves", ({ bookings }, code) => bookings.approve(code)],
+  ["decline <code>", "the host declines", ({ bookings }, code) => bookings.decline(code)],
+  ["cancel <code>", "the booking is cancelled", ({ bookings }, code) => bookings.cancel(code)],
+  [
+    "alter <code> <field>=<value> ...",
+    "change a booking: alter HX3K9 checkIn=2026-07-03",
+    ({ bookings }, rest) => {
+      const [code = "", ...pairs] = rest.split(/\s+/);
+      return bookings.alter(code, Object.fromEntries(pairs.map(field)));
+    },
+  ],
+  [
+    "submit [name]",
+    "submit a new listing for review",
+    ({ listings }, listingName) => listings.submit(listingName ? { listingName } : {}),
+  ],
+  ["publish <id>", "a listing goes live", ({ listings }, id) => listings.publish(Number(id))],
+  ["hide <id>", "a listing is hidden", ({ listings }, id) => listings.hide(Number(id))],
+  [
+    "redeliver [eventId]",
+    "deliver a notification once more; default: the last one",
+    (sandbox, eventId, out) => {
+      const last = sandbox.deliveries.findLast((delivery) => delivery.eventId !== undefined)?.eventId;
+      const wanted = eventId || last;
+      if (wanted === undefined) throw new Error("Nothing was delivered so far.");
+      // Do not wait for retries. Each delivery prints its own line.
+      sandbox.redeliver(wanted).catch((error: Error) => out.error(error.message));
+    },
+  ],
+  [
+    "send <json>",
+    "send any notification or text to the configured endpoint",
+    (sandbox, text, out) => void sandbox.send(parsed(text)).catch((error: Error) => out.error(error.message)),
+  ],
+  [
+    "fault <status> [route]",
+    "answer requests with a status: fault 503 GET /v2/listings",
+    ({ faults }, rest) => {
+      const [, status = "", route] = /^(\S*)\s*(.*)$/s.exec(rest) ?? [];
+      faults.set([...faults.list(), { status: Number(status), ...(route ? { route } : {}) }]);
+    },
+  ],
+  ["heal", "end all faults", ({ faults }) => faults.clear()],
+  [
+    "list",
+    "list all bookings and listings",
+    ({ bookings, listings }, _rest, out) => {
+      for (const record of [...bookings.list(), ...listings.list()]) show(record, out);
+    },
+  ],
+  ["help", "list the commands", (_sandbox, _rest, out) => out.note(typedHelp)],
+  ["quit", "stop the sandbox", () => {}],
+];
+
+const width = Math.max(...typedCommands.map(([usage]) => usage.length));
+
+const typedHelp: string = typedCommands
+  .map(([usage, help]) => `  ${usage.padEnd(width)}  ${help}`)
+  .join("\n");
+
+/** Runs one typed line. Resolves to `false` for quit. Never rejects. */
+async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
+  const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
+  if (name === "") return true;
+  if (name === "quit" || name === "exit") return false;
+  const run = typedCommands.find(([usage]) => usage.split(" ")[0] === name)?.[2];
+  try {
+    if (!run) throw new Error(`There is no command ${name}. Type help.`);
+    const changed = (await run(sandbox, rest, out)) as SandboxBooking | SandboxListing | undefined;
+    if (changed) show(changed, out);
+  } catch (error) {
+    out.error((error as Error).message);
+  }
+  return true;
+}
+
+function show(record: SandboxBooking | SandboxListing, out: Output): void {
+  out.item({ kind: "record", ...record }, () => {
+    const { status } = record;
+    const name =
+      "bookingCode" in record
+        ? `booking ${printable(record.bookingCode)}`
+        : `listing ${printable(record.listingId)} (${printable(record.listingName)})`;
+    return `${name} is ${out.style("cyan", printable(status))}`;
+  });
+}
+
+/** @throws Error if the text is not `<field>=<value>` */
+function field(text: string): [name: string, value: unknown] {
+  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
+  if (name === undefined || value === undefined) throw new Error("Write each field as checkIn=2026-07-03.");
+  return [name, name === "listingId" ? Number(value) : value];
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }
 
 /**
