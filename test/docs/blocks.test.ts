@@ -107,6 +107,30 @@ const plans: Record<string, Plan> = {
     given: ["createWebhookHandler", "client", "store"],
     shows: (given) => logsARefusal(given, () => logged.at(-1)),
   },
+  otel: {
+    given: ["createWebhookHandler", "store"],
+    before: ({ platform }) => {
+      vi.stubEnv("STAYHOOK_BASE_URL", platform.url);
+      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", platform.accessToken);
+    },
+    shows: async (given) => {
+      await deliverTo(given.made.at(-1) as WebhookHandler);
+      await vi.waitFor(() => expect(said()).toContain("block HX3K9"));
+    },
+  },
+  "own-telemetry": {
+    given: ["createWebhookHandler", "client", "store"],
+    before: ({ platform }) => platform.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: 1050 }]),
+    shows: async (given) => {
+      await deliverTo(given.made.at(-1) as WebhookHandler);
+      await vi.waitFor(
+        () => expect(said()).toContainEqual(expect.stringMatching(/attempt 1: done after 1\d{3}/)),
+        {
+          timeout: 5000,
+        },
+      );
+    },
+  },
   "contract-vitest": { given: [], shows: () => theContractHolds() },
   // On disk only what the one above does not have: a hundred files at once are a test of the disk.
   "contract-node": { given: [], shows: () => theContractHolds("restart: ") },
@@ -153,6 +177,13 @@ test.each(Object.keys(plans))("%s", { timeout: 60_000 }, async (name) => {
   await plan.shows(given, await run(given));
   expect(complaints).not.toHaveBeenCalled();
 });
+
+async function deliverTo(webhooks: WebhookHandler) {
+  const body = notification({ bookingCode: "HX3K9" });
+  expect(await webhooks.receive({ method: "POST", url: "/", headers: {}, body })).toMatchObject({
+    status: 200,
+  });
+}
 
 async function logsARefusal({ made }: Given, line: () => unknown) {
   await made[0]?.receive({ method: "POST", url: "/", headers: {}, body: "no JSON" });

@@ -13,6 +13,7 @@ export const documents = [
   "docs/custom-store.md",
   "docs/stores.md",
   "docs/logging.md",
+  "docs/telemetry.md",
 ];
 
 /** What blocks import that must be ours here. */

@@ -1,0 +1,153 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Registry } from "prom-client";
+import type { Observation } from "stayhook";
+import { expect, test, vi } from "vitest";
+import { choosePort } from "../../examples/day/port.ts";
+import { createGauges, createMetrics } from "../../examples/prometheus/metrics.ts";
+import { installed } from "../package/support/consumer.ts";
+import { expectRefusals, platform, subscribe } from "./support/drive.ts";
+import { PATIENCE, startExample } from "./support/example.ts";
+
+const rules = readFileSync(join(import.meta.dirname, "../../examples/prometheus/alerts.yml"), "utf8");
+
+type Sample = readonly [name: string, labels: Readonly<Record<string, string>>, value: number];
+
+/** The samples of a scrape. */
+function samplesOf(text: string): Sample[] {
+  return [...text.matchAll(/^(stayhook_\w+)(?:\{(.*)\})? (\S+)$/gm)].map(
+    ([, name = "", labels = "", value]) => [
+      name,
+      Object.fromEntries([...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, text]) => [label, text])),
+      Number(value),
+    ],
+  );
+}
+
+function sumOf(samples: readonly Sample[], name: string, labels: object = {}): number {
+  const matching = samples.filter(
+    ([each, own]) => each === name && Object.entries(labels).every(([label, value]) => own[label] === value),
+  );
+  return matching.reduce((sum, [, , value]) => sum + value, 0);
+}
+
+const attempt = {
+  eventId: "7c1f0d7e-3f0a-4d8e-9d8e-0f6f2b3c4d5e",
+  ref: "booking:HX3K9",
+  attempt: 1,
+  receivedAt: new Date(),
+  type: "booking.Confirmed",
+  duration: 250,
+};
+const error = new Error("no calendar");
+const observations: Observation[] = [
+  { kind: "received", eventId: attempt.eventId, ref: attempt.ref, topic: null },
+  { kind: "refused", topic: null, status: 401, reason: "verify" },
+  { kind: "started", ...attempt },
+  { kind: "done", status: "Confirmed", ...attempt },
+  { kind: "failed", reason: "callback", error, retryIn: 5000, ...attempt },
+  { kind: "parked", reason: "callback", error, ...attempt },
+  { kind: "parked", reason: "denied", error, ...attempt, type: undefined },
+  { kind: "missed", ref: attempt.ref, changes: {} },
+  { kind: "drift", isActive: false, topics: [] },
+  { kind: "silent", lastReceivedAt: undefined },
+  { kind: "resumed" },
+];
+
+async function measured() {
+  const registry = new Registry();
+  const observe = createMetrics(registry);
+  for (const observation of observations) observe(observation);
+  const counts = { pending: 3, processing: 1, retrying: 2, done: 9, parked: 4 };
+  const health = vi.fn(async () => ({
+    ...{ state: "paused" as const, counts, oldestPendingAge: 42, lastReceivedAt: new Date(5000) },
+    ...{ pausedSince: new Date(0), pauseReason: "503" },
+  }));
+  const setGauges = createGauges(registry, { health });
+  await setGauges();
+  const text = await registry.metrics();
+  return { registry, health, setGauges, text, samples: samplesOf(text) };
+}
+
+test("observations become counters and histograms, health becomes gauges, and no id becomes a label", async () => {
+  const { samples, text, health, setGauges, registry } = await measured();
+  const value = (name: string, labels?: object) => sumOf(samples, `stayhook_${name}`, labels);
+  expect(value("requests_total", { result: "received" })).toBe(1);
+  expect(value("requests_total", { result: "refused", reason: "verify" })).toBe(1);
+  expect(value("attempts_total", { result: "parked" })).toBe(2);
+  expect(value("attempts_total", { result: "parked", type: "unread", reason: "denied" })).toBe(1);
+  expect(value("attempt_duration_seconds_sum", { result: "done" })).toBe(0.25);
+  expect(value("delay_seconds_count")).toBe(1);
+  expect(value("events", { state: "retrying" })).toBe(2);
+  expect([value("oldest_waiting_seconds"), value("paused"), value("store_available")]).toEqual([42, 1, 1]);
+  expect(value("last_received_timestamp_seconds")).toBe(5);
+  for (const kind of ["missed", "drift", "silent"]) expect(value("alarms_total", { kind })).toBe(1);
+  expect(text).not.toMatch(/HX3K9|7c1f0d7e/);
+
+  health.mockResolvedValueOnce({ state: "unavailable", error } as never);
+  await setGauges();
+  expect(sumOf(samplesOf(await registry.metrics()), "stayhook_store_available")).toBe(0);
+});
+
+test("each alert asks for metrics, labels and values that there are", async () => {
+  const { samples } = await measured();
+  const expressions = [...rules.matchAll(/expr: (?:>-\n)?([\s\S]*?)\n {8}(?:for|labels):/g)].map(
+    ([, text]) => text!,
+  );
+  expect(expressions).toHaveLength([...rules.matchAll(/- alert:/g)].length);
+  expect(expressions.length).toBeGreaterThanOrEqual(8);
+  const selectors = expressions.flatMap((text) => [...text.matchAll(/(stayhook_\w+)(?:\{([^}]*)\})?/g)]);
+  expect(selectors.length).toBeGreaterThanOrEqual(expressions.length);
+  for (const [selector, name = "", matchers = ""] of selectors) {
+    const labels = [...matchers.matchAll(/(\w+)(=|!=)"([^"]*)"/g)];
+    const matching = samples.filter(
+      ([each, own]) =>
+        each === name &&
+        labels.every(([, label = "", operator, text]) =>
+          operator === "=" ? own[label] === text : own[label] !== undefined && own[label] !== text,
+        ),
+    );
+    expect(matching, selector).not.toEqual([]);
+  }
+});
+
+test("the app is scraped, and shuts down", { timeout: 2 * PATIENCE }, async () => {
+  const project = await installed([
+    "ky",
+    "uuid",
+    "zod",
+    "prom-client",
+    "tdigest",
+    "bintrees",
+    "@opentelemetry/api",
+  ]);
+  const sandbox = await platform();
+  const port = await choosePort();
+  const example = await startExample({
+    ...{ project, sandbox, from: "prometheus", command: [process.execPath, "main.ts"] },
+    env: { METRICS_PORT: String(port) },
+  });
+  await subscribe(sandbox, example);
+  await expectRefusals(example);
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  await example.said(`block ${bookingCode}`);
+  const scrape = async () => {
+    const response = await fetch(`http://127.0.0.1:${port}/metrics`);
+    expect(response.headers.get("content-type")).toContain("text/plain");
+    return samplesOf(await response.text());
+  };
+  await vi.waitFor(
+    async () => {
+      const samples = await scrape();
+      expect(sumOf(samples, "stayhook_events", { state: "done" })).toBe(1);
+      const attempts = { result: "done", type: "booking.Confirmed" };
+      expect(sumOf(samples, "stayhook_attempts_total", attempts)).toBe(1);
+      expect(sumOf(samples, "stayhook_requests_total", { result: "duplicate" })).toBe(1);
+      expect(sumOf(samples, "stayhook_requests_total", { result: "refused" })).toBeGreaterThan(0);
+      expect(sumOf(samples, "stayhook_store_available")).toBe(1);
+    },
+    { timeout: PATIENCE },
+  );
+  expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(404);
+  expect(await example.stop()).toEqual([0, null]);
+});
