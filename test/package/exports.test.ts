@@ -110,7 +110,7 @@ test("every subpath has a list of names here", () => {
 describe.each(Object.entries(formats))("%s", (format, { extension, load, taking }) => {
   let consumer: Consumer;
   beforeAll(async () => {
-    const dependencies = [...Object.keys(manifest.dependencies), "msw"];
+    const dependencies = [...Object.keys(manifest.dependencies), "msw", "@opentelemetry/api"];
     consumer = await installed(
       dependencies.filter((name) => format === "esm" || !broughtAlong.includes(name)),
     );

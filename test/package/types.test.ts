@@ -6,7 +6,7 @@ import { manifest, root, subpaths } from "./support/pack.ts";
 
 let consumer: Consumer;
 beforeAll(async () => {
-  const types = ["typescript", "@types/node", "undici-types"];
+  const types = ["typescript", "@types/node", "undici-types", "@opentelemetry/api"];
   consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", "pg", "ioredis", "msw", ...types]);
 }, 300_000);
 

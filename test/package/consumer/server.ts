@@ -8,8 +8,10 @@ import {
   StayhookError,
   sharedSecret,
   stay,
+  type Telemetry,
 } from "stayhook";
 import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
+import { type TelemetryOptions, telemetry } from "stayhook/otel";
 import { type SqliteStoreOptions, type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
 import { type StoreContractCase, type StoreContractOptions, storeContract } from "stayhook/store";
 import {
@@ -74,6 +76,9 @@ export async function day(): Promise<void> {
 
 const contract: StoreContractOptions<EventStore> = { unit: undefined, reopen: (store) => store };
 export const cases: readonly StoreContractCase[] = storeContract(() => memoryStore(), contract);
+
+const tracing: TelemetryOptions = { tracer: undefined, meter: undefined };
+export const otel: Telemetry = telemetry(tracing);
 
 /** A store with transactions, as its author writes it. */
 export class OwnError extends StayhookError {}
