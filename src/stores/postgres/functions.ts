@@ -274,6 +274,32 @@ BEGIN
 END`,
     ),
 
+    // In the order of the records, so that two calls meet no deadlock.
+    define(
+      `settle_events(event_ids text[], records text[], leases text[], outcomes text[], types text[], snapshots text[], changes boolean[],
+  waits double precision[], counts boolean[], whys text[], entries text[], unsures boolean[], patience text)`,
+      "TABLE (settled boolean, made_due boolean)",
+      `
+DECLARE
+  g record;
+  f record;
+  held boolean[];
+  made boolean := false;
+BEGIN
+  PERFORM set_config('lock_timeout', patience, true);
+  FOR g IN SELECT * FROM unnest(event_ids, records, leases, outcomes, types, snapshots, changes, waits, counts, whys, entries, unsures)
+      WITH ORDINALITY AS t (id, record, lease, outcome, type, snapshot, changed, wait, counted, why, entry, unsure, place)
+    ORDER BY t.record COLLATE "C", t.place
+  LOOP
+    SELECT * INTO f
+    FROM ${s}.settle_event(g.id, g.record, g.lease, g.outcome, g.type, g.snapshot, g.changed, g.wait, g.counted, g.why, g.entry, g.unsure);
+    held[g.place::integer] := f.settled;
+    made := made OR f.made_due;
+  END LOOP;
+  RETURN QUERY SELECT h.settled, made FROM unnest(held) WITH ORDINALITY AS h (settled, place) ORDER BY h.place;
+END`,
+    ),
+
     // \`unsure\`: the caller may have done it before, and lost the answer.
     define(
       `settle_event(event_id text, event_record text, held_lease text, outcome text, event_type text, new_snapshot text, changed boolean,
@@ -337,6 +363,7 @@ BEGIN
     WHEN e.lane IS NOT NULL OR r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment END;
   RETURN QUERY SELECT true, coalesce(later < r.blocked_until, false);
 END`,
+      false,
     ),
 
     // Only with a lock on \`refs\` that is free: a call that holds it is about to use the record.

@@ -10,8 +10,8 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Addition } from "./adds.ts";
 import type { Row } from "./connections.ts";
+import type { Part } from "./groups.ts";
 
 /** Texts that PostgreSQL cannot hold, and texts that begin like an escaped one. */
 const ESCAPED = /^\\|\0|\p{Cs}/u;
@@ -107,17 +107,31 @@ function maybe(text: string | null | undefined): string | null {
   return text === null || text === undefined ? null : fromText(text);
 }
 
-export function addValues(jobs: readonly Addition[], patience: string, notify: boolean): unknown[] {
-  const events = jobs.map(({ event }) => event);
+export type Answer = "added" | "duplicate" | "conflict";
+
+/** An event to add. */
+export interface Addition extends Part {
+  readonly event: NewEvent;
+  /** ms */
+  readonly dueIn: number | undefined;
+}
+
+/** With a copy of the event, as the caller may change it before it is sent. */
+export function toAddition(event: NewEvent, dueIn: number | undefined): Addition {
+  return { event: { ...event }, dueIn, record: toRecord(event), length: event.notification?.length ?? 0 };
+}
+
+export function addValues(additions: readonly Addition[], patience: string, notify: boolean): unknown[] {
+  const events = additions.map(({ event }) => event);
   return [
     events.map(({ eventId }) => toText(eventId)),
-    events.map(toRecord),
+    additions.map(({ record }) => record),
     events.map(({ source }) => source),
     events.map(({ topic }) => optional(topic)),
     events.map(({ timestamp }) => toText(timestamp)),
     events.map(({ notification }) => optional(notification)),
     events.map(({ traceparent }) => optional(traceparent)),
-    jobs.map(({ dueIn }) => dueIn ?? null),
+    additions.map(({ dueIn }) => dueIn ?? null),
     patience,
     notify,
   ];
@@ -136,15 +150,30 @@ export function filterValues(filter: EventFilter): unknown[] {
   return [...texts, receivedAfter?.getTime() ?? null, receivedBefore?.getTime() ?? null];
 }
 
-export function settleValues(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure: boolean): unknown[] {
+/** The end of an event to record. Its values are in the order of the parameters of `settle_event`. */
+export interface Ending extends Part {
+  readonly values: readonly unknown[];
+}
+
+/** @param unsure - the end may have been recorded before */
+export function toEnding(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure: boolean): Ending {
   const { type, reason, entry, in: wait, counted, record } = { ...NOTHING, ...outcome };
   const kept = claim.ref === null ? undefined : record;
+  const snapshot = kept ? toSnapshotText(kept.snapshot) : null;
   const text = entry && JSON.stringify({ ...entry, outcome: outcome.state });
-  return [
-    ...[toText(claim.eventId), toRecord(claim), claim.lease, outcome.state, optional(type)],
-    ...[kept ? toSnapshotText(kept.snapshot) : null, kept?.changed ?? false],
+  const key = toRecord(claim);
+  const values = [
+    ...[toText(claim.eventId), key, claim.lease, outcome.state, optional(type)],
+    ...[snapshot, kept?.changed ?? false],
     ...[wait, counted, outcome.state === "done" ? null : (reason ?? null), text ?? null, unsure],
   ];
+  return { values, record: key, length: (text?.length ?? 0) + (snapshot?.length ?? 0) };
+}
+
+/** A list for each parameter, and the patience. */
+export function settleValues(endings: readonly Ending[], patience: string): unknown[] {
+  const columns = endings[0]!.values.map((_, column) => endings.map(({ values }) => values[column]));
+  return [...columns, patience];
 }
 
 /** The values of fields that an outcome may leave out. */

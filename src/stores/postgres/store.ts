@@ -16,21 +16,26 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 import { clampWait } from "../limits.ts";
-import { type Addition, Adds, type Answer, PATIENCE } from "./adds.ts";
 import { again, Commands } from "./commands.ts";
 import type { Connections, Row } from "./connections.ts";
 import { isLocked, lostConnection } from "./errors.ts";
+import { Groups, PATIENCE } from "./groups.ts";
 import type { PostgresStore, TransactionStore } from "./index.ts";
 import { NEWEST_RECEIVED } from "./maintenance.ts";
 import { Notifier, type NotifierOptions } from "./notifier.ts";
 import {
+  type Addition,
+  type Answer,
   addValues,
+  type Ending,
   filterValues,
   fromText,
   optional,
   settleValues,
+  toAddition,
   toClaim,
   toDate,
+  toEnding,
   toRecord,
   toRecordSnapshot,
   toSnapshotText,
@@ -62,7 +67,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   readonly #connections: Connections;
   readonly #commands: Commands;
   readonly #run: Statements;
-  readonly #adds: Adds;
+  readonly #adds: Groups<Addition, Answer>;
+  readonly #endings: Groups<Ending, boolean>;
   readonly #notifier: Notifier;
   readonly #writing: Slots;
   /** No pending event below this arrival can be claimed, as far as this process knows. */
@@ -81,7 +87,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
       madeDue: () => this.#notifier.madeDue(),
     });
     this.#writing = createSlots(writesAtOnce);
-    this.#adds = new Adds((jobs, patience) => this.#send(jobs, patience));
+    this.#adds = new Groups((additions, patience) => this.#addAll(additions, patience));
+    this.#endings = new Groups((endings, patience) => this.#settleAll(endings, patience));
   }
 
   async migrate(): Promise<void> {
@@ -92,7 +99,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     return {
       add: async (event, options) => {
         const dueIn = options?.dueIn === undefined ? undefined : clampWait(options.dueIn);
-        const values = addValues([{ event: { ...event }, dueIn }], PATIENCE.alone, true);
+        const values = addValues([toAddition(event, dueIn)], PATIENCE.alone, true);
         return this.#commands.call(ADDING, async () => {
           const { rows } = await client.query<Row>({ text: this.#run.add, values });
           return rows[0]?.answer as Answer;
@@ -112,9 +119,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
-    // A copy, as the caller may change the event before it is sent.
-    const given = { ...event };
-    return this.#commands.call(ADDING, () => this.#adds.add(given, dueIn));
+    const addition = toAddition(event, dueIn);
+    return this.#commands.call(ADDING, () => this.#adds.add(addition));
   }
 
   protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
@@ -283,7 +289,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   protected async doClose(): Promise<void> {
     this.subscribers.clear();
     this.#notifier.stop();
-    await this.#adds.idle();
+    await Promise.all([this.#adds.idle(), this.#endings.idle()]);
     await this.#connections.close();
   }
 
@@ -297,30 +303,33 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     return Math.max(0, this.#since);
   }
 
-  async #send(jobs: readonly Addition[], patience: string): Promise<Answer[]> {
-    const rows = await again(() => this.#connections.query(this.#run.add, addValues(jobs, patience, false)));
+  async #addAll(additions: readonly Addition[], patience: string): Promise<Answer[]> {
+    const values = addValues(additions, patience, false);
+    const rows = await again(() => this.#connections.query(this.#run.add, values));
     this.#madeDue(rows[0]);
     return rows.map(({ answer }) => answer as Answer);
   }
 
+  async #settleAll(endings: readonly Ending[], patience: string): Promise<boolean[]> {
+    const values = settleValues(endings, patience);
+    const rows = await again(() => this.#connections.query(this.#run.settle, values));
+    this.#madeDue(rows[0]);
+    return rows.map(({ settled }) => settled === "true");
+  }
+
   #settle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
-    if (outcome.state !== "done" || outcome.writes === undefined || outcome.writes.length === 0) {
-      const values = settleValues(claim, outcome, this.#commands.lost.isUnsure(claim.lease));
-      return again(async () => this.#settled((await this.#connections.query(this.#run.settle, values))[0]));
-    }
+    if (outcome.state !== "done" || outcome.writes === undefined || outcome.writes.length === 0)
+      return this.#endings.add(toEnding(claim, outcome, this.#commands.lost.isUnsure(claim.lease)));
     const { writes } = outcome;
     return this.#writing.run(() =>
       again(async () => {
         const unsure = this.#commands.lost.isUnsure(claim.lease);
         const ending = { statements: this.#run, claim, outcome, writes, unsure };
-        return this.#settled(await this.#connections.use((session) => settleWithWrites(session, ending)));
+        const row = await this.#connections.use((session) => settleWithWrites(session, ending));
+        this.#madeDue(row);
+        return row?.settled === "true";
       }),
     );
-  }
-
-  #settled(row: Row | undefined): boolean {
-    this.#madeDue(row);
-    return row?.settled === "true";
   }
 
   #madeDue(row: Row | undefined): void {

@@ -5,7 +5,8 @@ import type { ClaimedEvent, Outcome } from "../event-store.ts";
 import { InvalidWriteError } from "../write-error.ts";
 import { type Row, type Session, Undone } from "./connections.ts";
 import { lostConnection, serverGone, sqlState } from "./errors.ts";
-import { settleValues, toText } from "./rows.ts";
+import { PATIENCE } from "./groups.ts";
+import { settleValues, toEnding, toText } from "./rows.ts";
 import type { Statements } from "./statements.ts";
 
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
@@ -32,7 +33,7 @@ export interface Ending {
  * Ends an event with the user's writes in one transaction. The writes go first, and the event's end last: an add to its
  * record waits for the end alone.
  *
- * @returns the row of `settle_event`; `undefined` where the lease was lost
+ * @returns the row of `settle_events`; `undefined` where the lease was lost
  */
 export async function settleWithWrites(session: Session, ending: Ending): Promise<Row | undefined> {
   const { statements, claim, outcome, writes, unsure } = ending;
@@ -45,7 +46,8 @@ export async function settleWithWrites(session: Session, ending: Ending): Promis
     if ((await stateOf()) === "held") {
       await runWrites(session, writes);
       // Not if it was recorded before: these writes would be there twice.
-      const [row] = await session.query(statements.settleAtLast, settleValues(claim, outcome, false));
+      const values = settleValues([toEnding(claim, outcome, false)], PATIENCE.alone);
+      const [row] = await session.query(statements.settleAtLast, values);
       if (row?.settled === "true") {
         await session.query("COMMIT");
         return row;

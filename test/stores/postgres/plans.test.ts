@@ -91,20 +91,9 @@ describePostgres.each(madeWith)(
     };
     const settle = (state: string, lease: string) => {
       const [snapshot, entry] = ['{"status":"Confirmed","fields":{}}', '{"duration":1}'];
-      return [
-        UNKNOWN,
-        "booking:hot",
-        lease,
-        state,
-        null,
-        snapshot,
-        true,
-        1000,
-        true,
-        "callback",
-        entry,
-        true,
-      ];
+      const ids = [UNKNOWN, "booking:hot", lease, state, null];
+      const values = [...ids, snapshot, true, 1000, true, "callback", entry, false];
+      return [...values.map((value) => [value]), "5s"];
     };
     const none = Array(8).fill(null);
     const by = (index: number, value: string) => none.with(index, value);

@@ -1,8 +1,6 @@
 // Not the globals: with a user's fake timers nothing would be recorded.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
-import type { NewEvent } from "../event-store.ts";
 import { isLocked, lostConnection } from "./errors.ts";
-import { toRecord } from "./rows.ts";
 
 /** The most that one statement takes. */
 const MOST_EVENTS = 256;
@@ -15,47 +13,49 @@ const SLOW = 50;
 /** How long a statement waits for a record that another transaction holds: a moment with events of several records, longer with events of that record alone. */
 export const PATIENCE = { together: "250ms", alone: "5s" } as const;
 
-export type Answer = "added" | "duplicate" | "conflict";
-type Send = (jobs: readonly Addition[], patience: string) => Promise<Answer[]>;
-
-/** An event to add. */
-export interface Addition {
-  readonly event: NewEvent;
-  /** ms */
-  readonly dueIn: number | undefined;
+/** A part of a statement: an event to add, or the end of one. */
+export interface Part {
+  /** The record whose row it locks. */
+  readonly record: string;
+  /** How long its texts are. */
+  readonly length: number;
 }
 
-interface Job extends Addition {
-  readonly record: string;
-  readonly resolve: (answer: Answer) => void;
+type Send<P, A> = (parts: readonly P[], patience: string) => Promise<readonly A[]>;
+
+interface Job<P, A> {
+  readonly part: P;
+  readonly resolve: (answer: A) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * Groups adds: one statement, and one wait for the disk, for all events that came in while the last one was under
- * way. If it fails, the events of each record are sent again by themselves. A record is in one statement at a time, so
- * that a record that somebody holds does not keep all connections waiting.
+ * Groups the parts of statements of one kind: one statement, and one wait for the disk, for all that came in while the
+ * last one was under way. If it fails, the parts of each record are sent again by themselves. A record is in one
+ * statement at a time, so that a record that somebody holds does not keep all connections waiting.
  */
-export class Adds {
-  readonly #send: Send;
+export class Groups<P extends Part, A> {
+  readonly #send: Send<P, A>;
   readonly #running = new Set<Promise<void>>();
   readonly #underWay = new Set<string>();
-  #queue: Job[] = [];
+  #queue: Job<P, A>[] = [];
   #counted = 0;
   #scheduled = false;
 
-  constructor(send: Send) {
+  /** @param send - runs the statement of some parts. Its transaction does all of them, or nothing. */
+  constructor(send: Send<P, A>) {
     this.#send = send;
   }
 
-  add(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
+  /** Settles as the statement does that the part becomes a part of. */
+  add(part: P): Promise<A> {
     return new Promise((resolve, reject) => {
-      this.#queue.push({ event, dueIn, record: toRecord(event), resolve, reject });
+      this.#queue.push({ part, resolve, reject });
       this.#schedule();
     });
   }
 
-  /** Resolves when no add is under way. */
+  /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
     while (this.#queue.length > 0 || this.#running.size > 0) {
       await Promise.all(this.#running);
@@ -78,21 +78,22 @@ export class Adds {
     });
   }
 
-  #take(): Job[] {
-    const taken: Job[] = [];
-    const left: Job[] = [];
+  #take(): Job<P, A>[] {
+    const taken: Job<P, A>[] = [];
+    const left: Job<P, A>[] = [];
     let text = 0;
     for (const job of this.#queue) {
-      text += this.#underWay.has(job.record) ? 0 : (job.event.notification?.length ?? 0);
+      const { record, length } = job.part;
+      text += this.#underWay.has(record) ? 0 : length;
       const full = taken.length >= MOST_EVENTS || (text > MOST_TEXT && taken.length > 0);
-      (full || this.#underWay.has(job.record) ? left : taken).push(job);
+      (full || this.#underWay.has(record) ? left : taken).push(job);
     }
     this.#queue = left;
-    for (const { record } of taken) this.#underWay.add(record);
+    for (const { part } of taken) this.#underWay.add(part.record);
     return taken;
   }
 
-  async #run(jobs: readonly Job[]): Promise<void> {
+  async #run(jobs: readonly Job<P, A>[]): Promise<void> {
     this.#counted += 1;
     let counts = true;
     const uncount = (): void => {
@@ -110,8 +111,8 @@ export class Adds {
     }
   }
 
-  async #together(jobs: readonly Job[]): Promise<void> {
-    const records = Map.groupBy(jobs, ({ record }) => record);
+  async #together(jobs: readonly Job<P, A>[]): Promise<void> {
+    const records = Map.groupBy(jobs, ({ part }) => part.record);
     if (records.size === 1) return this.#ofOne(jobs);
     const error = await this.#try(jobs, PATIENCE.together);
     if (error === undefined) this.#ended(jobs);
@@ -119,8 +120,8 @@ export class Adds {
     else await Promise.all([...records.values()].map((some) => this.#ofOne(some)));
   }
 
-  /** Events of one record. */
-  async #ofOne(jobs: readonly Job[]): Promise<void> {
+  /** Parts of one record. */
+  async #ofOne(jobs: readonly Job<P, A>[]): Promise<void> {
     const error = await this.#try(jobs, PATIENCE.alone);
     if (error === undefined) this.#ended(jobs);
     else if (jobs.length === 1 || isLocked(error) || lostConnection(error)) this.#reject(jobs, error);
@@ -128,23 +129,24 @@ export class Adds {
   }
 
   /** @returns the error, if it failed */
-  async #try(jobs: readonly Job[], patience: string): Promise<unknown> {
+  async #try(jobs: readonly Job<P, A>[], patience: string): Promise<unknown> {
     try {
-      const answers = await this.#send(jobs, patience);
-      for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as Answer);
+      const parts = jobs.map(({ part }) => part);
+      const answers = await this.#send(parts, patience);
+      for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as A);
       return undefined;
     } catch (error) {
       return error ?? new Error("nothing was said");
     }
   }
 
-  #reject(jobs: readonly Job[], error: unknown): void {
+  #reject(jobs: readonly Job<P, A>[], error: unknown): void {
     for (const { reject } of jobs) reject(error);
     this.#ended(jobs);
   }
 
-  #ended(jobs: readonly Job[]): void {
-    for (const { record } of jobs) this.#underWay.delete(record);
+  #ended(jobs: readonly Job<P, A>[]): void {
+    for (const { part } of jobs) this.#underWay.delete(part.record);
     this.#schedule();
   }
 }
