@@ -24,6 +24,8 @@ export interface AttemptOptions<Tx> extends QueueOptions<Tx> {
   readonly upstream: Upstream;
   /** On the monotonic clock. */
   readonly leaseEndsAt: number;
+  /** The work is done, and its end is on the way to the store. */
+  readonly onSettling: () => void;
   /** The attempt begins when this has resolved: the process still runs an attempt of the same record. */
   readonly after: Promise<unknown> | undefined;
 }
@@ -133,10 +135,10 @@ export class Attempt<Tx> {
     this.lease.end();
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
-        const recorded = await Promise.race([
-          this.#options.store.settle(this.claim, outcome),
-          this.#lost.promise,
-        ]);
+        const settling = this.#options.store.settle(this.claim, outcome);
+        // The user's writes are a part of the work. A failure may be the first sign of an outage.
+        if (outcome.state === "done" && !writes?.list) this.#options.onSettling();
+        const recorded = await Promise.race([settling, this.#lost.promise]);
         return recorded === true ? outcome.state : this.#giveUp();
       } catch (error) {
         const failure = writes?.failureIn(error);

@@ -32,6 +32,8 @@ export class Workers<Tx> {
   readonly #refusals: Refusals;
   readonly #leases: Leases<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
+  /** Those of them whose work is done, and whose end is being recorded. */
+  readonly #settling = new Set<Attempt<Tx>>();
   /** The last attempt of each record that runs here. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #listeners = new Set<WorkersListener>();
@@ -50,8 +52,11 @@ export class Workers<Tx> {
 
   /** How many attempts may begin at `now`, on the monotonic clock. */
   roomAt(now: number): Room {
+    const { concurrency } = this.#options.policy;
+    // The next read begins while an end is recorded. No more ends than works, in case the store is slow.
+    const recording = Math.min(this.#settling.size, concurrency);
     return roomOf({
-      slots: this.#options.policy.concurrency - this.#running.size - this.#reserved,
+      slots: concurrency + recording - this.#running.size - this.#reserved,
       pause: this.#breaker.waitAt(now),
       ...this.#refusals.roomAt(now),
     });
@@ -118,7 +123,16 @@ export class Workers<Tx> {
     // The store's clock may have stepped, so that it gave away a record whose attempt still runs here.
     const after = this.#byRecord.get(record)?.ended;
     const upstream = this.#upstream(event, record);
-    const attempt = new Attempt(event, { ...this.#options, upstream, leaseEndsAt, after });
+    const attempt: Attempt<Tx> = new Attempt(event, {
+      ...this.#options,
+      upstream,
+      leaseEndsAt,
+      after,
+      onSettling: () => {
+        this.#settling.add(attempt);
+        this.#freed();
+      },
+    });
     this.#reserved -= 1;
     this.#running.add(attempt);
     this.#byRecord.set(record, attempt);
@@ -126,6 +140,7 @@ export class Workers<Tx> {
     for (const listener of this.#listeners) listener.started?.(event.eventId);
     return attempt.ended.then((end) => {
       this.#running.delete(attempt);
+      this.#settling.delete(attempt);
       if (this.#byRecord.get(record) === attempt) this.#byRecord.delete(record);
       this.#leases.delete(attempt.lease);
       for (const listener of [...this.#listeners]) listener.ended?.(event.eventId, end);

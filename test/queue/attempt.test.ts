@@ -292,13 +292,44 @@ describe("the end of an attempt", () => {
       renew: () => () => new Promise(() => {}),
     });
     const { queue, add, ran, stateOf } = queueOf({ store, concurrency: 1 });
-    await add("a", "b");
+    await add("a", "b", "c");
     queue.start();
     await advance(29 * SECOND);
-    expect(ran).toEqual(["a"]);
+    // One more than there are slots: the next one begins while an end is on the way.
+    expect(ran).toEqual(["a", "b"]);
     hanging = false;
     await advance(SECOND);
-    expect(await stateOf("b")).toBe("done");
+    expect(await stateOf("c")).toBe("done");
+  });
+
+  test.each([
+    { name: "is recorded while the next events run, at most one for each slot", result: done, begun: 4 },
+    {
+      name: "keeps its slot where the user's writes are a part of it",
+      result: { ...done, writes: [() => {}] },
+      begun: 2,
+    },
+    {
+      name: "keeps its slot after a failure",
+      result: callbackFailed,
+      begun: 2,
+    },
+  ] as const)("$name", async ({ result, begun }) => {
+    const recorded = gate();
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        await recorded.opened;
+        return own(claim, outcome);
+      },
+    });
+    const { queue, add, ran } = queueOf({ store, concurrency: 2, work: () => result as typeof done });
+    await add("a", "b", "c", "d", "e", "f");
+    queue.start();
+    await advance(SECOND);
+    expect(ran.length).toBe(begun);
+    recorded.open();
+    await advance(SECOND);
+    expect(ran.length).toBe(6);
   });
 
   test("is given up with the lease: the event is left to who takes it over", async () => {
