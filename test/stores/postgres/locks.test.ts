@@ -55,6 +55,19 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.settle(claims[0]!, DONE)).toBe(true);
   });
 
+  test("the ends of others are recorded, its own once it is free again", async () => {
+    const { store, client, hold, waits } = await beside();
+    for (const name of ["A", "B", "C"]) await store.add(eventOf(`booking:${name}`));
+    const claims = await store.claim(CLAIM);
+    await hold("booking:A");
+    const [own, ...others] = claims.map((claim) => store.settle(claim, DONE));
+    expect(await Promise.all(others)).toEqual([true, true]);
+    await waits("settle_events");
+    expect(await store.counts()).toMatchObject({ processing: 1, done: 2 });
+    await client.query("COMMIT");
+    expect(await own).toBe(true);
+  });
+
   test("a replay finds that the event is being processed by then", async () => {
     const { schema, store, client, waits } = await beside();
     const event = eventOf("booking:A");
@@ -159,5 +172,32 @@ describePostgres("while another transaction holds a record", () => {
     }
     await client.query("COMMIT");
     expect(await added).toEqual([...Array(7).fill("added"), "duplicate"]);
+  });
+});
+
+describePostgres("ends that come together", () => {
+  const schemas = createSchemas();
+
+  test("share a statement, and each has an answer of its own", async () => {
+    const pool = new pg.Pool({ connectionString: url, max: 4 });
+    const sent: string[] = [];
+    pool.on("connect", (client) => {
+      const { query } = client;
+      client.query = ((...args: [{ text?: string }]) => {
+        sent.push(args[0]?.text ?? String(args[0]));
+        return Reflect.apply(query, client, args);
+      }) as typeof query;
+    });
+    const store = schemas.store({ pool });
+    for (let n = 0; n < 40; n++) await store.add(eventOf(`booking:${n}`));
+    const claims = await store.claim(CLAIM);
+    const stale = claims.map((claim, n) => (n % 4 === 0 ? { ...claim, lease: "another" } : claim));
+    sent.length = 0;
+    const settled = await Promise.all(stale.map((claim, n) => store.settle(claim, n % 2 ? DONE : RETRY)));
+    expect(settled).toEqual(claims.map((_, n) => n % 4 !== 0));
+    expect(sent.filter((text) => text.includes("settle_events")).length).toBeLessThanOrEqual(2);
+    expect(await store.counts()).toMatchObject({ processing: 10, done: 20, retrying: 10 });
+    await store.close();
+    await pool.end();
   });
 });
