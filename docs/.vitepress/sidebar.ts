@@ -66,6 +66,7 @@ export const sidebar: Item[] = [
     ["Security", "/security"],
     ["Reconciler", "/reconcile"],
     ["Console", "/console"],
+    ["Console", "/console"],
     ["Command line", "/cli"],
     ["Telemetry", "/telemetry"],
     ["Logging", "/logging"],

@@ -1,57 +1,128 @@
-import type { RequestListener } from "node:http";
+import "reflect-metadata";
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { type RequestListener, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { getRequestListener } from "@hono/node-server";
 import { bodyParser } from "@koa/bodyparser";
+import { Module } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
 import connect from "connect";
 import express from "express";
-import express4 from "express4";
 import { fastify } from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
-import type { WebhookConsole } from "stayhook/console";
-import { toFastifyPlugin } from "stayhook/fastify";
-import { toKoaMiddleware } from "stayhook/koa";
 import { toNodeHandler } from "stayhook/node";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { Browser, inboxOf, serve } from "./support.ts";
 
-/** An app of each framework with the console at `/ops/console`, and a body parser in front where it has one. */
-const frameworks: Readonly<
-  Record<string, (inbox: WebhookConsole) => RequestListener | Promise<RequestListener>>
-> = {
-  "node:http": (inbox) => toNodeHandler(inbox),
-  "Express 5": (inbox) => express().use("/ops/console", toNodeHandler(inbox)),
-  "Express 5 with body parsers": (inbox) =>
-    express().use(express.urlencoded()).use(express.json()).use("/ops/console", toNodeHandler(inbox)),
-  "Express 4 with body parsers": (inbox) =>
-    express4()
-      .use(express4.urlencoded({ extended: true }))
-      .use(express4.json())
-      .use("/ops/console", toNodeHandler(inbox)),
-  Connect: (inbox) => connect().use("/ops/console", toNodeHandler(inbox)),
-  Koa: (inbox) => {
-    const serveConsole = toKoaMiddleware(inbox);
-    return new Koa()
-      .use((context, next) => (context.path.startsWith("/ops/") ? serveConsole(context) : next()))
-      .callback();
-  },
-  "Koa with a body parser": (inbox) => new Koa().use(bodyParser()).use(toKoaMiddleware(inbox)).callback(),
-  Fastify: async (inbox) => {
-    const app = fastify();
-    app.register(toFastifyPlugin(inbox), { prefix: "/ops/console" });
-    await app.ready();
-    onTestFinished(() => app.close());
-    return (request, response) => app.routing(request, response);
-  },
-  Hono: (inbox) => getRequestListener(new Hono().all("/ops/console", (c) => inbox.fetch(c.req.raw)).fetch),
-  "Hono's mount": (inbox) => getRequestListener(new Hono().mount("/ops/console", inbox.fetch).fetch),
-};
+/** The example's console with two events, and a browser that is signed in. */
+async function example() {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-console-"));
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  vi.stubEnv("STAYHOOK_BASE_URL", "https://platform.example");
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "secret-token");
+  vi.stubEnv("WEBHOOK_SECRET", "a secret of many letters");
+  vi.resetModules();
+  const { store, webhooks, sessions, inbox } = await import("../../examples/console/console.ts");
+  const mounts = await import("../../examples/console/mounts.ts");
+  const next = await import("../../examples/console/next.ts");
+  sessions.set("s3ss10n", { role: "support" });
+  sessions.set("0ther", { role: "guest" });
+  const ids = ["HX3K9", "QW2MN"].map((code) => ({ eventId: randomUUID(), ref: `booking:${code}` }));
+  const rest = {
+    source: "webhook",
+    topic: null,
+    timestamp: new Date().toISOString(),
+    notification: "{}",
+  } as const;
+  for (const each of ids) await store.add({ ...each, ...rest });
+  onTestFinished(async () => {
+    await webhooks.close();
+    await store.close();
+    rmSync(directory, { recursive: true });
+    vi.unstubAllEnvs();
+  });
+  return { store, inbox, mounts, next, ids: ids.map(({ eventId }) => eventId) };
+}
+
+type Example = Awaited<ReturnType<typeof example>>;
+const express4: typeof express = (await import("express4" as string)).default;
+
+/** An app of each framework, with and without a body parser in front. */
+const frameworks: Readonly<Record<string, (example: Example) => RequestListener | Promise<RequestListener>>> =
+  {
+    "node:http": ({ mounts }) => mounts.onNode().listeners("request")[0] as RequestListener,
+    "Express 5": ({ mounts }) => {
+      const app = express();
+      mounts.onExpress(app);
+      return app;
+    },
+    "Express 5 with body parsers": ({ mounts }) => {
+      const app = express().use(express.urlencoded()).use(express.json());
+      mounts.onExpress(app);
+      return app;
+    },
+    "Express 4 with body parsers": ({ mounts }) => {
+      const app = express4()
+        .use(express4.urlencoded({ extended: true }))
+        .use(express4.json());
+      mounts.onExpress(app);
+      return app;
+    },
+    Connect: ({ inbox }) => connect().use("/ops/console", toNodeHandler(inbox)),
+    Koa: ({ mounts }) => {
+      const app = new Koa();
+      mounts.onKoa(app);
+      return app.callback();
+    },
+    "Koa with a body parser": ({ mounts }) => {
+      const app = new Koa();
+    app.use(bodyParser());
+      mounts.onKoa(app);
+      return app.callback();
+    },
+    Fastify: async ({ mounts }) => {
+      const app = fastify();
+      await mounts.onFastify(app);
+      await app.ready();
+      onTestFinished(() => app.close());
+      return (request, response) => app.routing(request, response);
+    },
+    NestJS: async ({ mounts }) => {
+      const app = await NestFactory.create(emptyModule(), { logger: false });
+      mounts.onNest(app);
+      await app.init();
+      onTestFinished(() => app.close());
+      return app.getHttpAdapter().getInstance();
+    },
+    Hono: ({ mounts }) => {
+      const app = new Hono();
+      mounts.onHono(app);
+      return getRequestListener(app.fetch);
+    },
+    "Hono's mount": ({ inbox }) => getRequestListener(new Hono().mount("/ops/console", inbox.fetch).fetch),
+    "Next.js": ({ next }) =>
+      getRequestListener((request) => (request.method === "POST" ? next.POST(request) : next.GET(request))),
+  };
+
+function emptyModule(): new () => object {
+  class AppModule {}
+  Module({})(AppModule);
+  return AppModule;
+}
 
 test.each(Object.keys(frameworks))("%s serves pages, forms and the stream", async (name) => {
-  const { inbox, receive, store } = inboxOf({}, { basePath: "/ops/console" });
-  const ids = [await receive({ bookingCode: "HX3K9" }), await receive({ bookingCode: "QW2MN" })];
-  const origin = await serve(await frameworks[name]!(inbox));
+  const made = await example();
+  const { ids, store } = made;
+  const origin = await serve(await frameworks[name]!(made));
   const url = `${origin}/ops/console`;
   const browser = new Browser();
+  expect((await browser.get(url)).status).toBe(403);
+  browser.cookies.set("session", "0ther");
+  expect((await browser.get(url)).status).toBe(403);
+  browser.cookies.set("session", "s3ss10n");
   const page = await browser.get(url);
   expect(page.status).toBe(200);
   for (const eventId of ids) expect(page.text).toContain(`row-${eventId}`);
@@ -64,7 +135,8 @@ test.each(Object.keys(frameworks))("%s serves pages, forms and the stream", asyn
   expect(await store.counts()).toMatchObject({ done: 2 });
 
   const leaving = new AbortController();
-  const stream = await fetch(`${url}?live=1`, { signal: leaving.signal });
+  const headers = { cookie: "session=s3ss10n" };
+  const stream = await fetch(`${url}?live=1`, { headers, signal: leaving.signal });
   const reader = stream.body!.getReader();
   expect(new TextDecoder().decode((await reader.read()).value)).toContain("event: stats");
   leaving.abort();
@@ -93,7 +165,6 @@ test("a form that is too large is answered before it has arrived, and the connec
 test.each(["//evil.example/", "/%zz", "/?%zz=%", "*"])("a target of %s is no failure", async (target) => {
   const { inbox } = inboxOf();
   const url = new URL(await serve(toNodeHandler(inbox)));
-  const { request } = await import("node:http");
   const status = await new Promise((resolve, reject) => {
     const sent = request({ host: url.hostname, port: url.port, path: target }, (answer) => {
       answer.resume();

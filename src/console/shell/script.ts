@@ -66,9 +66,11 @@ function valuesOf(name, kind) {
   const known = samples.map(({ at, stats }) => ({ at, value: stats[name] ?? (kind === "age" ? 0 : undefined) }))
     .filter(({ value }) => value !== undefined);
   if (kind !== "rate") return known;
-  // What is deleted makes a count fall, and is no rate.
-  return known.slice(1).map(({ at, value }, index) =>
-    ({ at, value: Math.max(0, value - known[index].value) / Math.max(1, (at - known[index].at) / 1000) }));
+  // The mean of ten seconds. Deleted events make a count fall, which is no rate.
+  return known.slice(1).map(({ at, value }, index) => {
+    const before = known[Math.max(0, index - 4)];
+    return { at, value: Math.max(0, value - before.value) / Math.max(1, (at - before.at) / 1000) };
+  });
 }
 function draw(figure) {
   const { plot, kind } = figure.dataset;

@@ -10,6 +10,7 @@ import {
   stay,
   type Telemetry,
 } from "stayhook";
+import { type ConsoleOptions, createConsole, type WebhookConsole } from "stayhook/console";
 import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
 import { type TelemetryOptions, telemetry } from "stayhook/otel";
 import { type SqliteStoreOptions, type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
@@ -50,6 +51,13 @@ export async function day(): Promise<void> {
   const topic: AdapterOptions = { topic: "bookings" };
   const handler: NodeHandler = toNodeHandler(webhooks satisfies Webhooks, topic);
   createServer(handler).listen(3000);
+  const consoleOptions: ConsoleOptions = {
+    authorize: (request) => request.headers.get("cookie") === "session=support",
+    basePath: "/console",
+    readOnly: undefined,
+  };
+  const inbox: WebhookConsole = createConsole(webhooks, consoleOptions);
+  createServer(toNodeHandler(inbox)).listen(3001);
 
   const bookings: SandboxBookings = sandbox.bookings;
   const fields: SandboxBookingFields = { checkIn: "2026-05-01", listingId: undefined, guests: 2 };

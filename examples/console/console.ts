@@ -1,0 +1,26 @@
+// The console of your events, behind the login that your app has. mounts.ts serves it in each framework.
+//   npm install stayhook
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
+import { createConsole } from "stayhook/console";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+
+export const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+export const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: { "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode) },
+});
+
+/** The sessions that your own login page begins, by the value of their cookie. */
+export const sessions = new Map<string, { readonly role: string }>();
+
+export const inbox = createConsole(webhooks, {
+  basePath: "/ops/console",
+  authorize: (request) => {
+    const session = /(?:^|; )session=([^;]+)/.exec(request.headers.get("cookie") ?? "")?.[1];
+    return sessions.get(session ?? "")?.role === "support";
+  },
+});
