@@ -79,7 +79,7 @@ const frameworks: Readonly<Record<string, (example: Example) => RequestListener 
     },
     "Koa with a body parser": ({ mounts }) => {
       const app = new Koa();
-    app.use(bodyParser());
+      app.use(bodyParser());
       mounts.onKoa(app);
       return app.callback();
     },

@@ -76,7 +76,12 @@ export function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, is
         : JSON.stringify(value)
       : html`<span class="soft">hidden</span>`,
   ]);
-  return facts([["status", snapshot.status], ...fields, ["changes", sequence], ["seen", time(seenAt, { short: true })]]);
+  return facts([
+    ["status", snapshot.status],
+    ...fields,
+    ["changes", sequence],
+    ["seen", time(seenAt, { short: true })],
+  ]);
 }
 
 /** What was done, from the numbers that {@link flashOf} reads back out of the query. */
