@@ -1,10 +1,9 @@
 import { atMost } from "../async.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { InvalidWriteError } from "../stores/write-error.ts";
-import { CancellableRun } from "./cancellable-run.ts";
 import { Lease } from "./leases.ts";
 import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
-import type { Outage, WorkFailure, WorkResult } from "./work.ts";
+import { CancellableRun, type Outage, type WorkFailure, type WorkResult } from "./work.ts";
 
 /** Waits between two tries to record an attempt's end, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;

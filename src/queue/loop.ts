@@ -1,7 +1,6 @@
 import { Alarm } from "../async.ts";
-import { decide, type LoopState } from "./decision.ts";
 import type { QueueOptions } from "./policy.ts";
-import type { Workers } from "./workers.ts";
+import type { Room, Workers } from "./workers.ts";
 
 /** How often a store is asked that cannot notify, ms. */
 const POLL = 1000;
@@ -117,4 +116,27 @@ export class Loop<Tx> {
     this.#dueAt = NOW;
     if (this.#started) this.#options.logger.error(`the store failed; trying again in ${wait} ms`, { error });
   }
+}
+
+/** All that the loop's next step depends on, read at one moment. Two readings may contradict each other: the loop once slept for ever over that. */
+export interface LoopState {
+  readonly room: Room;
+  /** ms until the store may be asked again after a failure. */
+  readonly storeWait: number;
+  /** ms until something is due. `unknown`: the store has to be asked. Infinity: nothing waits. */
+  readonly dueIn: number | "unknown";
+}
+
+export type Decision =
+  | { readonly do: "claim"; readonly limit: number }
+  /** Ask the store when the next event is due. */
+  | { readonly do: "ask" }
+  /** `ms` undefined: a notification, or the end of an attempt or of a claim, wakes the loop. */
+  | { readonly do: "sleep"; readonly ms: number | undefined };
+
+export function decide({ room, storeWait, dueIn }: LoopState): Decision {
+  if (storeWait > 0) return { do: "sleep", ms: storeWait };
+  if (dueIn === "unknown") return { do: "ask" };
+  if (dueIn > 0) return { do: "sleep", ms: dueIn === Number.POSITIVE_INFINITY ? undefined : dueIn };
+  return room.limit > 0 ? { do: "claim", limit: room.limit } : { do: "sleep", ms: room.wait };
 }

@@ -2,7 +2,6 @@ import { atMost } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, type Upstream } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
-import { type Room, roomOf } from "./decision.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./policy.ts";
 import type { Refusals } from "./refusals.ts";
@@ -247,4 +246,30 @@ export class Workers<Tx> {
       );
     }
   }
+}
+
+/** What allows attempts to begin, read at one moment. */
+export interface Limits {
+  /** How many attempts could begin beside those that run. */
+  readonly slots: number;
+  /** ms until the pause lets attempts begin. */
+  readonly pause: number;
+  /** How many reads may begin. */
+  readonly reads: number;
+  /** ms until the next read may begin, where `reads` is 0. */
+  readonly nextRead: number;
+}
+
+/** How many attempts may begin. */
+export interface Room {
+  readonly limit: number;
+  /** ms until time makes room. `undefined`: only the end of an attempt or of a claim does. */
+  readonly wait: number | undefined;
+}
+
+export function roomOf({ slots, pause, reads, nextRead }: Limits): Room {
+  if (slots <= 0) return { limit: 0, wait: undefined };
+  if (pause > 0) return { limit: 0, wait: pause };
+  if (reads <= 0) return { limit: 0, wait: nextRead };
+  return { limit: Math.min(slots, reads), wait: 0 };
 }

@@ -4,13 +4,12 @@ import { listFactsOf } from "../client/paging.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import { stay } from "../models/stay.ts";
+import type { WebhookConfig } from "../models/webhook-config.ts";
 import type { EventState, RecordSnapshot } from "../stores/event-store.ts";
-import type { ReconcilerAlarm } from "../webhooks/observe.ts";
+import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observe.ts";
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/snapshot.ts";
 import { listingRef, parseRef } from "../webhooks/ref.ts";
 import type { Changes } from "./changes.ts";
-import { Checkpoint } from "./checkpoint.ts";
-import { driftOf } from "./drift.ts";
 import type { Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
@@ -261,4 +260,47 @@ function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
   } catch {
     return true;
   }
+}
+
+/** The place in the order of records up to which a pass has checked all of them, though it checks several at once. */
+class Checkpoint {
+  readonly #begun: { readonly ref: string; done: boolean }[] = [];
+  /** All records up to this `ref` are done; `null` at the beginning. */
+  after: string | null;
+
+  constructor(after: string | null) {
+    this.after = after;
+  }
+
+  /** @returns a function to call when the record is done; until then, the checkpoint stays before the record */
+  begin(ref: string): () => void {
+    const step = { ref, done: false };
+    this.#begun.push(step);
+    return () => {
+      step.done = true;
+      while (this.#begun[0]?.done) this.after = this.#begun.shift()!.ref;
+    };
+  }
+}
+
+/**
+ * Compares the platform's webhook configuration with the expected one.
+ *
+ * @param config - `undefined` where the platform has none
+ * @returns `undefined` where it is on and each expected topic has its URL
+ */
+function driftOf(
+  config: WebhookConfig | undefined,
+  expect: Settings["expect"],
+): DriftObservation | undefined {
+  const isActive = config?.isActive ?? false;
+  const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
+  const topics = Object.keys(expect).filter(
+    (topic) => normalized(urls[topic]) !== normalized(expect[topic] ?? undefined),
+  );
+  return isActive && topics.length === 0 ? undefined : { kind: "drift", isActive, topics };
+}
+
+function normalized(url: unknown): unknown {
+  return typeof url === "string" && URL.canParse(url) ? new URL(url).href : (url ?? undefined);
 }

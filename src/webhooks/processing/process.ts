@@ -1,9 +1,8 @@
 import { errorText } from "../../error-text.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
-import { CancellableRun } from "../../queue/cancellable-run.ts";
 import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
-import type { Work, WorkFailure, WorkResult } from "../../queue/work.ts";
+import { CancellableRun, type Work, type WorkFailure, type WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
 import { parseBody } from "../receiving/parse.ts";
 import { logDoubts } from "../receiving/report.ts";
