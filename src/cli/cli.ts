@@ -37,7 +37,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
   const out = new Output(io, args.includes("--json"));
   // Allow `stayhook --json listings`, too.
   const [first, ...rest] = args[0] === "--json" && args.length > 1 ? [...args.slice(1), "--json"] : args;
-  // Errors name the platform that the client was made for.
+  // The client's base URL, for error messages.
   const platform: { url?: string | undefined } = {};
   try {
     if (first === undefined) {
@@ -75,7 +75,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
 
 interface Found {
   readonly command: Command;
-  /** The names that lead to the command, its own included. */
+  /** The names of the group and the command. */
   readonly path: readonly string[];
   readonly rest: readonly string[];
 }
@@ -176,7 +176,7 @@ function problemWith(args: readonly string[], command: Command, error: unknown):
   const { code } = error as { readonly code?: unknown };
   if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") {
     const near = unknown.startsWith("--") ? nearest(unknown.slice(2), Object.keys(options)) : undefined;
-    // In -xyz only the x is a name. The rest may be a value.
+    // In -xyz, x is the name. The rest may be a value.
     const shown = unknown.replace(/^(-[^-]).*$/s, "$1");
     return `There is no option ${shown}.${near === undefined ? "" : ` Did you mean --${near}?`}`;
   }
@@ -210,7 +210,7 @@ function describe(error: unknown, platform: string | undefined): string {
   if (!(error instanceof Error)) return String(error);
   const message = (error.message || error.name)
     .replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?")
-    // Messages of the client have the path alone.
+    // The client's messages have only the path.
     .replace(/^([A-Z]+) \//, platform === undefined ? "$&" : `$1 ${platform}/`);
   if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
     return `${message}. Check STAYHOOK_ACCESS_TOKEN.`;

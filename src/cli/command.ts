@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import type { StayhookClient } from "../client/client.ts";
 import type { Output, Sink } from "./output.ts";
 
-/** The streams, environment and signal of a process. Tests run commands without a process. */
+/** The streams, environment and signal of the process. Tests give their own. */
 export interface Io {
   readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
   readonly stdout: Sink;
@@ -61,7 +61,7 @@ export interface Command {
   readonly run?: (invocation: Invocation) => Promise<number | undefined>;
 }
 
-/** The options of a command, with those that all commands take. */
+/** The options of a command, with the common options. */
 export function optionsOf({ options, asksPlatform }: Command): Options {
   return {
     ...options,

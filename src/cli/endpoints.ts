@@ -21,9 +21,9 @@ export const endpointOptions: Options = Object.fromEntries(
 export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
 
 /**
- * The URLs of the topics. If one is on the command line, the environment does not count.
+ * Reads the URLs of the topics: those on the command line, or else those in the environment.
  *
- * @returns an empty text for a topic that was given an empty one
+ * @returns an empty text for a topic whose option is empty
  * @throws UsageError if stdin has too few lines
  */
 export async function endpointsOf(invocation: Invocation): Promise<Record<string, string>> {
@@ -51,7 +51,7 @@ export async function endpointsOf(invocation: Invocation): Promise<Record<string
   return given;
 }
 
-/** The URL in `--to`, on stdin or in STAYHOOK_TO. @throws UsageError if stdin has none */
+/** Reads the URL from `--to`, stdin or STAYHOOK_TO. @throws UsageError if `--to` is `-` and stdin is empty */
 export async function toOf(invocation: Invocation): Promise<string | undefined> {
   const to = toGiven(invocation);
   if (to !== "-") return to;
@@ -60,7 +60,7 @@ export async function toOf(invocation: Invocation): Promise<string | undefined> 
   return line;
 }
 
-/** The same, but returns `-` for a command that reads stdin itself. */
+/** Like {@link toOf}, but returns `-` instead of reading stdin. The sandbox reads commands from stdin. */
 export function toGiven(invocation: Invocation): string | undefined {
   const to = invocation.text("to");
   if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
@@ -75,7 +75,7 @@ function warnOfQuery({ out }: Invocation, option: string, url: string, variable:
     );
 }
 
-/** The first lines of stdin that are not empty, `count` at most. */
+/** The first `count` lines of stdin that are not empty. */
 async function linesOf(stdin: Invocation["io"]["stdin"], count: number): Promise<string[]> {
   const found: string[] = [];
   const lines = createInterface({ input: stdin });

@@ -39,7 +39,7 @@ export function helpOfAll(commands: readonly Command[]): string {
   ].join("\n");
 }
 
-/** @param path - the names that lead to the command, its own included */
+/** @param path - the names of the group and the command */
 export function helpOf(command: Command, path: readonly string[]): string {
   const name = ["stayhook", ...path].join(" ");
   const takes = command.commands ? "<command>" : command.takes;

@@ -7,7 +7,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
   // Once, so that a second Ctrl-C ends the process at once.
   process.once(signal, () => interruption.abort());
 }
-// `stayhook events ls | head` closes the pipe when it has seen enough.
+// `stayhook events ls | head` closes the pipe after ten lines.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") process.exit(0);
   throw error;

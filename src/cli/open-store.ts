@@ -9,7 +9,7 @@ export const storeOptions: Options = {
   store: {
     type: "string",
     value: "<store>",
-    help: "SQLite file, or URL: postgres://, mysql:// or redis://; default: STAYHOOK_STORE",
+    help: "SQLite file, or postgres://, mysql:// or redis:// URL; default: STAYHOOK_STORE",
   },
   schema: { type: "string", value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
   prefix: { type: "string", value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
@@ -18,7 +18,7 @@ export const storeOptions: Options = {
 /**
  * Opens the store that the user named, runs `use` with it, and closes it. Loads no other store's driver.
  *
- * @param handlesSignal - whether `use` ends by itself on Ctrl-C; else the store is left at once
+ * @param handlesSignal - whether `use` ends by itself on Ctrl-C; if not, this function rejects at once
  * @throws UsageError if no store is named; MissingError if it does not exist, because a typo must not create one
  */
 export async function withStore<T>(
@@ -47,9 +47,9 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
   if (!where) throw new UsageError("Name the store of the events with --store or STAYHOOK_STORE.");
   if (given !== undefined && hasPassword(given))
     out.warn("Other users of this machine can read the password in --store. Use STAYHOOK_STORE instead.");
-  // One letter and a colon is a drive of Windows.
+  // On Windows, one letter and a colon are a drive.
   const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
-  // Each store checks its arguments before the server is asked. The app itself logs warnings about settings.
+  // Make the store first: it checks its options before this connects to the server.
   switch (scheme) {
     case "postgres://":
     case "postgresql://": {
@@ -69,6 +69,7 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
       const prefix = text("prefix");
+      // The app logs the warnings about settings of Redis.
       const store = redisStore({ url: where, prefix, logger: () => {} });
       await assertUsed(where, `the prefix ${prefix ?? "stayhook"}`, hasTables.redis(where, prefix));
       return store;
@@ -80,12 +81,12 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
   }
 }
 
-/** @throws MissingError if stayhook has never used the place; StayhookError if the server cannot be asked */
+/** @throws MissingError if stayhook has never used the place; StayhookError if the server does not answer */
 async function assertUsed(url: string, place: string, used: Promise<boolean>): Promise<void> {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const host = parsed?.host || "localhost";
   const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
-    // The store itself reports a missing package, or a URL that cannot be one.
+    // The store itself reports a missing package and an invalid URL.
     if (error.code === "ERR_MODULE_NOT_FOUND" || !parsed) return true;
     throw new StayhookError(
       `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is --store or STAYHOOK_STORE right?`,
@@ -96,10 +97,10 @@ async function assertUsed(url: string, place: string, used: Promise<boolean>): P
     throw new MissingError(`There are no events in ${place} at ${host}: stayhook has never used it.`);
 }
 
-/** ms */
+/** How long a server may take to connect or to answer, ms. */
 const PATIENCE = 5000;
 
-// A store creates its tables or keys at its first use. These questions prevent that under a mistyped name.
+// A store creates its tables or keys at its first use. Check for them first, so that a typo creates nothing.
 const hasTables = {
   async postgres(connectionString: string, schema = "stayhook"): Promise<boolean> {
     const loaded = await import("pg");
@@ -140,7 +141,7 @@ const hasTables = {
       await client.connect();
       return (await client.exists(`{${prefix}}:meta`)) > 0;
     } catch (error) {
-      // ioredis rejects with "Connection is closed", and tells the reason by its event.
+      // ioredis rejects with "Connection is closed". Its error event has the reason.
       throw cause ?? error;
     } finally {
       client.disconnect();
@@ -150,7 +151,7 @@ const hasTables = {
 
 async function openFile(path: string): Promise<EventStore<unknown>> {
   if (!existsSync(path)) {
-    // A mistyped connection string may hold a password.
+    // Do not show a mistyped connection string, which may hold a password.
     throw new MissingError(
       /[@=]/.test(path)
         ? "There is no such file. A URL must begin with postgres://, mysql:// or redis://."

@@ -4,7 +4,7 @@ import { parseDuration } from "../reconcile/options.ts";
 import type { Invocation, Options } from "./command.ts";
 import { UsageError } from "./exit-code.ts";
 
-/** An option that is one of a list. @throws UsageError */
+/** Reads an option that must be one of `choices`. @throws UsageError */
 export function choiceOf<T extends string>(
   { text }: Invocation,
   name: string,
@@ -17,7 +17,7 @@ export function choiceOf<T extends string>(
   return chosen;
 }
 
-/** An option that is an integer. @throws UsageError */
+/** Reads an option that must be an integer. @throws UsageError */
 export function integerOf(
   { text }: Invocation,
   name: string,
@@ -38,13 +38,13 @@ export function readDuration(text: string): number | undefined {
   return /^\d+$/.test(text) ? Number(text) : parseDuration(text);
 }
 
-/** An option that is a time, or an age such as `2h`. @throws UsageError */
+/** Reads an option that must be a time, or an age such as `2h`. @throws UsageError */
 export function timeOf({ text }: Invocation, name: string): Date | undefined {
   const given = text(name);
   if (given === undefined) return undefined;
   const age = parseDuration(given);
   if (age !== undefined) return new Date(Date.now() - age);
-  // Date would take a lone "2" for a month of 2001.
+  // `new Date("2")` is February 2001.
   const time = new Date(/^\d{4}-\d\d-\d\d/.test(given) ? given : Number.NaN);
   if (Number.isNaN(time.getTime()))
     throw new UsageError(`--${name} must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z.`);

@@ -32,7 +32,7 @@ export class Output {
     return this.#stdout.isTTY === true;
   }
 
-  /** Writes the result: `value` as JSON, or the text for a person. */
+  /** Writes the result: `value` with `--json`, else `text`. */
   result(value: unknown, text: () => string): void {
     const shown = this.json ? printableJson(value ?? null, 2) : text();
     // In a pipe, an empty list has no line.
@@ -75,7 +75,7 @@ export class Output {
   }
 
   #styled(style: Style, text: string, sink: Sink): string {
-    // styleText would look at the environment of the process instead of `env`.
+    // By default, styleText reads the environment of the process and not `env`.
     return sink.isTTY === true && this.#wantsColor ? styleText(style, text, { validateStream: false }) : text;
   }
 
@@ -94,7 +94,7 @@ export class Output {
     return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
   }
 
-  /** The fields of one record, a line each. */
+  /** One line for each field of a record. */
   fields(entries: readonly (readonly [name: string, value: unknown])[]): string {
     const width = Math.max(0, ...entries.map(([name]) => printable(name).length));
     return entries

@@ -39,13 +39,17 @@ export const eventColumns: readonly Column<StoredEvent>[] = [
 /** The options of a filter of events. */
 export function filterOptions(takenStates: readonly EventState[] = states): Options {
   return {
-    ref: { type: "string", value: "<ref>", help: "of one record: booking:<code> or listing:<id>" },
-    type: { type: "string", value: "<type>", help: "such as booking.Confirmed" },
+    ref: { type: "string", value: "<ref>", help: "the record: booking:<code> or listing:<id>" },
+    type: { type: "string", value: "<type>", help: "the event's type, such as booking.Confirmed" },
     reason: { type: "string", value: "<reason>", help: reasons.join(", ") },
     state: { type: "string", value: "<state>", help: takenStates.join(", ") },
     source: { type: "string", value: "<source>", help: sources.join(", ") },
-    since: { type: "string", value: "<time>", help: "received since 2h ago, or since 2026-11-21T12:00:00Z" },
-    until: { type: "string", value: "<time>", help: "received before that" },
+    since: {
+      type: "string",
+      value: "<time>",
+      help: "received from then on: 2h ago, or 2026-11-21T12:00:00Z",
+    },
+    until: { type: "string", value: "<time>", help: "received before then: 2h ago, or 2026-11-21T12:00:00Z" },
   };
 }
 
@@ -66,7 +70,7 @@ export function filterOf(invocation: Invocation, takenStates = states): EventFil
   return given.length === 0 ? undefined : Object.fromEntries(given);
 }
 
-/** @param name - the option or argument that `ref` was given as. @throws UsageError */
+/** @param name - the name of the option or argument, for the error. @throws UsageError */
 export function checkRef(ref: string, name: string): string {
   if (!/^(booking|listing):./.test(ref))
     throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
@@ -80,7 +84,7 @@ export async function findEvent(store: EventStore<unknown>, eventId: string): Pr
   return event;
 }
 
-/** Events that the store lists in one go. */
+/** Events in one page of the store's list. */
 const PAGE = 1000;
 
 /** All events that match, the newest first. */
@@ -93,19 +97,19 @@ export async function* listAll(store: EventStore<unknown>, filter: EventFilter):
   } while (after !== undefined);
 }
 
-/** ms between two looks at the store */
+/** How often the store is read, ms. */
 const POLL_INTERVAL = 500;
-/** Events of which a change of state is seen. Events that commit out of order are found among them, too. */
+/** The newest events, which are read each time. A transaction that commits late may add an event among them. */
 const WATCHED = 200;
-/** Events that are remembered. */
+/** Known events. More would fill the memory of a command that runs for weeks. */
 const REMEMBERED = 100_000;
 
 /**
- * Yields new events as the store records them, the oldest first, and the 200 newest again at each change of their
- * state. Only lists, so it changes nothing in the store. Returns when the signal aborts.
+ * Yields each new event, the oldest first. Yields one of the 200 newest events again when its state changes. Calls only
+ * `list`, so it changes nothing in the store. Returns when the signal aborts.
  *
- * @param since - yields events received since then, too; else it begins with the next event
- * @param warn - told of an error of the store, which does not end it
+ * @param since - where to begin; default: with the next event
+ * @param warn - called when the store fails; the next read tries again
  */
 export async function* followEvents(
   store: EventStore<unknown>,

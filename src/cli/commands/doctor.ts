@@ -6,15 +6,15 @@ import { originOf, type Posted, post, REPLY_TIME, toOf, toOption } from "../endp
 import { exitCodeOf, exitCodes } from "../exit-code.ts";
 import { printable } from "../output.ts";
 
-/** The greatest difference of the clocks, ms. A slow answer explains less. A greater one makes deadlines wrong. */
+/** The largest accepted difference of the clocks, ms. A slow answer causes a smaller one. */
 const CLOCK_TOLERANCE = 60_000;
-/** A slower answer is a warning, because a busy machine would exceed the platform's limit. ms */
+/** An answer that takes longer causes a warning, ms. On a busy machine it would exceed the platform's limit. */
 const SLOW = REPLY_TIME / 3;
 
-/** One check, which is one line. */
+/** The result of one check. It is printed on one line. */
 interface Check {
   readonly check: string;
-  /** `skipped`: the check was not possible, or not asked for. */
+  /** `skipped`: the check was not possible, or needs `--deliver`. */
   readonly state: "passed" | "warned" | "failed" | "skipped";
   /** The finding, and what to do about it. */
   readonly detail: string;
@@ -65,7 +65,7 @@ async function checkPlatform({ client, describe, io: { signal } }: Invocation): 
   }
 }
 
-/** The check for listings that could not be read. A missing configuration proves nothing: any wrong URL answers 404. */
+/** The check for an error of the listings. The configuration cannot tell a valid token: a wrong base URL answers 404, too. */
 function checkOfError(error: unknown, text: string): Check {
   const code = exitCodeOf(error);
   if (error instanceof ResponseValidationError)
@@ -161,7 +161,7 @@ const timed = (check: string, detail: string, duration: number): Check =>
     ? warned(check, `${detail}. The platform waits for ${REPLY_TIME} ms.`)
     : passed(check, `${detail}.`);
 
-/** The URL with a wrong secret, as a stranger might try it. */
+/** The URL with a wrong secret in its query, or else in its path. */
 function withWrongSecret(url: URL): string {
   const wrong = new URL(url);
   const guess = crypto.randomUUID();
@@ -257,7 +257,7 @@ twice, and the endpoint must answer both with 200. Ends with the exit code of th
       bookingCode: null,
       listingId: null,
     };
-    // Reports a missing setting before anything else is printed.
+    // Throws for a missing setting before anything is printed.
     invocation.client();
     if (flag("deliver") && !out.json)
       out.note(`Each endpoint will record this notification: ${JSON.stringify(delivery)}`);

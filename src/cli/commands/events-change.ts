@@ -14,9 +14,9 @@ import {
   listAll,
 } from "../select-events.ts";
 
-/** ms between two updates of the progress */
+/** How often the progress is updated, ms. */
 const PROGRESS_INTERVAL = 500;
-/** Events that the store deletes in one go. */
+/** Events that one call of the store deletes. */
 const PURGE_BATCH = 1000;
 
 const plural = (count: number, state = ""): string =>
@@ -28,12 +28,12 @@ interface Change {
   readonly description: string;
   /** The states that the store changes. */
   readonly states: readonly EventState[];
-  /** The field of the result. */
+  /** The name of the number in the JSON. */
   readonly counted: string;
   readonly say: (count: number) => string;
 }
 
-/** A command that replays or discards events: some by their ids, or all that match a filter. */
+/** Makes a command that replays or discards events by their ids or by a filter. */
 function changeCommand({ name, summary, description, states, counted, say }: Change): Command {
   const { state, ...filters } = filterOptions(states);
   return {
@@ -95,7 +95,7 @@ async function changeSome(
   name: Change["name"],
   eventIds: readonly string[],
 ): Promise<number> {
-  // A mistyped id must not leave the work half done.
+  // Check all ids first, so that a mistyped id changes nothing.
   await findAll(store, eventIds);
   let changed = 0;
   for (const eventId of eventIds) {
@@ -126,7 +126,7 @@ async function changeMatching(
   const { [state]: before } = await store.counts();
   const progress = setInterval(async () => {
     const { [state]: left } = await store.counts().catch(() => ({ [state]: before }));
-    // After the end, nothing would clear the line.
+    // A count that arrives after the end must not print: nothing would clear the line.
     if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${plural(total)}`);
   }, PROGRESS_INTERVAL);
   try {
@@ -169,7 +169,7 @@ export const purge: Command = {
     "older-than": {
       type: "string",
       value: "<age>",
-      help: "events that have been in this state for so long: 24h, 30m, 0; default: 7d",
+      help: "how long the events have been in this state: 24h, 30m, 0; default: 7d",
     },
     ...yesOption,
     ...storeOptions,

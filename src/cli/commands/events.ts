@@ -19,7 +19,7 @@ const ls: Command = {
   ],
   options: {
     ...filterOptions(),
-    limit: { type: "string", value: "<n>", help: "at most so many; default: 20" },
+    limit: { type: "string", value: "<n>", help: "how many events; default: 20" },
     after: { type: "string", value: "<eventId>", help: "continue after this event" },
     follow: { type: "boolean", help: "print new events and changes of their state until Ctrl-C" },
     ...storeOptions,
@@ -43,7 +43,7 @@ async function follow(invocation: Invocation): Promise<undefined> {
   const { io, out } = invocation;
   const filter = filterOf(invocation) ?? {};
   const { receivedAfter: since, ref, source } = filter;
-  // An event comes to match these fields, or no longer matches them, as it is handled.
+  // These fields change while an event is handled, so the store cannot filter by them here.
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
   await withStore(
@@ -85,7 +85,7 @@ const show: Command = {
   },
 };
 
-/** The life of an event, a line for each step. */
+/** One line for each step in the life of an event. */
 function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history }: StoredEvent) {
   const lines: [step: string, text: unknown][] = [["received", `${receivedAt.toISOString()} by ${source}`]];
   history.forEach((entry, index) => {

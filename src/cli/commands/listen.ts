@@ -12,9 +12,9 @@ import { checkRef, followEvents } from "../select-events.ts";
 export const listen: Command = {
   name: "listen",
   summary: "forward notifications that a deployed endpoint records to a local endpoint",
-  description: `Reads new notifications from the store of the deployed app, and posts each to the URL as the platform does. If the
-deployed endpoint was told the topic, the URL gets topic=<topic>. Prints a line for each answer, until Ctrl-C. Never
-writes to the store, and does not retry.`,
+  description: `Reads new notifications from the store of the deployed app, and posts each to the URL as the platform does. If the store
+knows the topic, the URL gets topic=<topic>. Prints a line for each answer, until Ctrl-C. Never writes to the store, and
+does not retry.`,
   examples: [
     "stayhook listen --to http://127.0.0.1:3000/hooks",
     "stayhook listen --since 2h --ref booking:HX3K9 --to - < url.txt",
@@ -26,7 +26,7 @@ writes to the store, and does not retry.`,
       value: "<time>",
       help: "begin 2h ago, or at 2026-11-21T12:00:00Z; default: now",
     },
-    ref: { type: "string", value: "<ref>", help: "of one record: booking:<code> or listing:<id>" },
+    ref: { type: "string", value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -65,8 +65,8 @@ writes to the store, and does not retry.`,
 };
 
 /**
- * Whether a notification brought the event. Events of the reconciler have none. A follow-up event has that of its first
- * event, and the local app makes its own follow-up.
+ * Whether the event has a notification of its own. An event of the reconciler has none. A follow-up event has a copy of
+ * the first event's notification, and the local app makes its own follow-up.
  */
 function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonly notification: string } {
   if (event.notification === null) return false;

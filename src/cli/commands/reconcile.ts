@@ -22,7 +22,7 @@ const described: Readonly<Record<Incomplete, string>> = {
 type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
 type Changes = Extract<ReconcileObservation, { readonly kind: "changed" }>["changes"];
 
-/** The line that a person gets for an observation; `undefined` for none. */
+/** The line to print for an observation; `undefined` for none. */
 function lineOf(event: ReconcileObservation): string | undefined {
   switch (event.kind) {
     case "drift":

@@ -15,19 +15,23 @@ import { integerOf, readDuration } from "../options.ts";
 import { type Output, printable } from "../output.ts";
 
 const deliveryOptions: Options = {
-  duplicates: { type: "string", value: "<n>", help: "deliver each notification so many more times" },
+  duplicates: { type: "string", value: "<n>", help: "further deliveries of each notification; default: 0" },
   retry: {
     type: "string",
     value: "<waits>",
-    help: "retry after these waits until the answer is 200: 1s,10s,1m; default: no retry",
+    help: "waits before each retry, until the answer is 200: 1s,10s,1m; default: no retry",
   },
-  timeout: { type: "string", value: "<time>", help: "wait so long for an answer; default: 30s" },
-  delay: { type: "string", value: "<time>", help: "wait before each delivery: 2s, or 1s-5s at random" },
-  shuffle: { type: "boolean", help: "deliver in another order" },
+  timeout: { type: "string", value: "<time>", help: "how long to wait for an answer; default: 30s" },
+  delay: {
+    type: "string",
+    value: "<time>",
+    help: "wait before each delivery: 2s, or 1s-5s for a random one; default: 0",
+  },
+  shuffle: { type: "boolean", help: "deliver in random order" },
   drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
 };
 
-/** The sandbox checks the ranges. @throws UsageError */
+/** Reads the delivery options. The sandbox checks their ranges. @throws UsageError */
 function deliveryOf(invocation: Invocation) {
   const { text, flag } = invocation;
   const drop = text("drop");
@@ -40,7 +44,7 @@ function deliveryOf(invocation: Invocation) {
   return {
     duplicates: integerOf(invocation, "duplicates"),
     shuffle: flag("shuffle"),
-    // Number would take an empty text for 0.
+    // `Number("")` is 0.
     drop: drop === undefined ? undefined : Number(drop.trim() || Number.NaN),
     retry: retry && { schedule: retry },
     timeout: timeout?.[0],
@@ -48,7 +52,7 @@ function deliveryOf(invocation: Invocation) {
   };
 }
 
-/** Durations in ms that stand side by side in one option. @throws UsageError */
+/** Reads an option with one or several durations, in ms. @throws UsageError */
 function durationsOf({ text }: Invocation, name: string, separator?: string): number[] | undefined {
   const given = text(name);
   const parts = separator === undefined || given === undefined ? [given ?? ""] : given.split(separator);
@@ -64,7 +68,7 @@ function durationsOf({ text }: Invocation, name: string, separator?: string): nu
 
 const time = (date: Date): string => date.toISOString().slice(11, 23);
 
-/** A line for a request or a delivery. */
+/** Prints a line for a request or a delivery. */
 function tell(out: Output, event: SandboxObservation): void {
   if (event.kind === "request") {
     const { method, path, status, receivedAt } = event;
@@ -246,7 +250,7 @@ async function takeCommands(
   });
   const ended = AbortSignal.any([io.signal, quit.signal]);
   try {
-    // The sandbox may run in the background, so the end of stdin does not end it.
+    // The end of stdin does not end the sandbox, because it may run in the background.
     if (!ended.aborted) await once(ended, "abort");
     if (failure) throw failure.error;
   } finally {

@@ -17,7 +17,7 @@ const statuses: Readonly<Record<string, readonly string[]>> = {
   listing: listingStatuses,
 };
 
-/** A code or id of eight random digits, which probably does not exist. */
+/** Makes a code or id of eight random digits, which probably does not exist. */
 const madeUp = (prefix: string): string =>
   `${prefix}${String(crypto.getRandomValues(new Uint32Array(1))[0])
     .padStart(8, "0")
@@ -76,7 +76,7 @@ makes up a record that does not exist. Ends with 0 if the endpoint answers 200.`
     "event-id": {
       type: "string",
       value: "<uuid>",
-      help: "of an earlier notification, to send it again; default: a new id",
+      help: "the id of an earlier notification, to send it again; default: a new id",
     },
     timestamp: { type: "string", value: "<time>", help: "the time of the event in ISO 8601; default: now" },
   },
