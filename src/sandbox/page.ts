@@ -1,5 +1,6 @@
 import type { RequestListener } from "node:http";
 import { answerWith } from "../adapters/fetch-exchange.ts";
+import { fetchHandler } from "../adapters/fetch-handler.ts";
 import { createSite, type Site, type View, type Visit } from "../console/shell/site.ts";
 import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
@@ -30,7 +31,7 @@ export function createPage(
   const { fetch } = createSite(site, { authorize: () => true, log });
   const guarded = async (request: Request) =>
     needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request);
-  return (request, response) => void answerWith({ fetch: guarded }, request, response, {});
+  return (request, response) => void answerWith(fetchHandler(guarded), request, response, {});
 }
 
 function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof platformView>[2]): View {
