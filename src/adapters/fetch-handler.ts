@@ -1,5 +1,6 @@
 /** Pages that the adapters serve: the console that `createConsole` makes. */
 export interface FetchHandler {
+  /** Takes a web `Request`, and gives the answer to send. */
   fetch(request: Request): Promise<Response>;
 }
 

@@ -43,6 +43,7 @@ export type ProcessAttempt = <R extends AttemptResult>(
 
 /** The fields of every observation of an attempt. */
 export interface AttemptObservation {
+  /** The id of the event in lower case. */
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null`. */
   readonly ref: string | null;
@@ -75,7 +76,9 @@ export interface DoneObservation extends AttemptEndObservation {
 /** `observe` gets it when an attempt has failed and another one follows. */
 export interface FailedObservation extends AttemptEndObservation {
   readonly kind: "failed";
+  /** Why the attempt failed. */
   readonly reason: FailureReason;
+  /** The error that was thrown. */
   readonly error: unknown;
   /** ms until the next attempt. */
   readonly retryIn: number;
@@ -84,7 +87,9 @@ export interface FailedObservation extends AttemptEndObservation {
 /** `observe` gets it when an attempt has failed and the event is parked until it is replayed or discarded. */
 export interface ParkedObservation extends AttemptEndObservation {
   readonly kind: "parked";
+  /** Why the attempt failed. */
   readonly reason: FailureReason;
+  /** The error that was thrown. */
   readonly error: unknown;
 }
 
@@ -93,6 +98,7 @@ export interface PausedObservation extends Pause {
   readonly kind: "paused";
   /** ms until the platform is tried again. */
   readonly wait: number;
+  /** The error for which the queue pauses. */
   readonly error: unknown;
 }
 
@@ -121,6 +127,7 @@ export interface AttemptResult {
   readonly type?: string | undefined;
   /** Why the attempt failed. */
   readonly reason?: FailureReason | undefined;
+  /** The error that was thrown. */
   readonly error?: unknown;
 }
 

@@ -5,8 +5,11 @@ import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";
 
 /** A booking as the sandbox's API shows it. */
 export interface SandboxBooking {
+  /** The booking's unique code. */
   readonly bookingCode: string;
+  /** The booking's status. */
   readonly status: string;
+  /** The id of the booked listing. */
   readonly listingId: number;
   /** `YYYY-MM-DD`, unless you gave another format. */
   readonly checkIn: string;
@@ -49,6 +52,7 @@ export interface SandboxBookings {
   /** Makes a booking in any status, even in one that the platform does not list. Sends nothing. */
   create(
     fields: SandboxBookingFields & {
+      /** The status that the booking has from the start. */
       readonly status: BookingStatus | (string & {});
     },
   ): Promise<SandboxBooking>;

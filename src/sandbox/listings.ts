@@ -4,8 +4,11 @@ import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";
 
 /** A listing as the sandbox's API shows it. */
 export interface SandboxListing {
+  /** The listing's unique id. */
   readonly listingId: number;
+  /** The listing's name. */
   readonly listingName: string;
+  /** The listing's status. */
   readonly status: string;
   readonly [field: string]: unknown;
 }
@@ -33,6 +36,7 @@ export interface SandboxListings {
   /** Makes a listing in any status, even in one that the platform does not list. Sends nothing. */
   create(
     fields: SandboxListingFields & {
+      /** The status that the listing has from the start. */
       readonly status: ListingStatus | (string & {});
     },
   ): Promise<SandboxListing>;

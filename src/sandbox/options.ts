@@ -65,7 +65,12 @@ export interface SandboxDeliveryOptions {
    * The waits in ms before the second attempt, the third and so on. Every answer but 200 is retried, as is no answer.
    * Default: no retries, because the platform does not say when it retries.
    */
-  readonly retry?: { readonly schedule: readonly number[] } | undefined;
+  readonly retry?:
+    | {
+        /** The wait before each retry, ms. */
+        readonly schedule: readonly number[];
+      }
+    | undefined;
 }
 
 /** A fault of the sandbox's API. It needs at least one of `status`, `delay` and `cutOff`. */

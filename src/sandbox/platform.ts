@@ -8,6 +8,7 @@ import { createRandom } from "./random.ts";
 
 /** The webhook configuration that the sandbox holds. */
 export interface SandboxWebhookConfig {
+  /** Whether the sandbox sends notifications. */
   readonly isActive: boolean;
   /** The URL of each topic. */
   readonly endpoints: Readonly<Record<string, string>>;

@@ -68,15 +68,18 @@ export interface Sandbox {
    * On loopback, the server refuses requests with a foreign `Host` (421) or `Origin` (403). On any other host, the
    * sandbox needs an `accessToken` of its own, which the page asks for as a password.
    *
-   * @param options.port - default 0: a free port
-   * @param options.host - default `127.0.0.1`
    * @throws InvalidArgumentError (rejects) for a host beyond loopback without an `accessToken`
    * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is taken
    */
   listen(options?: {
+    /** Default 0: a free port. */
     readonly port?: number | undefined;
+    /** Default `127.0.0.1`. */
     readonly host?: string | undefined;
-  }): Promise<{ readonly url: string }>;
+  }): Promise<{
+    /** The client's `baseUrl`. */
+    readonly url: string;
+  }>;
 
   /**
    * Delivers any notification, with the delays, duplicates, drops and retries of `delivery`. The sandbox does not check
@@ -92,7 +95,9 @@ export interface Sandbox {
   send(
     notification: unknown,
     options?: {
+      /** The topic of the endpoint. */
       readonly topic?: Topic | (string & {}) | undefined;
+      /** Default: the topic's URL in the configuration. */
       readonly url?: string | undefined;
     },
   ): Promise<SandboxDelivery>;

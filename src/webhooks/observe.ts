@@ -16,7 +16,9 @@ export interface SilentObservation {
 /** The webhook configuration is off or missing, or the endpoints of these topics are not the expected ones. */
 export interface DriftObservation {
   readonly kind: "drift";
+  /** Whether the platform sends notifications. */
   readonly isActive: boolean;
+  /** The topics whose endpoint is not the expected one. */
   readonly topics: readonly string[];
 }
 
@@ -25,6 +27,7 @@ export interface MissedObservation {
   readonly kind: "missed";
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
+  /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges;
 }
 

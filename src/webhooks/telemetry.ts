@@ -11,6 +11,7 @@ export interface WaitingEvents {
   readonly waiting: number;
   /** Age in ms of the oldest event that waits to be handled; 0 where none does. */
   readonly oldestAge: number;
+  /** How many events are parked. */
   readonly parked: number;
 }
 

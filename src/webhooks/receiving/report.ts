@@ -11,16 +11,20 @@ import { EATEN } from "./read-body.ts";
  */
 export interface ReceivedObservation {
   readonly kind: "received" | "duplicate";
+  /** The id of the event in lower case. */
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null`. */
   readonly ref: string | null;
+  /** The topic of the endpoint; `null` where it is not known. */
   readonly topic: string | null;
 }
 
 /** `observe` gets it when the body of a request is not a notification. */
 export interface InvalidObservation {
   readonly kind: "invalid";
+  /** The topic of the endpoint; `null` where it is not known. */
   readonly topic: string | null;
+  /** Each part of the body that is wrong. */
   readonly issues: readonly Issue[];
   /** The first 2 KiB of the body, so that the notification can be recovered. */
   readonly body: string;
@@ -29,9 +33,11 @@ export interface InvalidObservation {
 /** `observe` gets it when a request was refused. */
 export interface RefusedObservation {
   readonly kind: "refused";
+  /** The topic of the endpoint; `null` where it is not known. */
   readonly topic: string | null;
   /** The status of the answer. */
   readonly status: number;
+  /** Why the handler did not take the request. */
   readonly reason: Refusal;
   /** What `verify` or the store threw. */
   readonly error?: unknown;
