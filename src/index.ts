@@ -115,7 +115,7 @@ export type {
   SilentObservation,
 } from "./webhooks/observe.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
-export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process.ts";
+export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
 export type { Track, Tracked } from "./webhooks/processing/snapshot.ts";
 export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
 export type {

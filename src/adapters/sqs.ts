@@ -1,5 +1,5 @@
 import { Log } from "../logger.ts";
-import type { ProcessOptions } from "../webhooks/processing/process.ts";
+import type { ProcessOptions } from "../webhooks/processing/process-now.ts";
 import { assertHandler } from "./assert-handler.ts";
 
 /** The part of a webhook handler that the function uses. */

@@ -8,7 +8,7 @@ import type { WebhookConfig } from "../models/webhook-config.ts";
 import type { EventState, RecordSnapshot } from "../stores/event-store.ts";
 import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observe.ts";
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/snapshot.ts";
-import { listingRef, parseRef } from "../webhooks/ref.ts";
+import { listingRef, parseRef } from "../webhooks/events.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";

@@ -4,7 +4,7 @@ import type { Booking } from "../models/booking.ts";
 import { WebhookNotification } from "../models/notification.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
 import { compare } from "../webhooks/processing/snapshot.ts";
-import { bookingRef } from "../webhooks/ref.ts";
+import { bookingRef } from "../webhooks/events.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
 

@@ -1,6 +1,6 @@
 import type { StayhookClient } from "../client/client.ts";
-import type { Booking, BookingStatus } from "../models/booking.ts";
-import type { Listing, ListingStatus } from "../models/listing.ts";
+import { type Booking, type BookingStatus, bookingStatuses } from "../models/booking.ts";
+import { type Listing, type ListingStatus, listingStatuses } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { EventOrigin, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 
@@ -248,3 +248,40 @@ export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Li
   /** Runs for every event whose type has no callback. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined;
 };
+
+/** All types of events. */
+export const eventTypes: readonly string[] = [
+  ...bookingStatuses.map((status) => `booking.${status}`),
+  "booking.unknown",
+  ...listingStatuses.map((status) => `listing.${status}`),
+  "listing.unknown",
+  "message",
+  "unknown",
+];
+
+/** The type of an event whose record has this status. */
+export function eventType(kind: Subject["kind"], status: string): string {
+  const statuses: readonly string[] = kind === "booking" ? bookingStatuses : listingStatuses;
+  return `${kind}.${statuses.includes(status) ? status : "unknown"}`;
+}
+
+/** How the record that an event is about is named in a store. */
+export type Subject =
+  | { readonly kind: "booking"; readonly bookingCode: string }
+  | { readonly kind: "listing"; readonly listingId: number };
+
+/** Leaves out the white space around the code. A code of white space alone stays as it is. */
+export function bookingRef(bookingCode: string): string {
+  return `booking:${bookingCode.trim() || bookingCode}`;
+}
+
+export function listingRef(listingId: number): string {
+  return `listing:${listingId}`;
+}
+
+export function parseRef(ref: string | null): Subject | undefined {
+  if (ref?.startsWith("booking:")) return { kind: "booking", bookingCode: ref.slice("booking:".length) };
+  if (ref?.startsWith("listing:"))
+    return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
+  return undefined;
+}

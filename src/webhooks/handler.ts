@@ -2,17 +2,16 @@ import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
+import type { Queue } from "../queue/queue.ts";
 import type { EventStore, IntakeStore, NewEvent } from "../stores/event-store.ts";
+import { assemble, type Parts } from "./assemble.ts";
 import { type Health, healthOf } from "./health.ts";
-import { type FetchContext, fetchWith, type ReceiveContext, receiveWith } from "./intake.ts";
 import { type Internals, withInternals } from "./internals.ts";
 import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
-import { assemble } from "./parts.ts";
-import { type Processed, type ProcessOptions, processNow } from "./processing/process.ts";
+import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import type { ReceiveRequest, ReceiveResult } from "./receiving/receive.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
-export type { FetchContext, ReceiveContext } from "./intake.ts";
 
 /** The handler that {@link createWebhookHandler} makes for `forwardTo`, where your own queue does the processing. */
 export interface ForwardingHandler {
@@ -154,4 +153,107 @@ export function createWebhookHandler<
     },
   };
   return withInternals(handler, internals);
+}
+
+/** The second argument of {@link WebhookHandler.receive}. */
+export interface ReceiveContext {
+  /**
+   * Keeps the process alive until the promise settles, such as Workers' `ctx.waitUntil` and Next.js' `after`. The handler
+   * then starts no loop. It passes a promise for the handling of all due events.
+   */
+  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
+}
+
+/** The second argument of {@link WebhookHandler.fetch}. */
+export interface FetchContext extends ReceiveContext {
+  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
+  readonly topic?: string | undefined;
+}
+
+type Receive = (request: ReceiveRequest, context?: ReceiveContext) => Promise<ReceiveResult>;
+
+interface Processing {
+  /** `false`: inline. */
+  readonly background: boolean;
+  readonly autoStart: boolean;
+  readonly start: () => void;
+}
+
+/** Makes the handler's `receive`: it records an event, then has it processed. It never rejects. */
+function receiveWith<Tx>(parts: Parts<Tx>, processing: Processing): Receive {
+  const { receiver, queue, state, log } = parts;
+  return async (request, context) => {
+    try {
+      if (processing.autoStart && !hasWaitUntil(context)) processing.start();
+    } catch (error) {
+      log.limited("start", "error", "processing could not start", { error });
+    }
+    const { result, recorded, replyBy } = await receiver(request);
+    if (!recorded) return result;
+    state.lastReceivedAt = new Date();
+    if (!queue) return result;
+    if (!processing.background) await runInline(parts, queue, recorded.event.eventId, replyBy);
+    if (hasWaitUntil(context)) drainInContext(context, queue, parts);
+    else if (processing.background) queue.added();
+    return result;
+  };
+}
+
+async function fetchWith(
+  receive: Receive,
+  request: Request,
+  context: FetchContext | undefined,
+): Promise<Response> {
+  const { method, url, headers } = request;
+  const body = request.bodyUsed ? lockedStream() : request.body;
+  const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
+  return new Response(result.body, { status: result.status, headers: result.headers });
+}
+
+/** Resolves when the event and its follow-up event have ended, or at `replyBy`. Never rejects. */
+async function runInline<Tx>(
+  { followUps, log }: Parts<Tx>,
+  queue: Queue<Tx>,
+  eventId: string,
+  replyBy: number,
+): Promise<void> {
+  followUps.set(eventId, undefined);
+  try {
+    await queue.runNow(eventId, replyBy);
+    const followUp = followUps.get(eventId);
+    if (followUp !== undefined) await queue.runNow(followUp, replyBy);
+  } catch (error) {
+    log.error(`event ${eventId} could not be processed inline`, { error, eventId });
+  } finally {
+    followUps.delete(eventId);
+  }
+}
+
+/** Handles the due events while the context keeps the process alive. Never throws. */
+function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, { log }: Parts<Tx>): void {
+  const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
+  const pushed = queue.push().catch(failed);
+  try {
+    // Called as a method, because the context may be the runtime's own object.
+    context.waitUntil(pushed);
+  } catch (error) {
+    // Not thrown: the event is recorded, so the answer must be 200.
+    failed(error);
+  }
+}
+
+/** Stands for a body that was read already. The real stream may look empty, because its reader was released. */
+function lockedStream(): ReadableStream {
+  const stream = new ReadableStream();
+  stream.getReader();
+  return stream;
+}
+
+interface WaitingContext {
+  readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]>;
+}
+
+/** Some frameworks pass `null` for no context. */
+function hasWaitUntil(context: ReceiveContext | null | undefined): context is WaitingContext {
+  return typeof context?.waitUntil === "function";
 }

@@ -6,10 +6,10 @@ import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observe.ts";
 import type { SnapshotOf } from "./processing/snapshot.ts";
 
-/** The parts of a handler that the reconciler works with. They are not public. */
+/** The parts of a handler that the reconciler and the console use. They are not public. */
 export interface Internals {
   readonly client: StayhookClient<Booking, Listing>;
-  /** `undefined` where the handler forwards its events to another queue. */
+  /** `undefined` with `forwardTo`. */
   readonly store: EventStore<unknown> | undefined;
   /** Makes the snapshot of a record with the handler's `track` option. Throws what `track` throws. */
   readonly snapshotOf: SnapshotOf;
@@ -20,9 +20,9 @@ export interface Internals {
   readonly log: Log;
   /** Starts processing, unless `autoStart: false` or a serverless runtime says otherwise. */
   start(): void;
-  /** Adds an event to the store, and tells the queue. */
+  /** Adds an event to the store and wakes the queue. */
   add(event: NewEvent): Promise<"added" | "duplicate" | "conflict">;
-  /** Handles the events that are due; resolves at once where `autoStart` is `false`. */
+  /** Handles the due events. Does nothing if `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;
 }
 

@@ -3,13 +3,13 @@ import type { QueueObservation } from "../queue/policy.ts";
 import type { FieldChanges } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/report.ts";
 
-/** What `observe` is told; `kind` tells which. */
+/** The argument of `observe`. `kind` narrows it. */
 export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
 
 /** `observe` gets it when no notification has arrived for `silentAfter`. */
 export interface SilentObservation {
   readonly kind: "silent";
-  /** When the newest notification was recorded; `undefined` where none ever was. */
+  /** When the newest notification was recorded. `undefined` if there was never one. */
   readonly lastReceivedAt: Date | undefined;
 }
 
@@ -34,10 +34,10 @@ export interface MissedObservation {
 /** The reconciler's alarms. The handler's `observe` gets them, too. */
 export type ReconcilerAlarm = DriftObservation | MissedObservation;
 
-/** Makes a function of the user's `observe` that does not throw: it logs what `observe` throws. */
+/** Wraps the user's `observe` so that it never throws. Its errors are logged. */
 export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log: Log): (event: E) => void {
   if (!observe) return () => {};
-  const failed = (error: unknown) => log.warn("the observe function failed", { error, fromUserCode: true });
+  const failed = (error: unknown) => log.warn("the `observe` function threw", { error, fromUserCode: true });
   return (event) => {
     try {
       const observed = observe(event);
@@ -46,4 +46,59 @@ export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log
       failed(error);
     }
   };
+}
+
+type Of<K extends QueueObservation["kind"]> = Extract<QueueObservation, { kind: K }>;
+
+/** Logs failures, parked events, pauses and silence. */
+export function logTrouble(event: QueueObservation | SilentObservation, log: Log): void {
+  switch (event.kind) {
+    case "failed": {
+      const next = `The next attempt is in ${readableDuration(event.retryIn)}`;
+      log.warn(
+        `attempt ${event.attempt} at ${nameOf(event)} failed (${event.reason}). ${next}`,
+        detailsOf(event),
+      );
+      break;
+    }
+    case "parked":
+      log.error(
+        `gave up ${nameOf(event)} (${event.reason}). The event is parked until you replay it`,
+        detailsOf(event),
+      );
+      break;
+    case "paused": {
+      const { error } = event;
+      const next = `The next try is in ${readableDuration(event.wait)}. Notifications are still recorded`;
+      log.warn(`processing is paused, because the platform is out of reach. ${next}`, { error });
+      break;
+    }
+    case "resumed":
+      log.warn("the platform answers again. Processing continues");
+      break;
+    case "silent": {
+      const { lastReceivedAt } = event;
+      const since = lastReceivedAt ? ` since ${lastReceivedAt.toISOString()}` : "";
+      log.warn(`no notification has arrived${since}. Is the webhook configuration still active?`);
+    }
+  }
+}
+
+function nameOf({ eventId, ref, type }: Of<"failed" | "parked">): string {
+  return `event ${eventId} (${[type, ref ?? "no record"].filter(Boolean).join(", ")})`;
+}
+
+function detailsOf({ eventId, ref, type, attempt, reason, error }: Of<"failed" | "parked">) {
+  return { error, eventId, ref, type, attempt, reason };
+}
+
+/** Shows ms in a unit that people read, such as `5 min`. */
+function readableDuration(ms: number): string {
+  const units = [
+    [3_600_000, "h"],
+    [60_000, "min"],
+    [1000, "s"],
+  ] as const;
+  const [size, unit] = units.find(([least]) => ms >= least) ?? [1, "ms"];
+  return `${Math.round((ms / size) * 10) / 10} ${unit}`;
 }

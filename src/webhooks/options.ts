@@ -8,8 +8,8 @@ import type { Listing } from "../models/listing.ts";
 import { checkNoUnknown, unknownOptions } from "../options.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
-import { eventTypes } from "./event-type.ts";
 import type { WebhookCallbacks } from "./events.ts";
+import { eventTypes } from "./events.ts";
 import type { Observation } from "./observe.ts";
 import type { Track } from "./processing/snapshot.ts";
 import type { TopicFrom } from "./receiving/topic.ts";
@@ -25,7 +25,7 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * `forwardTo(...)` hands them to a queue of your own. There is no default, so that you cannot lose events by omission.
    */
   readonly store: EventStore<Tx> | IntakeStore;
-  /** The callbacks by type of event. An event whose type has no callback, where there is no `fallback` either, is done without one. */
+  /** The callbacks by type of event, and `fallback` for the other types. An event without a callback is done. */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
    * Decides whether a request may come in: `sharedSecret(...)`, or a function of your own. The platform signs nothing:
@@ -46,8 +46,8 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** `changed`: no callback for an event whose record has the status and tracked fields that were handled last. Default `every`. */
   readonly dispatch?: "every" | "changed" | undefined;
   /**
-   * How long after a webhook event that found its record unchanged the record is read once more, because the platform
-   * may notify before its own answers show the change. `false`: never. Default 60,000.
+   * If a webhook event finds its record unchanged, the handler reads the record once more after this time, because the
+   * platform may notify before its own answers show the change. `false`: never. Default 60,000.
    */
   readonly recheckAfter?: number | false | undefined;
   /** The query parameter of the endpoint's URL that names the topic. An adapter's `topic` goes before it. Default `{ query: "topic" }`. */
@@ -56,13 +56,13 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly answerChecks?: boolean | undefined;
   /** The largest body that is read, in bytes. Default 65,536. */
   readonly maxBodyBytes?: number | undefined;
-  /** The most events that may wait. While more do, notifications are answered 503. Default 1,000,000. */
+  /** While more events than this wait, notifications are answered 503. Default 1,000,000. */
   readonly maxWaiting?: number | undefined;
   /** `observe` is told `silent` when no notification has arrived for this long. Default: never. */
   readonly silentAfter?: number | undefined;
   /**
-   * How long after its arrival a request is answered at the latest, also where the body, `verify`, the store or inline
-   * processing take longer. Default 25,000: the platform waits for 30,000.
+   * The handler answers each request within this time, even if the body, `verify`, the store or inline processing take
+   * longer. Default 25,000, because the platform waits for 30,000.
    */
   readonly replyWithin?: number | undefined;
   /** `inline`: the event is processed before the answer, for serverless runtimes. Default `background`. */

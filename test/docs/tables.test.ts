@@ -5,7 +5,7 @@ import type { Observation } from "stayhook";
 import * as stayhook from "stayhook";
 import ts from "typescript";
 import { expect, test } from "vitest";
-import { eventTypes } from "../../src/webhooks/event-type.ts";
+import { eventTypes } from "../../src/webhooks/events.ts";
 import { checkOptions } from "../../src/webhooks/options.ts";
 
 const root = join(import.meta.dirname, "../..");

@@ -9,10 +9,10 @@ import {
 } from "../../client/errors.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 
-/** A record that does not exist, or is not ours, is not asked for more often than this. */
+/** The attempts for a record that the platform refuses or does not know. */
 const REFUSED_ATTEMPTS = 5;
 
-/** Why a record could not be fetched, and what that means for its event: the failure table. */
+/** Maps a failed read to the reason and the limits of its event: the table of failures in docs/how-it-works.md. */
 export function fetchFailure(error: unknown): WorkFailure {
   if (error instanceof APIError) return answerFailure(error);
   if (error instanceof ResponseValidationError) return { reason: "invalid-record", error };
@@ -20,7 +20,7 @@ export function fetchFailure(error: unknown): WorkFailure {
   if (error instanceof ConnectionError) return outOfReach(error, { everything: false });
   if (error instanceof InvalidArgumentError)
     return { reason: "denied", error, maxAttempts: REFUSED_ATTEMPTS };
-  // The user's own schema or fetch threw: their code, as a callback is.
+  // The user's own schema or `fetch` threw.
   return { reason: "callback", error };
 }
 

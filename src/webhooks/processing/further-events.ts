@@ -6,21 +6,21 @@ import type { AddOptions, ClaimedEvent, NewEvent } from "../../stores/event-stor
 const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
 /** The wait before another try to add an event, ms. */
 const ADD_AGAIN = 1000;
-/** How many ids of rechecks are remembered, so that a burst of notifications adds its recheck once. */
+/** How many recheck ids are remembered, so that a burst of notifications asks the store once. */
 const KNOWN_RECHECKS = 1000;
 
 export interface FurtherEventsOptions {
-  /** Adds an event to the store, and tells the queue. */
+  /** Adds an event to the store and wakes the queue. */
   readonly add: (event: NewEvent, options?: AddOptions) => Promise<"added" | "duplicate" | "conflict">;
   /** Handles an event again. */
   readonly replay: (eventId: string) => Promise<unknown>;
-  /** An event that follows another one is in the store now. */
+  /** Called when a follow-up event is in the store. */
   readonly onFollowUp: (eventId: string, followUpId: string) => void;
   /** ms; `false`: no rechecks. */
   readonly recheckAfter: number | false;
 }
 
-/** Adds the events that the handling of an event leads to. */
+/** Adds rechecks and follow-up events. */
 export class FurtherEvents {
   readonly #options: FurtherEventsOptions;
   readonly #rechecks = new Set<string>();
@@ -29,7 +29,7 @@ export class FurtherEvents {
     this.#options = options;
   }
 
-  /** Has the record read once more later: the platform may notify before its own answers show the change. */
+  /** Schedules another read of the record, because the platform may notify before its own answers show the change. */
   async recheck(claim: ClaimedEvent, timestamp: Date, decideBy: Date | undefined, signal: AbortSignal) {
     const { recheckAfter } = this.#options;
     if (recheckAfter === false || claim.ref === null) return;
@@ -52,7 +52,7 @@ export class FurtherEvents {
     this.#rechecks.add(eventId);
   }
 
-  /** Has an event handled under the ref that its booking's own code makes. */
+  /** Adds an event with the same notification under the ref of the booking's own code. */
   async followUp(claim: ClaimedEvent, ref: string, timestamp: Date, signal: AbortSignal): Promise<void> {
     const eventId = followUpId(claim.eventId, ref);
     const { source, topic, notification, traceparent = null } = claim;
@@ -70,7 +70,7 @@ export class FurtherEvents {
     this.#options.onFollowUp(claim.eventId, eventId);
   }
 
-  /** Tries again while the store fails: that is no failure of the event. `undefined` once the signal has aborted. */
+  /** Repeats while the store fails, because that is no failure of the event. `undefined` if the signal aborts. */
   async #add(event: NewEvent, signal: AbortSignal, options?: AddOptions) {
     let aborted: (() => void) | undefined;
     const abort = new Promise<void>((resolve) => {
@@ -92,7 +92,7 @@ export class FurtherEvents {
   }
 }
 
-/** The id of the event that handles another one under `ref`. */
+/** The id of the event that follows `eventId` under `ref`. */
 export function followUpId(eventId: string, ref: string): string {
   return idOf("follow-up", eventId, ref);
 }

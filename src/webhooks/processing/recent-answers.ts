@@ -8,34 +8,34 @@ const LIFETIME = 10_000;
 const MOST = 1000;
 
 interface Answer {
-  /** Has no reference to what a callback was given. */
+  /** A copy: a callback may change its own object. */
   readonly record: Booking | Listing;
-  /** When the event was claimed for which the record was read, by the store's clock. */
+  /** When the event that caused the read was claimed, by the store's clock. */
   readonly claimedAt: number;
   /** By `performance.now()`. */
   readonly keptAt: number;
 }
 
 /**
- * Keeps what the platform last answered about each record, so that one read serves all events that waited for it. A
- * read that began after an event was recorded is fresh enough for the event.
+ * Keeps the platform's last answer for each record, so that one read serves all events that waited for it. An answer is
+ * fresh enough for an event if its read began after the event was recorded.
  */
 export class RecentAnswers {
-  // In the order in which they were kept.
+  // The oldest answer is the first.
   readonly #answers = new Map<string, Answer>();
 
-  /** A copy of the record, where an answer is fresh enough for this attempt. */
+  /** Returns a copy of the record if an answer is fresh enough for this attempt. */
   find({ ref, ...claim }: ClaimedEvent): Booking | Listing | undefined {
     const answer = ref === null ? undefined : this.#answers.get(ref);
     if (!answer) return undefined;
     const isFirst = claim.attempts === 1 && claim.outages === 0;
     if (claim.source !== "webhook" || claim.replayed || !isFirst) return undefined;
-    // The second comparison fails where the store's clock was set back.
+    // The second comparison is false if the store's clock was set back.
     const isFresh = claim.receivedAt < answer.claimedAt && claim.claimedAt >= answer.claimedAt;
     return isFresh && !isOver(answer) ? copyOf(answer.record) : undefined;
   }
 
-  /** Takes an answer. Keeps none of a model that makes other things than plain data: a copy of it would differ. */
+  /** Keeps an answer, unless the user's model makes other values than plain data: a copy of them would differ. */
   keep({ ref, claimedAt }: ClaimedEvent, record: Booking | Listing): void {
     if (ref === null) return;
     this.#answers.delete(ref);
@@ -56,12 +56,12 @@ function isOver({ keptAt }: Answer): boolean {
   return performance.now() - keptAt > LIFETIME;
 }
 
-/** `undefined` for anything but plain data. */
+/** `undefined` if the record is not plain data. */
 function copyOf<T extends object>(record: T): T | undefined {
   try {
     return copyOfPlain(record) as T;
   } catch {
-    // Not plain, or too deep.
+    // Not plain, or nested too deeply.
     return undefined;
   }
 }

@@ -6,10 +6,10 @@ import type { Snapshot, TrackedValue } from "../../stores/event-store.ts";
 import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
 import { serialise } from "../receiving/serialise.ts";
 
-/** The fields of a record that count as a change when they differ. `undefined` counts as `null`. */
+/** The fields of a record that are compared to find a change. `undefined` counts as `null`. */
 export type Tracked = Record<string, string | number | boolean | null | undefined>;
 
-/** Which fields of a record the store's snapshot keeps. */
+/** Functions that choose the fields of a record's snapshot. */
 export interface Track<B extends Booking = Booking, L extends Listing = Listing> {
   /** Default: `checkIn`, `checkOut` (as `YYYY-MM-DD` where they can be read) and `listingId`. */
   readonly booking?: ((booking: B) => Tracked) | undefined;
@@ -17,7 +17,7 @@ export interface Track<B extends Booking = Booking, L extends Listing = Listing>
   readonly listing?: ((listing: L) => Tracked) | undefined;
 }
 
-/** A snapshot, and the names of its fields that count. The others are for the reconciler. */
+/** A snapshot with the names of its tracked fields. Its other fields are for the reconciler. */
 export interface TrackedSnapshot {
   readonly snapshot: Snapshot;
   readonly tracked: readonly string[];
@@ -25,7 +25,7 @@ export interface TrackedSnapshot {
 
 export type SnapshotOf = (kind: "booking" | "listing", record: Booking | Listing) => TrackedSnapshot;
 
-/** How a record differs from the snapshot that the store has of it. */
+/** How a record differs from the store's snapshot. */
 export interface Comparison {
   readonly changed: boolean;
   readonly changes: FieldChanges;
@@ -34,10 +34,10 @@ export interface Comparison {
 
 /** The largest snapshot of a `track` function, in bytes of JSON. */
 const MAX_BYTES = 4096;
-/** How much of the JSON of a value the default fields keep where they cannot keep the value, in characters. */
+/** How many characters of its JSON a default field keeps if it cannot keep the value. */
 const MAX_CUT = 200;
 
-/** Makes the function that makes snapshots. It throws where a `track` function throws or gives what cannot be kept. */
+/** Makes a function that takes snapshots. It throws if a `track` function throws or returns values that cannot be kept. */
 export function snapshots<B extends Booking, L extends Listing>(track: Track<B, L> = {}): SnapshotOf {
   return (kind, record) => {
     const own = track[kind] as ((record: object) => Tracked) | undefined;
@@ -48,7 +48,7 @@ export function snapshots<B extends Booking, L extends Listing>(track: Track<B, 
     }
     const fields = checked(own(record), status, `track.${kind}`);
     const tracked = Object.keys(fields);
-    // The reconciler reads the end of a stay from the snapshot.
+    // The reconciler reads the end of a stay from the snapshot, even if the user does not track it.
     const kept = kind === "booking" && !Object.hasOwn(fields, "checkOut") ? checkOutOf(record) : {};
     return { snapshot: { status, fields: { ...kept, ...fields } }, tracked };
   };
@@ -72,7 +72,7 @@ export function compare(previous: Snapshot | undefined, { snapshot, tracked }: T
   };
 }
 
-/** JSON with sorted keys: the same text for equal snapshots, whichever store they came from. */
+/** JSON with sorted keys, so that equal snapshots of different stores have the same text. */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) =>
     typeof part === "object" && part !== null && !Array.isArray(part)
@@ -81,7 +81,7 @@ export function canonicalJson(value: unknown): string {
   );
 }
 
-/** Without a `checkOut` that is kept for the reconciler alone. */
+/** Leaves out a `checkOut` that the user does not track. */
 function shown({ status, fields }: Snapshot, tracked: readonly string[]): PreviousRecord {
   const { checkOut, ...others } = fields;
   return checkOut === undefined || tracked.includes("checkOut")
@@ -107,7 +107,7 @@ function checkOutOf(booking: object): Fields {
   return fitting("", { checkOut: day(read(booking, "checkOut")) });
 }
 
-/** A getter of a user's own model may throw. */
+/** Reads a property whose getter, in a model of the user, may throw. */
 function read(record: object, name: string): unknown {
   try {
     return (record as Readonly<Record<string, unknown>>)[name] ?? null;
@@ -120,7 +120,7 @@ function day(value: unknown): unknown {
   return dayOf(value) ?? value;
 }
 
-/** Cuts the values that a snapshot cannot keep; where all are too large together, the long ones. */
+/** Cuts the values that a snapshot cannot keep. If the snapshot is still too large, it also cuts long texts. */
 function fitting(status: string, values: Readonly<Record<string, unknown>>): Fields {
   const keepable = (value: unknown): value is TrackedValue =>
     value === null ||
@@ -139,7 +139,7 @@ function shortened(value: unknown): TrackedValue {
 }
 
 function cut(value: unknown): string | null {
-  // Not by UTF-16 units: half a character is not the same on all stores.
+  // By characters, because stores keep half a surrogate pair differently.
   const json = serialise(value, Number.POSITIVE_INFINITY)?.slice(0, 2 * MAX_CUT);
   return json === undefined ? null : [...json].slice(0, MAX_CUT).join("");
 }

@@ -1,7 +1,7 @@
 import type { Issue } from "../../errors.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
-import { bookingRef, listingRef } from "../ref.ts";
+import { bookingRef, listingRef } from "../events.ts";
 
 /** A part of a notification that could not be taken as it came. */
 export type Doubt = "timestamp" | "references";

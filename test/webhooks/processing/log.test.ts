@@ -40,7 +40,7 @@ describe("by default, the console hears of", () => {
     expect(frames[0]).toContain("log.test.ts");
     await advance(90_000);
     expect(lines(errors)[0]).toMatch(
-      `stayhook: gave up ${name} (callback). The event is parked until it is replayed: Error: no calendar\n`,
+      `stayhook: gave up ${name} (callback). The event is parked until you replay it: Error: no calendar\n`,
     );
   });
 
@@ -56,7 +56,7 @@ describe("by default, the console hears of", () => {
     );
     platform.booking("A1", "Confirmed");
     await advance(5000);
-    expect(lines(warned)).toContain("stayhook: the platform answers again. Processing goes on");
+    expect(lines(warned)).toContain("stayhook: the platform answers again. Processing continues");
   });
 
   test("requests that are not let in, once a minute with their number", async () => {
@@ -120,7 +120,7 @@ test("an observe that throws, or rejects, is logged and changes nothing", async 
   await advance();
   expect(await store.counts()).toMatchObject({ done: 1 });
   expect(logger.lines).toEqual([
-    expect.stringContaining("the observe function failed: Error: first"),
-    expect.stringContaining("the observe function failed: Error: second"),
+    expect.stringContaining("the `observe` function threw: Error: first"),
+    expect.stringContaining("the `observe` function threw: Error: second"),
   ]);
 });

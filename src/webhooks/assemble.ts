@@ -6,19 +6,17 @@ import type { QueueObservation } from "../queue/policy.ts";
 import { Queue } from "../queue/queue.ts";
 import type { Work } from "../queue/work.ts";
 import type { EventStore, IntakeStore } from "../stores/event-store.ts";
-import { type Observation, safeObserve } from "./observe.ts";
+import { SilenceMonitor } from "./health.ts";
+import { logTrouble, type Observation, safeObserve } from "./observe.ts";
 import { checkOptions, type WebhookHandlerOptions } from "./options.ts";
 import { FurtherEvents } from "./processing/further-events.ts";
-import { logTrouble } from "./processing/log.ts";
+import { createWork } from "./processing/handle-event.ts";
 import { RecentAnswers } from "./processing/recent-answers.ts";
 import { type SnapshotOf, snapshots } from "./processing/snapshot.ts";
-import { createWork } from "./processing/work.ts";
 import { Backlog } from "./receiving/backlog.ts";
 import { createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
-import { Silence } from "./silence.ts";
 import { SafeTelemetry } from "./telemetry.ts";
-import { workerName } from "./worker-name.ts";
 
 /** The parts that a handler is made of. */
 export interface Parts<Tx> {
@@ -31,11 +29,11 @@ export interface Parts<Tx> {
   /** `undefined` with `forwardTo`. */
   readonly queue: Queue<Tx> | undefined;
   readonly receiver: Receiver;
-  readonly silence: Silence;
+  readonly silence: SilenceMonitor;
   readonly telemetry: SafeTelemetry;
-  /** The work of one event without a store. */
+  /** Handles one event without a store. */
   readonly work: Work<Tx>;
-  /** The events that inline processing waits for, each with the event that follows it. */
+  /** The ids of the events that inline processing waits for, each with the id of its follow-up event. */
   readonly followUps: Map<string, string | undefined>;
   readonly state: { closed: boolean; lastReceivedAt: Date | undefined };
 }
@@ -85,7 +83,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
       observe,
       log,
     }),
-    silence: new Silence({
+    silence: new SilenceMonitor({
       silentAfter,
       lastReceivedAt: async () => (store ? store.newestReceived() : state.lastReceivedAt),
       tell: (event) => {
@@ -155,4 +153,25 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
 
 function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
   return (store as Partial<IntakeStore>).intakeOnly === true;
+}
+
+interface Process {
+  readonly pid?: number;
+  readonly getBuiltinModule?: (id: "node:os") => { hostname(): string } | undefined;
+}
+
+/** Host and pid of this process, such as `web-1:4711`, for the history of events. */
+function workerName(): string {
+  const { process, Deno } = globalThis as { readonly process?: Process; readonly Deno?: unknown };
+  // Deno would ask the user for a permission.
+  const host = Deno ? undefined : hostname(process);
+  return `${host ?? "unknown"}:${process?.pid ?? 0}`;
+}
+
+function hostname(process: Process | undefined): string | undefined {
+  try {
+    return process?.getBuiltinModule?.("node:os")?.hostname();
+  } catch {
+    return undefined;
+  }
 }

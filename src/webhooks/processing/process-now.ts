@@ -7,9 +7,9 @@ import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-s
 import { parseBody } from "../receiving/parse.ts";
 import { logDoubts } from "../receiving/report.ts";
 
-/** Options of {@link WebhookHandler.process}: what your queue knows of the attempt. */
+/** Options of {@link WebhookHandler.process}. */
 export interface ProcessOptions {
-  /** Cuts the attempt off when it aborts, as `attemptTimeout` does. */
+  /** Ends the attempt when it aborts, as `attemptTimeout` does. */
   readonly signal?: AbortSignal | undefined;
   /** The number of the attempt, from 1; becomes `event.attempt`. Default 1. */
   readonly attempt?: number | undefined;
@@ -25,13 +25,13 @@ export interface Processed {
   readonly status: string | undefined;
 }
 
-/** A notification could not be processed. Tells your queue whether and when to try again. */
+/** A notification could not be processed. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
-  /** Why the attempt failed. `invalid`: it is not a notification. */
+  /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";
   /** Whether another attempt can help. */
   readonly retryable: boolean;
-  /** Seconds that the platform asks to wait; `undefined` where it does not say. */
+  /** Seconds that the platform asks to wait. `undefined` if it does not ask. */
   readonly retryAfter: number | undefined;
 
   constructor(
@@ -86,10 +86,10 @@ export async function processNow<Tx>(
   return result;
 }
 
-/** A notification or the `NewEvent` that `forwardTo` has sent; each parsed, or as JSON text. */
+/** Takes a notification or the event that `forwardTo` sent, parsed or as JSON text. */
 function toEvent(given: unknown, log: Log): NewEvent {
   const sent = typeof given === "string" ? parse(given) : given;
-  const { text, topic, traceparent } = isSent(sent)
+  const { text, topic, traceparent } = isForwarded(sent)
     ? { text: sent.notification, topic: sent.topic ?? undefined, traceparent: sent.traceparent }
     : { text: typeof given === "string" ? given : stringify(given) };
   const parsed = text === undefined ? undefined : parseBody(text, topic);
@@ -114,7 +114,7 @@ function parse(text: string): unknown {
   }
 }
 
-function isSent(given: unknown): given is NewEvent & { readonly notification: string } {
+function isForwarded(given: unknown): given is NewEvent & { readonly notification: string } {
   if (typeof given !== "object" || given === null) return false;
   const { notification, ref, source } = given as Partial<NewEvent>;
   return typeof notification === "string" && ref !== undefined && source !== undefined;
@@ -128,7 +128,7 @@ function stringify(value: unknown): string | undefined {
   }
 }
 
-/** The event as a store would hand it out. De-duplication and exclusion are up to the user's queue. */
+/** The event in the form in which a store returns it. The user's queue de-duplicates and excludes. */
 function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
   const now = Date.now();
   return {
@@ -138,7 +138,7 @@ function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
     attempts: attempt,
     outages: 0,
     outageFor: 0,
-    // No snapshot is known, so `dispatch: "changed"` must leave nothing out.
+    // There is no snapshot to compare with, so `dispatch: "changed"` must not skip the callback.
     replayed: true,
     previous: undefined,
     sequence: 0,

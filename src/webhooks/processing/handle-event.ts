@@ -1,0 +1,271 @@
+import type { StayhookClient } from "../../client/client.ts";
+import { ResponseValidationError } from "../../client/errors.ts";
+import { StayhookError } from "../../errors.ts";
+import type { Booking } from "../../models/booking.ts";
+import type { Listing } from "../../models/listing.ts";
+import { readTimestamp } from "../../models/timestamp.ts";
+import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
+import type { ClaimedEvent, Write } from "../../stores/event-store.ts";
+import { bookingRef, eventType, parseRef, type Subject, type WebhookCallbacks } from "../events.ts";
+import { fetchFailure } from "./failures.ts";
+import { type FurtherEvents, followUpId } from "./further-events.ts";
+import type { RecentAnswers } from "./recent-answers.ts";
+import { type Comparison, compare, type SnapshotOf, type TrackedSnapshot } from "./snapshot.ts";
+
+export interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
+  readonly dispatch: "every" | "changed";
+  readonly snapshotOf: SnapshotOf;
+  /** `undefined` for `webhooks.process()`, which has no store: it always reads the record, and adds no events. */
+  readonly queued?: { readonly recent: RecentAnswers; readonly further: FurtherEvents } | undefined;
+}
+
+/** Makes the function that handles one event: it reads the record, then runs the callback for the record's status. */
+export function createWork<B extends Booking, L extends Listing, Tx>(
+  options: WorkOptions<B, L, Tx>,
+): Work<Tx> {
+  return async (claim, context) => {
+    const subject = parseRef(claim.ref);
+    if (subject) return new RecordWork(options, claim, context, subject).run();
+    const type = claim.topic === "messages" ? "message" : "unknown";
+    try {
+      const fields = type === "message" ? { type, ref: null } : { type };
+      return { state: "done", type, writes: await runCallback(options, claim, context, fields) };
+    } catch (error) {
+      return { state: "failed", reason: "callback", error, type };
+    }
+  };
+}
+
+/** One attempt at an event that refers to a record. */
+class RecordWork<B extends Booking, L extends Listing, Tx> {
+  readonly #options: WorkOptions<B, L, Tx>;
+  readonly #claim: ClaimedEvent;
+  readonly #context: WorkContext;
+  readonly #subject: Subject;
+
+  constructor(options: WorkOptions<B, L, Tx>, claim: ClaimedEvent, context: WorkContext, subject: Subject) {
+    this.#options = options;
+    this.#claim = claim;
+    this.#context = context;
+    this.#subject = subject;
+  }
+
+  async run(): Promise<WorkResult<Tx>> {
+    const recent = this.#options.queued?.recent;
+    let record = this.#recentRecord();
+    if (!record) {
+      try {
+        record = await this.#read();
+      } catch (error) {
+        recent?.drop(this.#claim.ref);
+        return this.#readFailed(error);
+      }
+      recent?.keep(this.#claim, record);
+    }
+    this.#context.answered();
+    const type = eventType(this.#subject.kind, record.status);
+    try {
+      return await this.#handle(record, type);
+    } catch (error) {
+      recent?.drop(this.#claim.ref);
+      return { state: "failed", reason: "callback", error, type };
+    }
+  }
+
+  /** The record of an earlier read. `undefined` if another process has handled a newer one since. */
+  #recentRecord(): Booking | Listing | undefined {
+    const record = this.#options.queued?.recent.find(this.#claim);
+    try {
+      return record && (!this.#claim.previous || !this.#compare(record).changed) ? record : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #read(): Promise<Booking | Listing> {
+    const { bookings, listings } = this.#options.client;
+    // The queue retries, and its circuit breaker must see each failure at once.
+    const once = { signal: this.#context.signal, maxRetries: 0 };
+    return this.#subject.kind === "booking"
+      ? bookings.get(this.#subject.bookingCode, once)
+      : listings.get(this.#subject.listingId, once);
+  }
+
+  #readFailed(error: unknown): WorkResult<Tx> {
+    if (error instanceof ResponseValidationError) this.#context.answered();
+    const failure = fetchFailure(error);
+    if (this.#claim.source !== "recheck") return { state: "failed", ...failure };
+    const type = eventType(this.#subject.kind, this.#claim.previous?.status ?? "");
+    return { state: "done", type, error, reason: failure.reason };
+  }
+
+  async #handle(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
+    if (await this.#addFollowUp(record)) return { state: "done", type };
+    const { snapshot, changed, changes, previous } = this.#compare(record);
+    const { source, replayed } = this.#claim;
+    // A reconcile or recheck event exists because of a change. Without one, a webhook event has handled it already.
+    const onChangeOnly = this.#options.dispatch === "changed" || source !== "webhook";
+    const writes =
+      changed || replayed || !onChangeOnly
+        ? await runCallback(this.#options, this.#claim, this.#context, {
+            type,
+            status: record.status,
+            [this.#subject.kind]: record,
+            previousStatus: previous?.status,
+            changed,
+            changes,
+            previous,
+          })
+        : [];
+    if (!changed && !replayed && source === "webhook") await this.#recheck();
+    return { state: "done", type, record: { snapshot, changed }, writes };
+  }
+
+  #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
+    const snapshot = this.#options.snapshotOf(this.#subject.kind, record);
+    return { ...snapshot, ...compare(this.#claim.previous, snapshot) };
+  }
+
+  async #recheck(): Promise<void> {
+    const claim = this.#claim;
+    const { further } = this.#options.queued ?? {};
+    await further?.recheck(claim, timestampOf(claim), decideByOf(claim), this.#context.signal);
+  }
+
+  /** Adds an event under the booking's own ref if its code differs from the requested one in case. */
+  async #addFollowUp(record: Booking | Listing): Promise<boolean> {
+    const { queued } = this.#options;
+    const claim = this.#claim;
+    const ref = this.#subject.kind === "booking" ? bookingRef((record as Booking).bookingCode) : claim.ref;
+    if (!queued || ref === null || ref === claim.ref || isFollowUp(claim)) return false;
+    await queued.further.followUp(claim, ref, timestampOf(claim), this.#context.signal);
+    return true;
+  }
+}
+
+/** The reconciler's events and rechecks have the ref of the booking's own code already. */
+function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boolean {
+  if (source !== "webhook" || ref === null || notification === null) return true;
+  const { eventId: first } = JSON.parse(notification) as { readonly eventId: unknown };
+  return eventId === followUpId(String(first).toLowerCase(), ref);
+}
+
+const DAY = 24 * 60 * 60_000;
+/** How far a notification's timestamp may lie before and after its receipt to be believed, ms. */
+const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
+
+export interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
+  readonly client: StayhookClient<B, L>;
+  readonly on: WebhookCallbacks<B, L, Tx>;
+  /** Whether the store records an event's end in a transaction that the callback's writes can join. */
+  readonly transactional: boolean;
+}
+
+type Callback = (event: unknown) => unknown;
+
+/**
+ * Runs the callback of an event, if there is one for its type.
+ *
+ * @param fields - the fields that not every event has
+ * @returns the user's writes
+ * @throws what the callback throws
+ */
+export async function runCallback<B extends Booking, L extends Listing, Tx>(
+  options: CallbackOptions<B, L, Tx>,
+  claim: ClaimedEvent,
+  context: WorkContext,
+  fields: { readonly type: string; readonly [field: string]: unknown },
+): Promise<readonly Write<Tx>[]> {
+  const { client, on, transactional } = options;
+  const callback = callbackFor(on, fields.type);
+  if (!callback) return [];
+  const writes = new AtomicWrites<Tx>(transactional);
+  const notification = notificationOf(claim);
+  const { topic } = claim;
+  try {
+    await callback({
+      ...fields,
+      eventId: claim.eventId,
+      timestamp: timestampOf(claim, notification),
+      receivedAt: new Date(claim.receivedAt),
+      source: claim.source,
+      notification,
+      ...(topic !== null && { topic }),
+      ...(fields.type === "booking.Request" && { decideBy: decideByOf(claim, notification) }),
+      attempt: claim.attempts,
+      signal: context.signal,
+      client,
+      atomically: writes.add,
+    });
+  } finally {
+    writes.close();
+  }
+  return writes.list;
+}
+
+/** When the event happened, or when it was recorded if its notification does not say. */
+export function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
+  // An event without a notification, such as one of the reconciler, keeps its own timestamp.
+  const isUnknown = notification && readTimestamp(notification.timestamp) === undefined;
+  return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
+}
+
+/** When the platform expects a decision. The reconciler cannot know when the guest asked. */
+export function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
+  if (claim.source === "reconcile") return undefined;
+  if (claim.source === "recheck") return storedDecideBy(claim.notification);
+  const told = timestampOf(claim, notification).getTime();
+  const { receivedAt } = claim;
+  const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
+  return new Date((isPlausible ? told : receivedAt) + DAY);
+}
+
+/** A recheck has no notification. Instead it stores the `decideBy` of the event that caused it. */
+function storedDecideBy(json: string | null): Date | undefined {
+  const { decideBy } = JSON.parse(json ?? "{}") as { readonly decideBy?: string };
+  return decideBy === undefined ? undefined : new Date(decideBy);
+}
+
+function notificationOf({ source, notification }: ClaimedEvent) {
+  return source === "webhook" && notification !== null ? JSON.parse(notification) : undefined;
+}
+
+/** Reads own properties only: `on` has no callback for a status named `constructor`. */
+function callbackFor<B extends Booking, L extends Listing, Tx>(
+  on: WebhookCallbacks<B, L, Tx>,
+  type: string,
+): Callback | undefined {
+  const callbacks = on as Readonly<Record<string, Callback | undefined>>;
+  const own = (name: string) => (Object.hasOwn(callbacks, name) ? callbacks[name] : undefined);
+  return own(type) ?? own("fallback");
+}
+
+/** The writes that a callback passes to `event.atomically`. */
+class AtomicWrites<Tx> {
+  readonly list: Write<Tx>[] = [];
+  readonly #transactional: boolean;
+  #open = true;
+
+  constructor(transactional: boolean) {
+    this.#transactional = transactional;
+  }
+
+  readonly add = (write: Write<Tx>): void => {
+    if (!this.#transactional) {
+      throw new StayhookError(
+        "event.atomically() needs a store with transactions, such as sqliteStore or postgresStore. This event has none.",
+      );
+    }
+    if (!this.#open) {
+      throw new StayhookError(
+        "event.atomically() was called after the callback had returned, when its event may be recorded as done. Await what the callback starts.",
+      );
+    }
+    if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
+    this.list.push(write);
+  };
+
+  close(): void {
+    this.#open = false;
+  }
+}
