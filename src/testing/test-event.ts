@@ -4,8 +4,8 @@ import { StayhookError } from "../errors.ts";
 import { type Booking, bookingStatuses } from "../models/booking.ts";
 import { type Listing, listingStatuses } from "../models/listing.ts";
 import { refuse } from "../sandbox/records.ts";
-import { eventTypes } from "../webhooks/events.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/events.ts";
+import { eventTypes } from "../webhooks/events.ts";
 import { compare, snapshots } from "../webhooks/processing/snapshot.ts";
 import type {
   BookingEventType,
