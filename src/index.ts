@@ -78,7 +78,7 @@ export type {
 } from "./stores/event-store.ts";
 export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
-export { InvalidWriteError } from "./stores/write-error.ts";
+export { InvalidWriteError } from "./stores/event-store.ts";
 export type {
   BookingEvent,
   BookingEventOf,

@@ -1,6 +1,5 @@
 import { atMost } from "../async.ts";
-import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
-import { InvalidWriteError } from "../stores/write-error.ts";
+import { type ClaimedEvent, InvalidWriteError, type Outcome, type Write } from "../stores/event-store.ts";
 import { Lease } from "./leases.ts";
 import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
 import { CancellableRun, type Outage, type WorkFailure, type WorkResult } from "./work.ts";

@@ -1,7 +1,7 @@
 import { errorText } from "../error-text.ts";
 import type { Log } from "../logger.ts";
+import { clampWait } from "../stores/base-store.ts";
 import type { ClaimedEvent, Entry, EventStore, FailureReason, Outcome } from "../stores/event-store.ts";
-import { clampWait } from "../stores/limits.ts";
 import type { Backoff } from "./backoff.ts";
 import { LONGEST_RETRY_AFTER, type Pause } from "./circuit-breaker.ts";
 import type { Work, WorkFailure } from "./work.ts";

@@ -16,8 +16,17 @@ import type {
   Snapshot,
   StoredEvent,
 } from "./event-store.ts";
-import { clampWait } from "./limits.ts";
-import { Subscribers } from "./subscribers.ts";
+
+/** The longest wait that a store keeps, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow a database's number or date. */
+export const MAX_WAIT = 366 * 24 * 60 * 60_000;
+
+/** A wait as stores keep it: whole ms from 0 to {@link MAX_WAIT}; NaN becomes 0. */
+export function clampWait(ms: number): number {
+  return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
+}
+
+/** How many attempts an event's history keeps. */
+export const HISTORY_LENGTH = 10;
 
 /** How many events one step of a replay or a discard changes, so that no step holds up the intake. */
 const CHANGE_BATCH = 500;
@@ -317,4 +326,45 @@ function withinDates(date: Date): Date {
 function checkRef(ref: unknown): void {
   if (typeof ref !== "string" || ref === "")
     throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
+}
+
+/** Who wants to hear that something may be due; for a store's `subscribe`. */
+export class Subscribers {
+  // Each in an object of its own: the same function may subscribe twice.
+  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
+
+  get isEmpty(): boolean {
+    return this.#subscriptions.size === 0;
+  }
+
+  /** @returns what takes it back; `true` where this did, and not a call before */
+  add(wake: () => void): () => boolean {
+    const subscription = { wake };
+    this.#subscriptions.add(subscription);
+    return () => this.#subscriptions.delete(subscription);
+  }
+
+  wake(): void {
+    for (const { wake } of [...this.#subscriptions]) {
+      try {
+        wake();
+      } catch {
+        // What was recorded is recorded, whatever the subscriber makes of it.
+      }
+    }
+  }
+
+  clear(): void {
+    this.#subscriptions.clear();
+  }
+}
+
+/** Whether two snapshots have the same status and the same fields with the same values. */
+export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
+  const names = Object.keys(a.fields);
+  return (
+    a.status === b.status &&
+    names.length === Object.keys(b.fields).length &&
+    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
+  );
 }

@@ -1,25 +1,13 @@
-import { adding } from "./contract/adding.ts";
-import { claiming } from "./contract/claiming.ts";
-import { closing } from "./contract/closing.ts";
-import { delaying } from "./contract/delaying.ts";
-import { discarding, erasing } from "./contract/discarding.ts";
-import { filtering } from "./contract/filtering.ts";
+import { adding, delaying } from "./contract/adding.ts";
+import { claiming, ordering } from "./contract/claiming.ts";
 import { type Bench, type Cases, createBench } from "./contract/harness.ts";
-import { histories } from "./contract/history.ts";
-import { leases } from "./contract/leases.ts";
-import { metas } from "./contract/meta.ts";
-import { newestReceived } from "./contract/newest-received.ts";
-import { nextDue } from "./contract/next-due.ts";
-import { ordering } from "./contract/ordering.ts";
-import { outages } from "./contract/outages.ts";
+import { leases, nextDue, outages } from "./contract/leases.ts";
+import { closing, restarting, sharing, transactions, waking } from "./contract/processes.ts";
 import { pruning } from "./contract/pruning.ts";
-import { reading } from "./contract/reading.ts";
-import { recording } from "./contract/records.ts";
-import { replaying } from "./contract/replaying.ts";
-import { settling } from "./contract/settling.ts";
-import { restarting, sharing } from "./contract/sharing.ts";
-import { transactions } from "./contract/transactions.ts";
-import { waking } from "./contract/waking.ts";
+import { filtering, reading } from "./contract/reading.ts";
+import { metas, newestReceived, recording } from "./contract/records.ts";
+import { discarding, erasing, replaying } from "./contract/replaying.ts";
+import { histories, settling } from "./contract/settling.ts";
 import type { EventStore } from "./event-store.ts";
 
 /** One thing that a store must do. */

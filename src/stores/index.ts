@@ -34,6 +34,6 @@ export {
   type SqlSteps,
   type SqlValue,
   type SqlWrites,
-  sqliteDialect,
-  sqlStore,
-} from "./sql/index.ts";
+} from "./sql/driver.ts";
+export { sqlStore } from "./sql/sql-store.ts";
+export { sqliteDialect } from "./sqlite/sqlite-dialect.ts";

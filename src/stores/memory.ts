@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { checkNoUnknown } from "../options.ts";
 import type { EventStore } from "./event-store.ts";
-import { MemoryStore } from "./memory/store.ts";
+import { MemoryStore } from "./memory/memory-store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions {

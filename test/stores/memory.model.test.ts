@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { MemoryStore } from "../../src/stores/memory/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
 import { checkAgainstModel } from "./model-check.ts";
 

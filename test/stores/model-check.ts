@@ -8,7 +8,7 @@ import type {
   NewEvent,
   Outcome,
 } from "../../src/stores/event-store.ts";
-import { MemoryStore } from "../../src/stores/memory/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
 const KEYS = ["lock", "place"];

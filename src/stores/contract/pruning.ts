@@ -1,5 +1,4 @@
-import { check, equal } from "./expect.ts";
-import { type Cases, failed, LONG, parked, unreachable } from "./harness.ts";
+import { type Cases, check, equal, failed, LONG, parked, unreachable } from "./harness.ts";
 
 export const pruning: Cases = {
   "prune deletes done events, or parked ones, of an age": async ({ store, add, claimOne, done, settle }) => {

@@ -1,5 +1,4 @@
-import { IndexedHeap } from "./indexed-heap.ts";
-import { type EventRow, hasOpen, type RecordRow, type Wait } from "./rows.ts";
+import { type EventRow, hasOpen, type RecordRow, type Wait } from "./memory-rows.ts";
 
 /** Which records can be claimed now, in which order, and when the next one can. */
 export class Schedule {
@@ -119,4 +118,161 @@ function ownTime(row: EventRow): number {
 
 function becameReadyAt(row: EventRow, record: RecordRow): number {
   return Math.max(ownTime(row), record.lease?.row.leaseEnd ?? 0, record.wait?.until ?? 0);
+}
+
+interface Entry<T> {
+  readonly item: T;
+  time: number;
+  /** Decides between equal times. */
+  rank: number;
+  index: number;
+}
+
+/** A priority queue by time in which an item can be moved or removed: O(log n) each, O(1) to look at the first. */
+export class IndexedHeap<T> implements Iterable<T> {
+  readonly #heap: Entry<T>[] = [];
+  readonly #entries = new Map<T, Entry<T>>();
+
+  get size(): number {
+    return this.#heap.length;
+  }
+
+  /** The item with the smallest time, the smallest rank among equal times. */
+  get first(): T | undefined {
+    return this.#heap[0]?.item;
+  }
+
+  /** Time of {@link first}; `Infinity` where there is none. */
+  get firstTime(): number {
+    return this.#heap[0]?.time ?? Number.POSITIVE_INFINITY;
+  }
+
+  [Symbol.iterator](): Iterator<T> {
+    return this.#entries.keys();
+  }
+
+  timeOf(item: T): number | undefined {
+    return this.#entries.get(item)?.time;
+  }
+
+  has(item: T): boolean {
+    return this.#entries.has(item);
+  }
+
+  /** Adds the item, or moves it to another time. */
+  set(item: T, time: number, rank: number): void {
+    let entry = this.#entries.get(item);
+    if (entry === undefined) {
+      entry = { item, time, rank, index: this.#heap.length };
+      this.#entries.set(item, entry);
+      this.#heap.push(entry);
+    } else {
+      entry.time = time;
+      entry.rank = rank;
+    }
+    this.#settle(entry);
+  }
+
+  delete(item: T): void {
+    const entry = this.#entries.get(item);
+    if (entry === undefined) return;
+    this.#entries.delete(item);
+    const last = this.#heap.pop()!;
+    if (last === entry) return;
+    this.#put(last, entry.index);
+    this.#settle(last);
+  }
+
+  #settle(entry: Entry<T>): void {
+    this.#up(entry);
+    this.#down(entry);
+  }
+
+  #up(entry: Entry<T>): void {
+    while (entry.index > 0) {
+      const parent = this.#heap[(entry.index - 1) >> 1]!;
+      if (!isBefore(entry, parent)) return;
+      this.#swap(entry, parent);
+    }
+  }
+
+  #down(entry: Entry<T>): void {
+    for (;;) {
+      const left = this.#heap[2 * entry.index + 1];
+      if (left === undefined) return;
+      const right = this.#heap[2 * entry.index + 2];
+      const child = right !== undefined && isBefore(right, left) ? right : left;
+      if (!isBefore(child, entry)) return;
+      this.#swap(entry, child);
+    }
+  }
+
+  #swap(a: Entry<T>, b: Entry<T>): void {
+    const index = a.index;
+    this.#put(a, b.index);
+    this.#put(b, index);
+  }
+
+  #put(entry: Entry<T>, index: number): void {
+    entry.index = index;
+    this.#heap[index] = entry;
+  }
+}
+
+function isBefore<T>(a: Entry<T>, b: Entry<T>): boolean {
+  return a.time < b.time || (a.time === b.time && a.rank < b.rank);
+}
+
+/** The place of an item in its set, kept in the item itself: a `Map` from items to places takes twice the time. */
+export interface Linked<T> {
+  /** The set that it is in. */
+  set: object | undefined;
+  previous: T | undefined;
+  next: T | undefined;
+}
+
+/** A set in order of arrival. An item is in one set at a time. */
+export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
+  #first: T | undefined;
+  #last: T | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get first(): T | undefined {
+    return this.#first;
+  }
+
+  /** Puts the item last, wherever it was. */
+  add(item: T): void {
+    this.delete(item);
+    item.set = this;
+    item.previous = this.#last;
+    if (this.#last === undefined) this.#first = item;
+    else this.#last.next = item;
+    this.#last = item;
+    this.#size += 1;
+  }
+
+  delete(item: T): void {
+    if (item.set !== this) return;
+    const { previous, next } = item;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    item.set = item.previous = item.next = undefined;
+    this.#size -= 1;
+  }
+
+  /** From first to last. The item that is being visited may be deleted meanwhile. */
+  *[Symbol.iterator](): Iterator<T> {
+    let next: T | undefined;
+    for (let item = this.#first; item !== undefined; item = next) {
+      next = item.next;
+      yield item;
+    }
+  }
 }

@@ -3,9 +3,9 @@ import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import { checkNoUnknown, unknownOptions } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
-import { sqlStore } from "../sql/store.ts";
-import { mysqlDialect } from "./dialect.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./driver.ts";
+import { sqlStore } from "../sql/sql-store.ts";
+import { mysqlDialect } from "./mysql-dialect.ts";
+import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
 
 const OPTIONS = ["url", "pool", "pollInterval", "maxConnections", "commandTimeout"] as const;
 

@@ -1,8 +1,8 @@
+import { WriteFailed } from "../server-pool.ts";
 import type { Connections, Row } from "./connections.ts";
-import { isReadOnly, mayTryAgain, sqlState, storeError } from "./errors.ts";
+import { isReadOnly, mayTryAgain, sqlState, storeError } from "./postgres-errors.ts";
 import { migrate } from "./schema.ts";
 import type { Statements } from "./statements.ts";
-import { WriteFailed } from "./user-writes.ts";
 
 /** How often a transaction that met another one is tried. */
 const TRIES = 4;

@@ -1,8 +1,7 @@
-// Not the globals: a server goes by no fake clock.
-import { clearTimeout, setTimeout } from "node:timers";
 import type { Client, Pool, PoolClient } from "pg";
 import { StayhookError } from "../../errors.ts";
-import { isReadOnly, lostConnection } from "./errors.ts";
+import { connectWithin } from "../server-pool.ts";
+import { isReadOnly, lostConnection } from "./postgres-errors.ts";
 
 /** A row of text: a pool may read other types in its own way. */
 export type Row = Readonly<Record<string, string | null>>;
@@ -128,24 +127,7 @@ export class Connections {
 
   async #connect(): Promise<PoolClient> {
     const pool = await this.#thePool();
-    const connecting = pool.connect();
-    let timer: NodeJS.Timeout | undefined;
-    let late = false;
-    const timeout = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        late = true;
-        reject(new Error(`no connection within ${this.commandTimeout} ms`));
-      }, this.commandTimeout);
-    });
-    connecting.then(
-      (client) => late && client.release(),
-      () => {},
-    );
-    try {
-      return await Promise.race([connecting, timeout]);
-    } finally {
-      clearTimeout(timer);
-    }
+    return connectWithin(this.commandTimeout, pool.connect());
   }
 
   #thePool(): Promise<Pool> {

@@ -1,6 +1,6 @@
 // Not the globals: with a user's fake timers nothing would be recorded.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
-import { isLocked, lostConnection } from "./errors.ts";
+import { isLocked, lostConnection } from "./postgres-errors.ts";
 
 /** The most that one statement takes. */
 const MOST_EVENTS = 256;

@@ -1,11 +1,12 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown, unknownOptions } from "../../options.ts";
-import type { AddOptions, EventStore, NewEvent } from "../event-store.ts";
 import { Connections } from "./connections.ts";
+import { PgStore, type PostgresStore } from "./postgres-store.ts";
 import { NAME_BYTES, migrationSql as sqlOf } from "./schema.ts";
-import { PgStore } from "./store.ts";
+
+export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
 const SCHEMA = "stayhook";
 const NAMES = [
@@ -41,26 +42,6 @@ export interface PostgresStoreOptions {
   readonly maxConnections?: number | undefined;
   /** How long one command, or the wait for a connection, may take before the call rejects, ms. Default 10,000. */
   readonly commandTimeout?: number | undefined;
-}
-
-/** Adds events in the caller's own transaction. */
-export interface TransactionStore {
-  /** As {@link EventStore.add}. The event is recorded when the caller commits. */
-  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
-}
-
-/** The store that {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
-export interface PostgresStore extends EventStore<ClientBase> {
-  /** `event.atomically` writes in the transaction that ends the event. */
-  readonly transactional: true;
-  /**
-   * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other
-   * event of the same booking or listing can be recorded or handled. Keep it short: an attempt for that record cannot
-   * renew its lease meanwhile. It loses the lease after a wait of a third of `leaseDuration`, 5 s at most.
-   */
-  with(client: ClientBase): TransactionStore;
-  /** Makes the schema, or brings it up to this version. The first call of any method does so, too. */
-  migrate(): Promise<void>;
 }
 
 /**

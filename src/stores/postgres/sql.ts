@@ -1,4 +1,4 @@
-import { HISTORY_LENGTH } from "../limits.ts";
+import { HISTORY_LENGTH } from "../base-store.ts";
 
 /** A name as SQL takes it. */
 export function quote(name: string): string {

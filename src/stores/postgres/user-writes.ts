@@ -1,24 +1,16 @@
-// Not the globals: a database goes by no fake clock.
-import { clearTimeout, setTimeout } from "node:timers";
 import type { ClientBase } from "pg";
-import type { ClaimedEvent, Outcome } from "../event-store.ts";
-import { InvalidWriteError } from "../write-error.ts";
+import { type ClaimedEvent, InvalidWriteError, type Outcome } from "../event-store.ts";
+import { LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import { type Row, type Session, Undone } from "./connections.ts";
-import { lostConnection, serverGone, sqlState } from "./errors.ts";
 import { PATIENCE } from "./groups.ts";
-import { settleValues, toEnding, toText } from "./rows.ts";
+import { hasTimedOut, lostConnection, serverGone, sqlState } from "./postgres-errors.ts";
+import { settleValues, toEnding, toText } from "./postgres-rows.ts";
 import type { Statements } from "./statements.ts";
 
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
-/** How long the writes of one event may take together, ms: they hold a connection. */
-const MOST_TIME = 60_000;
-
-/** A write of the user's failed. Its `cause` is the user's own error. */
-export class WriteFailed extends Error {}
-
 /** The server ends a session, and with it the transaction and its locks, when the process is frozen within it. */
-const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${MOST_TIME}`;
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
 /** How the end of a lease is recorded. */
 export interface Ending {
   readonly statements: Statements;
@@ -78,14 +70,14 @@ async function undo(session: Session, error: unknown): Promise<unknown> {
  */
 async function runWrites(session: Session, writes: Writes): Promise<void> {
   await session.query("SAVEPOINT stayhook_writes");
-  await withinTime(async () => {
+  await writeWithinTime(async () => {
     try {
       for (const write of writes) await write(session.client);
     } catch (cause) {
       // The store's failure: the attempt is made again, and the callback is not to blame.
-      if (session.isLost() || serverGone(cause))
+      if (session.isLost() || serverGone(cause) || hasTimedOut(cause))
         throw new Error("the connection was lost during event.atomically", { cause });
-      throw new WriteFailed("a write failed", { cause });
+      throw new WriteFailed(cause);
     }
   });
   try {
@@ -101,19 +93,3 @@ const ENDED =
   "a write of event.atomically ended the transaction that it runs in: it must not BEGIN, COMMIT or ROLLBACK";
 const FAILED =
   "a statement of a write of event.atomically failed, and the write went on: PostgreSQL then undoes the whole transaction. Let the error through, or put the statement behind a SAVEPOINT";
-
-async function withinTime(run: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const running = run();
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new InvalidWriteError(`the writes of event.atomically took longer than ${MOST_TIME} ms`));
-    }, MOST_TIME);
-  });
-  try {
-    await Promise.race([running, late]);
-  } finally {
-    clearTimeout(timer);
-    running.catch(() => {});
-  }
-}

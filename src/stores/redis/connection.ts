@@ -2,8 +2,8 @@
 import { clearTimeout, setTimeout } from "node:timers";
 import { StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
-import { failed, hasCode, isNotPrimary } from "./errors.ts";
 import type { Link, RedisClient, Session } from "./link.ts";
+import { failed, hasCode, isNotPrimary } from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./scripts.ts";
 
 /** Runs scripts, each within {@link timeout} ms. */

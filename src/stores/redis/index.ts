@@ -4,7 +4,7 @@ import { isLogger, Log, type Logger } from "../../logger.ts";
 import type { EventStore } from "../event-store.ts";
 import { Connection, checkSettings } from "./connection.ts";
 import { ClientLink, type RedisClient, UrlLink } from "./link.ts";
-import { RedisStore } from "./store.ts";
+import { RedisStore } from "./redis-store.ts";
 
 /** Options of {@link redisStore}. One of `url` and `client` is required. */
 export interface RedisStoreOptions {

@@ -4,7 +4,7 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
-import { isReply, notReachable, type Secrets } from "./errors.ts";
+import { isReply, notReachable, type Secrets } from "./redis-errors.ts";
 
 /** ms until a connection that was refused is tried again, while a call waits for it. */
 const AGAIN = 100;

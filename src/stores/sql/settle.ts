@@ -1,8 +1,7 @@
 import type { ClaimedEvent, Outcome, Snapshot, Write } from "../event-store.ts";
-import { heldBy } from "./claims.ts";
+import { firstPending, firstRetry, heldBy, type Operation, putQueue, type QueueRow } from "./claims.ts";
 import { change, type SqlRow, type SqlSteps } from "./driver.ts";
-import { firstPending, firstRetry, type Operation, putQueue, type QueueRow } from "./queue.ts";
-import { historyWith, number, numberOrNull, text, toText } from "./rows.ts";
+import { historyWith, number, numberOrNull, text, toText } from "./sql-rows.ts";
 
 type Ending = Exclude<Outcome<never>, { readonly state: "released" }>;
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { IndexedHeap } from "../../../src/stores/memory/indexed-heap.ts";
+import { IndexedHeap } from "../../../src/stores/memory/schedule.ts";
 
 const item = fc.integer({ min: 0, max: 15 });
 const step = fc.oneof(

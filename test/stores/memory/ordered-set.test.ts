@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Linked, OrderedSet } from "../../../src/stores/memory/ordered-set.ts";
+import { type Linked, OrderedSet } from "../../../src/stores/memory/schedule.ts";
 
 interface Item extends Linked<Item> {
   readonly value: number;

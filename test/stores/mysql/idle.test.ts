@@ -1,8 +1,8 @@
 import mysql from "mysql2/promise";
 import { expect, test } from "vitest";
-import { mysqlDialect } from "../../../src/stores/mysql/dialect.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/driver.ts";
-import { sqlStore } from "../../../src/stores/sql/store.ts";
+import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
+import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
 describeMysql("the server's limit for a transaction in which nothing happens", () => {

@@ -1,9 +1,9 @@
 import mysql from "mysql2/promise";
 import { afterAll, test } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
-import { mysqlDialect } from "../../../src/stores/mysql/dialect.ts";
-import { mysqlDriver } from "../../../src/stores/mysql/driver.ts";
-import { sqlStore } from "../../../src/stores/sql/store.ts";
+import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
+import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 

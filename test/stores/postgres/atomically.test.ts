@@ -1,6 +1,6 @@
 import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { InvalidWriteError } from "../../../src/stores/write-error.ts";
+import { InvalidWriteError } from "../../../src/stores/event-store.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres } from "./support.ts";
 

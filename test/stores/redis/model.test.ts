@@ -1,7 +1,7 @@
 import { test } from "vitest";
 import { Connection } from "../../../src/stores/redis/connection.ts";
 import { UrlLink } from "../../../src/stores/redis/link.ts";
-import { RedisStore } from "../../../src/stores/redis/store.ts";
+import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createPrefixes, url } from "./support.ts";
 

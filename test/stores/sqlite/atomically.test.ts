@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
+import { InvalidWriteError } from "../../../src/stores/event-store.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { InvalidWriteError } from "../../../src/stores/write-error.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createFiles, stopClock } from "./support.ts";
 

@@ -1,8 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, expect, test } from "vitest";
-import { sqliteDialect } from "../../../src/stores/sql/sqlite-dialect.ts";
 import { statementsOf } from "../../../src/stores/sql/statements.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { sqliteDialect } from "../../../src/stores/sqlite/sqlite-dialect.ts";
 
 const db = new DatabaseSync(":memory:");
 const store = sqliteStore(db);

@@ -1,7 +1,7 @@
 // Not the globals: other processes go by no fake clock.
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import type { Client } from "pg";
-import type { Subscribers } from "../subscribers.ts";
+import type { Subscribers } from "../base-store.ts";
 import type { Connections } from "./connections.ts";
 
 /** How often a listening connection is checked, and subscribers are woken whatever was heard, ms. */

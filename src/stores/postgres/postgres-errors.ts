@@ -32,6 +32,11 @@ export function serverGone(error: unknown): boolean {
   return SERVER_GONE.test(sqlState(error) ?? "");
 }
 
+/** `pg` gave up its wait for an answer, and has no code for that. The statement may still run. */
+export function hasTimedOut(error: unknown): boolean {
+  return error instanceof Error && error.message === "Query read timeout";
+}
+
 /** The connection may be in any state, and the command may have been done or not. */
 export function lostConnection(error: unknown): boolean {
   return sqlState(error) === undefined || serverGone(error);

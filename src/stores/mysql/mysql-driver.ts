@@ -1,10 +1,11 @@
 // Not the globals: a server does not follow a fake clock.
-import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
+import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
 import { errorText } from "../../error-text.ts";
 import { StayhookError } from "../../errors.ts";
-import type { Write } from "../event-store.ts";
+import { InvalidWriteError, type Write } from "../event-store.ts";
+import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -13,7 +14,6 @@ import {
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
-import { InvalidWriteError } from "../write-error.ts";
 
 const DUPLICATE_KEY = 1062;
 /** A deadlock, or a wait for a lock that took too long: the server has undone the transaction. */
@@ -22,8 +22,6 @@ const TRY_AGAIN = [1205, 1213];
 const READ_ONLY = [1290, 1792, 1836];
 const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
-/** How long the writes of one event may take together, ms. They hold a connection. */
-const LONGEST_WRITES = 60_000;
 /** MariaDB ends a transaction of the store's in which nothing happens for so many seconds: a process that stands still would keep its locks. */
 export const LONGEST_IDLE = 2;
 
@@ -54,7 +52,10 @@ export function mysqlDriver({
   const running = new Set<Promise<unknown>>();
 
   async function lend<T>(use: (connection: PoolConnection, query: Query) => Promise<T>): Promise<T> {
-    const connection = await connect();
+    const connection = await connectWithin(
+      commandTimeout,
+      pool().then((from) => from.getConnection()),
+    );
     let isUsable = true;
     try {
       return await use(connection, (sql, values = []) =>
@@ -101,27 +102,6 @@ export function mysqlDriver({
     return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement)));
   }
 
-  async function connect(): Promise<PoolConnection> {
-    const connecting = pool().then((from) => from.getConnection());
-    let timer: NodeJS.Timeout | undefined;
-    let late = false;
-    const timeout = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        late = true;
-        reject(new Error(`no connection within ${commandTimeout} ms`));
-      }, commandTimeout);
-    });
-    connecting.then(
-      (connection) => late && connection.release(),
-      () => {},
-    );
-    try {
-      return await Promise.race([connecting, timeout]);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
   async function retried<T>(attempt: () => Promise<T>, failing: string): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       const trying = attempt();
@@ -129,13 +109,15 @@ export function mysqlDriver({
       try {
         return await trying;
       } catch (error) {
-        if (tries < TRIES && TRY_AGAIN.includes(errnoOf(error) ?? 0)) {
+        const cause = error instanceof WriteFailed ? error.cause : error;
+        // In a write of the user's, too: the server has undone the whole transaction.
+        const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
+        if (mayTryAgain && tries < TRIES) {
           await sleep(Math.random() * 2 ** tries);
           continue;
         }
-        if (error instanceof WriteFailed && !isLost(error)) throw error.cause;
+        if (error instanceof WriteFailed && !mayTryAgain && !isLost(error)) throw cause;
         if (error instanceof StayhookError) throw error;
-        const cause = error instanceof WriteFailed ? error.cause : error;
         throw new StayhookError(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
       } finally {
         running.delete(trying);
@@ -181,17 +163,14 @@ async function execute(query: Query, { sql, params, query: reads }: SqlStatement
   }
 }
 
-/** A write of the user's threw its `cause`. */
-class WriteFailed extends Error {}
-
 async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
   await connection.query("SAVEPOINT stayhook_writes");
-  await withinTime(async () => {
+  await writeWithinTime(async () => {
     for (const write of writes as unknown as readonly Write<PoolConnection>[]) {
       try {
         await write(connection);
       } catch (cause) {
-        throw new WriteFailed("a write of event.atomically failed", { cause });
+        throw new WriteFailed(cause);
       }
     }
   });
@@ -202,19 +181,6 @@ async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Pro
     const message =
       "A write of event.atomically ended the transaction that it runs in. It must not BEGIN, COMMIT or ROLLBACK, nor change tables.";
     throw new InvalidWriteError(message, { cause });
-  }
-}
-
-async function withinTime(run: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const message = `The writes of event.atomically took longer than ${LONGEST_WRITES} ms. Do slow work before you call it.`;
-    timer = setTimeout(() => reject(new InvalidWriteError(message)), LONGEST_WRITES);
-  });
-  try {
-    await Promise.race([run(), late]);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

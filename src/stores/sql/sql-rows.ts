@@ -1,3 +1,4 @@
+import { HISTORY_LENGTH } from "../base-store.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
@@ -9,7 +10,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { HISTORY_LENGTH } from "../limits.ts";
 import type { SqlRow } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

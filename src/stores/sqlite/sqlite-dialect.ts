@@ -1,4 +1,4 @@
-import type { SqlDialect } from "./driver.ts";
+import type { SqlDialect } from "../sql/driver.ts";
 
 /**
  * Finds a record's events in each block of 1024 arrivals. An index on the record alone would change a page of its own

@@ -1,3 +1,4 @@
+import { HISTORY_LENGTH } from "../base-store.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
@@ -10,7 +11,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { HISTORY_LENGTH } from "../limits.ts";
 
 /** The hash of an event, as HGETALL lists it. */
 type Fields = readonly string[];

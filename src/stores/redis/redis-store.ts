@@ -15,9 +15,9 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 import type { Connection } from "./connection.ts";
-import { hasCode, NotSentError } from "./errors.ts";
 import { IdempotencyKeys } from "./idempotency-keys.ts";
-import { Notifier } from "./notifier.ts";
+import { hasCode, NotSentError } from "./redis-errors.ts";
+import { Notifier } from "./redis-notifier.ts";
 import {
   type ClaimReply,
   packEntry,
@@ -26,7 +26,7 @@ import {
   toClaim,
   toRecordSnapshot,
   toStoredEvent,
-} from "./rows.ts";
+} from "./redis-rows.ts";
 import type { ScriptName } from "./scripts.ts";
 
 /** How many events one script handles at most, so that none holds Redis up for long. */

@@ -13,16 +13,28 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { add } from "./adds.ts";
-import * as claims from "./claims.ts";
+import { add, claim, nextDue, type Operation, renew } from "./claims.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
-import type { Operation } from "./queue.ts";
-import { number } from "./rows.ts";
-import { migrate } from "./schema.ts";
-import * as selection from "./selection.ts";
 import { settle } from "./settle.ts";
-import { type Statements, statementsOf } from "./statements.ts";
-import * as upkeep from "./upkeep.ts";
+import { number } from "./sql-rows.ts";
+import { migrate, type Statements, statementsOf } from "./statements.ts";
+import {
+  arrivalOf,
+  changeAll,
+  counts,
+  erase,
+  get,
+  getMeta,
+  learn,
+  list,
+  newestReceived,
+  oldestWaiting,
+  prune,
+  pruneRecords,
+  recordBy,
+  records,
+  setMeta,
+} from "./upkeep.ts";
 
 const READING = "events could not be read";
 
@@ -79,13 +91,11 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     // While nothing is due, a claim holds up no other process.
     if (this.#driver.busy !== true && (await this.doNextDue()) !== 0) return [];
-    return this.#write("events could not be claimed", (operation) => claims.claim(operation, options));
+    return this.#write("events could not be claimed", (operation) => claim(operation, options));
   }
 
   protected doRenew(held: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    return this.#write("leases could not be renewed", (operation) =>
-      claims.renew(operation, held, leaseDuration),
-    );
+    return this.#write("leases could not be renewed", (operation) => renew(operation, held, leaseDuration));
   }
 
   protected async doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
@@ -97,62 +107,60 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doNextDue(): Promise<number | undefined> {
-    return this.#read(claims.nextDue);
+    return this.#read(nextDue);
   }
 
   protected doGet(eventId: string): Promise<StoredEvent | undefined> {
-    return this.#read((operation) => upkeep.get(operation, eventId));
+    return this.#read((operation) => get(operation, eventId));
   }
 
   protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
-    return this.#read((operation) => selection.list(operation, filter, slice));
+    return this.#read((operation) => list(operation, filter, slice));
   }
 
   protected arrivalOf(eventId: string): Promise<number | undefined> {
-    return this.#read((operation) => upkeep.arrivalOf(operation, eventId));
+    return this.#read((operation) => arrivalOf(operation, eventId));
   }
 
   protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
     const sliced = await this.#write("events could not be changed", (operation) =>
-      selection.changeAll(operation, change, filter, slice),
+      changeAll(operation, change, filter, slice),
     );
     if (sliced.found > 0) this.#wake();
     return sliced;
   }
 
   protected doCounts(): Promise<Record<EventState, number>> {
-    return this.#read(upkeep.counts);
+    return this.#read(counts);
   }
 
   protected doOldestWaiting(): Promise<number | undefined> {
-    return this.#read(upkeep.oldestWaiting);
+    return this.#read(oldestWaiting);
   }
 
   protected doNewestReceived(): Promise<Date | undefined> {
-    return this.#read(upkeep.newestReceived);
+    return this.#read(newestReceived);
   }
 
   protected doErase(ref: string): Promise<number | undefined> {
-    return this.#write("the record could not be erased", (operation) => upkeep.erase(operation, ref));
+    return this.#write("the record could not be erased", (operation) => erase(operation, ref));
   }
 
   protected doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
-    return this.#read((operation) => upkeep.recordBy(operation, ref));
+    return this.#read((operation) => recordBy(operation, ref));
   }
 
   protected doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    return this.#read((operation) => upkeep.records(operation, after, limit));
+    return this.#read((operation) => records(operation, after, limit));
   }
 
   protected doLearn(ref: string, { status, fields }: Snapshot): Promise<boolean> {
     const given = { status, fields: { ...fields } };
-    return this.#write("the snapshot could not be written", (operation) =>
-      upkeep.learn(operation, ref, given),
-    );
+    return this.#write("the snapshot could not be written", (operation) => learn(operation, ref, given));
   }
 
   protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    return this.#read((operation) => upkeep.getMeta(operation, key));
+    return this.#read((operation) => getMeta(operation, key));
   }
 
   protected doSetMeta(
@@ -161,18 +169,16 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     expected: string | undefined,
   ): Promise<boolean> {
     return this.#write("the value could not be written", (operation) =>
-      upkeep.setMeta(operation, key, value, expected),
+      setMeta(operation, key, value, expected),
     );
   }
 
   protected doPrune(options: PruneOptions): Promise<number> {
-    return this.#write("old events could not be deleted", (operation) => upkeep.prune(operation, options));
+    return this.#write("old events could not be deleted", (operation) => prune(operation, options));
   }
 
   protected doPruneRecords(options: PruneRecordsOptions): Promise<number> {
-    return this.#write("old snapshots could not be deleted", (operation) =>
-      upkeep.pruneRecords(operation, options),
-    );
+    return this.#write("old snapshots could not be deleted", (operation) => pruneRecords(operation, options));
   }
 
   override subscribe(wake: () => void): () => void {

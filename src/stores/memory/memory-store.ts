@@ -1,4 +1,4 @@
-import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
+import { BaseStore, type Change, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
@@ -12,8 +12,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { isSameSnapshot } from "../same-snapshot.ts";
-import { OrderedSet } from "./ordered-set.ts";
 import {
   beginAnew,
   copyOf,
@@ -30,8 +28,8 @@ import {
   toClaim,
   toRecordSnapshot,
   toStoredEvent,
-} from "./rows.ts";
-import { Schedule } from "./schedule.ts";
+} from "./memory-rows.ts";
+import { OrderedSet, Schedule } from "./schedule.ts";
 
 /**
  * The rules of a store, written down plainly. The tests hold all other stores against it.

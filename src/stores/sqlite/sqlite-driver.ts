@@ -1,19 +1,19 @@
-import { statSync } from "node:fs";
+import { type FSWatcher, statSync, utimesSync, watch } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
+// Not the globals: other processes do not go by a fake clock.
+import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
 import {
   runSync,
   type SqlDriver,
+  type SqlNotifier,
   type SqlResult,
   type SqlStatement,
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
-import { isBusy, isSqliteError, storeError } from "./errors.ts";
-import { GroupCommit } from "./group-commit.ts";
-import { Notifier } from "./notifier.ts";
-import { runWrites, type Writes } from "./user-writes.ts";
+import { GroupCommit, runWrites, type Writes } from "./group-commit.ts";
 
 /** ms until a busy file is read again. */
 const READ_AGAIN = 5;
@@ -148,4 +148,115 @@ function fileCheck(path: string): () => void {
 function identityOf(path: string): string | undefined {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stat && `${stat.dev}:${stat.ino}`;
+}
+
+/** How often the notifier looks for a commit that the file system did not tell of, ms. */
+const NET = 1000;
+
+/**
+ * Tells the other processes on the file that something may be due: a process that has committed sets the file's
+ * time, and the others watch it. (A watcher of the write-ahead log would be told before the commit can be seen.)
+ * Does not keep the process alive.
+ */
+export class Notifier implements SqlNotifier {
+  readonly #file: string | undefined;
+  readonly #version: StatementSync;
+  #seen: unknown;
+  #wake: (() => void) | undefined;
+  #watcher: FSWatcher | undefined;
+  #net: NodeJS.Timeout | undefined;
+
+  /** @param file - `undefined` for a database in memory, which no other process has */
+  constructor(db: DatabaseSync, file: string | undefined) {
+    this.#file = file;
+    // Another number after each commit of another connection.
+    this.#version = db.prepare("PRAGMA data_version");
+  }
+
+  notify(): void {
+    if (this.#file === undefined) return;
+    try {
+      const now = new Date();
+      utimesSync(this.#file, now, now);
+    } catch {
+      // This process is not the file's owner: the others find the commit within a second.
+    }
+  }
+
+  listen(wake: () => void): () => void {
+    this.#wake = wake;
+    if (this.#file !== undefined && this.#net === undefined) {
+      this.#hasChanged();
+      this.#net = setInterval(() => this.#look(), NET).unref();
+      try {
+        this.#watcher = watch(this.#file, { persistent: false }, () => this.#look());
+        this.#watcher.on("error", () => this.#watcher?.close());
+      } catch {
+        // The system has no watchers left, or the file system has none: the interval remains.
+      }
+    }
+    return () => this.close();
+  }
+
+  close(): void {
+    clearInterval(this.#net);
+    this.#net = undefined;
+    this.#watcher?.close();
+    this.#watcher = undefined;
+  }
+
+  #look(): void {
+    if (this.#hasChanged()) this.#wake?.();
+  }
+
+  #hasChanged(): boolean {
+    try {
+      const version = this.#version.get()?.data_version;
+      const changed = version !== this.#seen;
+      this.#seen = version;
+      return changed;
+    } catch {
+      // The file is locked, or the user has closed the connection. The next look finds the commit.
+      return false;
+    }
+  }
+}
+
+/** What SQLite said, as far as it is one of its errors. */
+interface SqliteError extends Error {
+  readonly code: "ERR_SQLITE_ERROR";
+  /** Deno's `exec` leaves out this and `errstr`. */
+  readonly errcode?: number;
+  readonly errstr?: string;
+}
+
+const BUSY = 5;
+const LOCKED = 6;
+/** Extended codes have the primary one in their lowest byte. */
+const PRIMARY = 0xff;
+
+export function isSqliteError(error: unknown): error is SqliteError {
+  return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
+}
+
+/** Whether it may work in a moment: another connection has the file, or the user has a transaction open on ours. */
+export function isBusy(error: unknown): boolean {
+  if (!isSqliteError(error)) return false;
+  if (error.message.includes("within a transaction")) return true;
+  if (error.errcode === undefined) return error.message.includes("is locked");
+  const code = error.errcode & PRIMARY;
+  return code === BUSY || code === LOCKED;
+}
+
+/** `disk is full`, said of the database that it is about. */
+export function storeError(name: string, what: string, cause: unknown): StayhookError {
+  if (cause instanceof StayhookError && cause.cause !== undefined) return cause;
+  return new StayhookError(`sqliteStore (${name}): ${what}: ${reasonOf(cause)}`, { cause });
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  return isSqliteError(cause) && cause.errstr !== undefined && cause.message !== cause.errstr
+    ? `${cause.message} (${cause.errstr})`
+    : cause.message;
 }

@@ -1,3 +1,4 @@
+import { HISTORY_LENGTH } from "../base-store.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
@@ -11,8 +12,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { HISTORY_LENGTH } from "../limits.ts";
-import type { Linked } from "./ordered-set.ts";
+import type { Linked } from "./schedule.ts";
 
 /** A wait for a time. It is also over when the clock is earlier than when the wait began. Epoch ms. */
 export interface Wait {

@@ -1,12 +1,14 @@
 import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
+import { BaseStore, type Change, clampWait, type Slice, type Sliced } from "../base-store.ts";
 import type {
+  AddOptions,
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
   EventState,
+  EventStore,
   NewEvent,
   Outcome,
   PruneOptions,
@@ -15,14 +17,13 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { clampWait } from "../limits.ts";
+import { WriteFailed } from "../server-pool.ts";
 import { again, Commands } from "./commands.ts";
 import type { Connections, Row } from "./connections.ts";
-import { isLocked, lostConnection } from "./errors.ts";
 import { Groups, PATIENCE } from "./groups.ts";
-import type { PostgresStore, TransactionStore } from "./index.ts";
 import { NEWEST_RECEIVED } from "./maintenance.ts";
-import { Notifier, type NotifierOptions } from "./notifier.ts";
+import { isLocked, lostConnection } from "./postgres-errors.ts";
+import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import {
   type Addition,
   type Answer,
@@ -41,10 +42,10 @@ import {
   toSnapshotText,
   toStoredEvent,
   toText,
-} from "./rows.ts";
+} from "./postgres-rows.ts";
 import { channelOf } from "./schema.ts";
 import { type Statements, statements } from "./statements.ts";
-import { settleWithWrites, WriteFailed } from "./user-writes.ts";
+import { settleWithWrites } from "./user-writes.ts";
 
 /** 300 years in ms: an interval may not hold more. */
 const LONGEST = 1e13;
@@ -60,6 +61,26 @@ export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
   readonly schema: string;
   /** Transactions with the user's writes at once: the other connections are for calls that must not wait for them. */
   readonly writesAtOnce: number;
+}
+
+/** Adds events in the caller's own transaction. */
+export interface TransactionStore {
+  /** As {@link EventStore.add}. The event is recorded when the caller commits. */
+  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
+}
+
+/** The store that {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
+export interface PostgresStore extends EventStore<ClientBase> {
+  /** `event.atomically` writes in the transaction that ends the event. */
+  readonly transactional: true;
+  /**
+   * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other
+   * event of the same booking or listing can be recorded or handled. Keep it short: an attempt for that record cannot
+   * renew its lease meanwhile. It loses the lease after a wait of a third of `leaseDuration`, 5 s at most.
+   */
+  with(client: ClientBase): TransactionStore;
+  /** Makes the schema, or brings it up to this version. The first call of any method does so, too. */
+  migrate(): Promise<void>;
 }
 
 export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
