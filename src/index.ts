@@ -76,9 +76,9 @@ export type {
   SynchronousTransaction,
   TrackedValue,
 } from "./stores/event-store.ts";
+export { InvalidWriteError } from "./stores/event-store.ts";
 export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
-export { InvalidWriteError } from "./stores/event-store.ts";
 export type {
   BookingEvent,
   BookingEventOf,

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { safeBackoff } from "../../src/queue/backoff.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
 import { InvalidWriteError } from "../../src/stores/event-store.ts";
+import { memoryStore } from "../../src/stores/memory.ts";
 import {
   alteredStore,
   brokenStore,
