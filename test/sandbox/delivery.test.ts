@@ -17,7 +17,7 @@ async function deliver(count: number, options: SandboxOptions) {
 const upTo = (count: number) => Array.from({ length: count }, (_, index) => index);
 
 describe("duplicates", () => {
-  it("is how many more times everything is delivered", async () => {
+  it("deliver each notification so many more times", async () => {
     const { sandbox, numbers } = await deliver(3, { delivery: { duplicates: 2 } });
     expect(numbers).toEqual([0, 0, 0, 1, 1, 1, 2, 2, 2]);
     expect(sandbox.deliveries.map(({ duplicate }) => duplicate)).toEqual(
@@ -25,7 +25,7 @@ describe("duplicates", () => {
     );
   });
 
-  it("delivers moves twice with one event id", async () => {
+  it("have the event id of the first delivery", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox({ delivery: { duplicates: 1 } });
     await configure(sandbox, endpoint.url);
@@ -42,7 +42,7 @@ describe("duplicates", () => {
   });
 });
 
-it("a seed's event ids do not hang on when the endpoint was configured", async () => {
+it("the event ids of a seed do not depend on the configuration", async () => {
   const lastId = async (early: boolean) => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox({ seed: 5 });
@@ -58,7 +58,7 @@ it("a seed's event ids do not hang on when the endpoint was configured", async (
 
 describe("shuffle", () => {
   it.each([true, 20, 0])(
-    "(%s) sends what is queued together in an order that the seed decides",
+    "(%s) sends collected deliveries in an order that the seed decides",
     async (shuffle) => {
       const { numbers } = await deliver(20, { seed: 3, delivery: { shuffle } });
       expect(numbers).not.toEqual(upTo(20));
@@ -68,13 +68,13 @@ describe("shuffle", () => {
     },
   );
 
-  it("parts duplicates from each other", async () => {
+  it("separates duplicates", async () => {
     const { numbers } = await deliver(10, { seed: 3, delivery: { shuffle: 0, duplicates: 1 } });
     const apart = numbers.filter((number, index) => index % 2 === 0 && numbers[index + 1] !== number);
     expect(apart.length).toBeGreaterThan(0);
   });
 
-  it("collects again after it has sent", async () => {
+  it("collects again after it has sent deliveries", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox({ delivery: { shuffle: 5 } });
     for (let round = 0; round < 2; round++) {
@@ -96,7 +96,7 @@ describe("delay", () => {
       expect(sentAt.getTime() - started).toBeGreaterThanOrEqual(59);
   });
 
-  it("draws one for each delivery from the seed", async () => {
+  it("is drawn for each delivery from the seed", async () => {
     const delays = async (seed: number) => {
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
       const sandbox = createSandbox({ seed, delivery: { delay: [50, 5000], duplicates: 1 } });
@@ -121,7 +121,7 @@ describe("delay", () => {
 describe("retry", () => {
   const schedule = [10, 20];
 
-  it("delivers again after each wait until one is answered 200", async () => {
+  it("delivers again after each wait until the answer is 200", async () => {
     let count = 0;
     const endpoint = await startEndpoint((response) => response.writeHead(++count < 3 ? 503 : 200).end());
     const sandbox = await startSandbox({ delivery: { retry: { schedule: [10, 20, 30] } } });
@@ -139,18 +139,21 @@ describe("retry", () => {
     expect(third! - second!).toBeGreaterThanOrEqual(19);
   });
 
-  it("ends with the schedule, and resolves send to the last attempt", async () => {
+  it("ends with the schedule, and send() resolves to the last attempt", async () => {
     const endpoint = await startEndpoint((response) => response.writeHead(500).end());
     const sandbox = await startSandbox({ delivery: { retry: { schedule } } });
     expect(await sandbox.send({}, { url: endpoint.url })).toMatchObject({ attempt: 3, status: 500 });
     expect(endpoint.received).toHaveLength(3);
   });
 
-  it.each([201, 202, 204, 299, 404, 410])("takes %i for a failure: 200 alone is success", async (status) => {
-    const endpoint = await startEndpoint((response) => response.writeHead(status).end());
-    const sandbox = await startSandbox({ delivery: { retry: { schedule: [1] } } });
-    expect(await sandbox.send({}, { url: endpoint.url })).toMatchObject({ attempt: 2, status });
-  });
+  it.each([201, 202, 204, 299, 404, 410])(
+    "treats %i as a failure, because only 200 is success",
+    async (status) => {
+      const endpoint = await startEndpoint((response) => response.writeHead(status).end());
+      const sandbox = await startSandbox({ delivery: { retry: { schedule: [1] } } });
+      expect(await sandbox.send({}, { url: endpoint.url })).toMatchObject({ attempt: 2, status });
+    },
+  );
 
   it("does not follow a redirect", async () => {
     const endpoint = await startEndpoint((response) => response.writeHead(307, { location: "/there" }).end());
@@ -162,7 +165,7 @@ describe("retry", () => {
     expect(endpoint.received.map(({ path }) => path)).toEqual(["/here", "/here"]);
   });
 
-  it("tells why no answer came", async () => {
+  it("reports why there was no answer", async () => {
     const endpoint = await startEndpoint((response) => response.destroy());
     const sandbox = await startSandbox({ delivery: { retry: { schedule: [1] } } });
     expect(await sandbox.send({}, { url: endpoint.url })).toMatchObject({
@@ -174,7 +177,7 @@ describe("retry", () => {
     expect((await sandbox.send({}, { url: endpoint.url })).error).toContain("ECONNREFUSED");
   });
 
-  it("waits 30 s for an answer, and no longer", async () => {
+  it("waits 30 s for an answer", async () => {
     const endpoint = await startEndpoint(() => {});
     const sandbox = await startSandbox({ delivery: { retry: { schedule: [1] } } });
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
@@ -202,35 +205,25 @@ describe("retry", () => {
   });
 });
 
-describe("many deliveries", () => {
-  it("go out one after the other", async () => {
-    const endpoint = await startEndpoint();
-    const sandbox = await startSandbox();
-    for (let count = 0; count < 60; count++) await sandbox.send({ count }, { url: endpoint.url });
-    expect(endpoint.received).toHaveLength(60);
+it("at most 50 deliveries run at once, and all arrive", async () => {
+  let open = 0;
+  let most = 0;
+  const endpoint = await startEndpoint((response) => {
+    most = Math.max(most, ++open);
+    setTimeout(() => {
+      open--;
+      response.end();
+    }, 5);
   });
-
-  it("go out at most 50 at once, and all arrive", async () => {
-    let open = 0;
-    let most = 0;
-    const endpoint = await startEndpoint((response) => {
-      most = Math.max(most, ++open);
-      setTimeout(() => {
-        open--;
-        response.end();
-      }, 5);
-    });
-    const sandbox = await startSandbox();
-    for (let count = 0; count < 300; count++) void sandbox.send({ count }, { url: endpoint.url });
-    await sandbox.settled();
-    expect(endpoint.received).toHaveLength(300);
-    expect(most).toBeGreaterThan(1);
-    expect(most).toBeLessThanOrEqual(50);
-    expect(sandbox.deliveries.every(({ status }) => status === 200)).toBe(true);
-  });
+  const sandbox = await startSandbox();
+  for (let count = 0; count < 300; count++) void sandbox.send({ count }, { url: endpoint.url });
+  await sandbox.settled();
+  expect(endpoint.received).toHaveLength(300);
+  expect(most).toBeGreaterThan(1);
+  expect(most).toBeLessThanOrEqual(50);
+  expect(sandbox.deliveries.every(({ status }) => status === 200)).toBe(true);
 });
-
-it("tells the logger of deliveries, and never of a URL, whose query may be a secret", async () => {
+it("logs deliveries without their URLs, which may hold secrets", async () => {
   const lines: string[] = [];
   const to =
     (level: string) =>

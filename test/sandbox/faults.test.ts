@@ -43,7 +43,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     return { sandbox, ask, statuses };
   }
 
-  it("answers with a status and Retry-After, so many times", async () => {
+  it("answers with a status and Retry-After a limited number of times", async () => {
     const { sandbox, ask, statuses } = await start();
     sandbox.faults.set([{ route, status: 503, retryAfter: 2, times: 2 }]);
     expect(await statuses(1, "/v2/listings")).toEqual([200]);
@@ -64,14 +64,14 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     ]);
   });
 
-  it("does not act on what it answers with a status", async () => {
+  it("does not act on a request that it answers with a status", async () => {
     const { sandbox, ask } = await start({ faults: [{ status: 500, times: 1 }] });
     expect((await ask("POST", "/v2/webhooks/config", config)).status).toBe(500);
     expect(sandbox.webhookConfig).toBeUndefined();
     expect((await ask("POST", "/v2/webhooks/config", config)).status).toBe(201);
   });
 
-  it("strikes at a rate, by the seed, and anew when it is set again", async () => {
+  it("strikes at a rate that the seed decides, and starts again when it is set again", async () => {
     const faults = [{ status: 429, rate: 0.3 }];
     const { sandbox, statuses } = await start({ seed: 1, faults });
     const seen = await statuses(60);
@@ -86,7 +86,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect(await statuses(5)).toEqual([200, 200, 200, 200, 200]);
   });
 
-  it("is for one record, one path of any method, or all", async () => {
+  it("strikes one record, one path with any method, or all requests", async () => {
     const { sandbox, ask, statuses } = await start();
     await sandbox.bookings.create({ bookingCode: "B2", status: "Confirmed" });
     sandbox.faults.set([{ route: "GET /v2/bookings/B2", status: 502 }]);
@@ -100,7 +100,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect(await statuses(1, "/anything")).toEqual([504]);
   });
 
-  it("takes the first of several that strikes", async () => {
+  it("the first fault that strikes decides", async () => {
     const { statuses, sandbox } = await start({
       faults: [
         { route, status: 500, times: 1 },
@@ -114,7 +114,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     ]);
   });
 
-  it("makes an answer slow, and the sandbox's clock quickens it", async () => {
+  it("delays an answer, and advance() ends the delay", async () => {
     const { sandbox, ask, statuses } = await start({ faults: [{ delay: [40, 60] }] });
     const began = performance.now();
     expect(await statuses(1)).toEqual([200]);
@@ -136,7 +136,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect((await asking).status).toBe(200);
   });
 
-  it("cuts an answer off in its body, having acted on the request", async () => {
+  it("breaks the connection in the body, after it has acted on the request", async () => {
     const { sandbox, ask } = await start({ faults: [{ cutOff: true }] });
     const response = await ask("POST", "/v2/webhooks/config", config);
     expect(response.status).toBe(201);
@@ -147,7 +147,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 
-  it("is over when it is cleared", async () => {
+  it("ends with clear()", async () => {
     const { sandbox, statuses } = await start({ faults: [{ status: 500 }] });
     expect(await statuses(1)).toEqual([500]);
     sandbox.faults.clear();
@@ -156,7 +156,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
   });
 });
 
-it("refuses what cannot be used, and keeps what was set", () => {
+it("a wrong fault is refused, and the earlier faults stay", () => {
   const sandbox = createSandbox({ faults: [{ status: 500 }] });
   expect(() => sandbox.faults.set([{ route: "GET /v2/booking/{bookingCode}", status: 500 }])).toThrow(
     /^faults\.0\.route: must be one of .*GET \/v2\/bookings\/\{bookingCode\}/,
@@ -167,7 +167,7 @@ it("refuses what cannot be used, and keeps what was set", () => {
     sandbox.faults.set([{ route: known, status: 500 }]);
 });
 
-it("is what the client takes it for", async () => {
+it("the client recognizes each fault", async () => {
   const sandbox = createSandbox();
   const client = new StayhookClient({
     baseUrl: "https://any.example",
@@ -194,7 +194,7 @@ it("is what the client takes it for", async () => {
   await expect(sandbox.fetch("https://any.example/v2/listings")).rejects.toThrow(TypeError);
 });
 
-it("breaks the connection by fetch too where an answer that is cut off has no body", async () => {
+it("a cut-off answer without a body makes fetch reject", async () => {
   const sandbox = createSandbox({ faults: [{ route: "DELETE /v2/webhooks/config", cutOff: true }] });
   onTestFinished(() => sandbox.close());
   await sandbox.fetch("https://any.example/v2/webhooks/config", init("POST", config));
@@ -202,8 +202,8 @@ it("breaks the connection by fetch too where an answer that is cut off has no bo
   await expect(deleting).rejects.toThrow(TypeError);
 });
 
-describe("draws", () => {
-  it("has its own for each fault, whatever is set beside it", () => {
+describe("random draws of faults", () => {
+  it("of one fault do not depend on other faults", () => {
     const [one, other] = [{ route: "GET /v2/listings" }, { route }].map((of) => ({
       ...of,
       rate: 0.5,
@@ -217,7 +217,7 @@ describe("draws", () => {
     expect(strikes("/v2/listings", createFaults(7, [one!]))).toEqual(listings);
   });
 
-  it("draws each delay between the least and the most", () => {
+  it("keep each delay within its range", () => {
     const faults = createFaults(7, [{ delay: [100, 2000] }]);
     const delays = Array.from({ length: 40 }, () => faults.strike("GET", "/v2/listings")!.delay);
     expect(Math.min(...delays)).toBeGreaterThanOrEqual(100);
@@ -225,7 +225,7 @@ describe("draws", () => {
     expect(new Set(delays).size).toBeGreaterThan(20);
   });
 
-  it("shows copies: what is done to them changes nothing", () => {
+  it("do not change when a caller changes the list of faults", () => {
     const faults = createFaults(7, [{ status: 503 }]);
     Object.assign(faults.list()[0]!, { status: 500 });
     expect(faults.strike("GET", "/v2/listings")).toMatchObject({ fault: { status: 503 } });

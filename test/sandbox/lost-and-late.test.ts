@@ -34,7 +34,7 @@ async function dropped(count: number, options: SandboxOptions) {
 }
 
 describe("drop", () => {
-  it("loses this share of the deliveries, by the seed", async () => {
+  it("loses a share of the deliveries that the seed decides", async () => {
     const lost = await dropped(400, { seed: 1, delivery: { drop: 1 / 3 } });
     expect(lost.length).toBeGreaterThan(100);
     expect(lost.length).toBeLessThan(170);
@@ -42,13 +42,13 @@ describe("drop", () => {
     expect(await dropped(400, { seed: 2, delivery: { drop: 1 / 3 } })).not.toEqual(lost);
   });
 
-  it("loses all at 1, none at 0 and by default", async () => {
+  it("loses all deliveries with 1, and none with 0 or by default", async () => {
     expect(await dropped(5, { delivery: { drop: 1 } })).toEqual([0, 1, 2, 3, 4]);
     expect(await dropped(5, { delivery: { drop: 0 } })).toEqual([]);
     expect(await dropped(5, {})).toEqual([]);
   });
 
-  it("is of each delivery: a duplicate may come where the first was lost", async () => {
+  it("draws each duplicate on its own", async () => {
     const { sandbox, received } = direct({ seed: 1, delivery: { drop: 0.5, duplicates: 1 } });
     for (let number = 0; number < 40; number++) void sandbox.send({ number }, { url });
     await sandbox.settled();
@@ -60,14 +60,14 @@ describe("drop", () => {
     expect(saved.length).toBeLessThan(lostFirst.length);
   });
 
-  it("is not tried again, and send resolves to it", async () => {
+  it("does not retry a lost delivery, and send() resolves to it", async () => {
     const { sandbox, received } = direct({ delivery: { drop: 1, retry: { schedule: [0, 0] } } });
     expect(await sandbox.send({}, { url })).toMatchObject({ dropped: true, attempt: 1 });
     expect(sandbox.deliveries).toHaveLength(1);
     expect(received).toEqual([]);
   });
 
-  it("leaves the delays of a seed as they were", async () => {
+  it("does not change the delays of a seed", async () => {
     const delays = async (drop: number) => {
       const { sandbox } = direct({ seed: 3, delivery: { drop, delay: [1, 5000] } });
       for (let number = 0; number < 20; number++) void sandbox.send({ number }, { url });
@@ -77,7 +77,7 @@ describe("drop", () => {
     expect(await delays(0.5)).toEqual(await delays(0));
   });
 
-  it("is switched while it runs, and leaves the other options alone", async () => {
+  it("can change while the sandbox runs, and leaves the other options", async () => {
     const { sandbox } = direct({ delivery: { duplicates: 1 } });
     sandbox.delivery.set({ drop: 1 });
     expect(sandbox.delivery.current).toEqual({ duplicates: 1, drop: 1 });
@@ -92,7 +92,7 @@ describe("drop", () => {
 });
 
 describe("advance", () => {
-  it("brings duplicates that are hours away, each at its time", async () => {
+  it("delivers duplicates that are hours away, each at its time", async () => {
     const { sandbox, received } = direct({
       seed: 1,
       delivery: { duplicates: 1, duplicateAfter: [2 * hour, 6 * hour] },
@@ -118,7 +118,7 @@ describe("advance", () => {
     expect(times).toEqual([...times].sort((a, b) => a - b));
   });
 
-  it("lets retries follow each other as they would", async () => {
+  it("retries in the order of the schedule", async () => {
     const { sandbox, received } = direct(
       { delivery: { retry: { schedule: [hour, 2 * hour, 4 * hour] } } },
       (count) => (count < 4 ? new Response(null, { status: 503 }) : new Response()),
@@ -133,7 +133,7 @@ describe("advance", () => {
       expect(Math.abs((rest[index] ?? 0) - first - after * hour)).toBeLessThan(30_000);
   });
 
-  it("moves the time of later events, and that of nothing else", async () => {
+  it("moves the time of later events only", async () => {
     const { sandbox } = direct();
     const client = { authorization: `Bearer ${sandbox.accessToken}` };
     const body = JSON.stringify({ isActive: true, endpoints: { bookings: url } });
@@ -147,7 +147,7 @@ describe("advance", () => {
       expect(Math.abs(time - Date.now() - 10 * 24 * hour)).toBeLessThan(30_000);
   });
 
-  it("waits for what is under way over the network", async () => {
+  it("waits for the answers over the network", async () => {
     const endpoint = await startEndpoint((response) => setTimeout(() => response.end(), 30));
     const sandbox = await startSandbox({ delivery: { delay: hour } });
     await configure(sandbox, endpoint.url);
@@ -156,7 +156,7 @@ describe("advance", () => {
     expect(sandbox.deliveries).toMatchObject([{ status: 200, delay: hour }]);
   });
 
-  it("brings what is shuffled too, and is not in the way of time that passes by itself", async () => {
+  it("delivers shuffled notifications, and real time still passes", async () => {
     const { sandbox, received } = direct({ delivery: { shuffle: hour } });
     for (let number = 0; number < 3; number++) void sandbox.send({ number }, { url });
     await sandbox.advance(hour);
@@ -166,7 +166,7 @@ describe("advance", () => {
     expect(received).toHaveLength(4);
   });
 
-  it("leaves the rest of a wait to time that passes by itself", async () => {
+  it("leaves the rest of a wait to real time", async () => {
     const { sandbox, received } = direct({ delivery: { delay: hour } });
     const sending = sandbox.send({}, { url });
     await sandbox.advance(hour - 20);
@@ -187,7 +187,7 @@ describe("advance", () => {
   });
 });
 
-it("late duplicates come by fake timers as well", async () => {
+it("fake timers bring late duplicates", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
   onTestFinished(() => void vi.useRealTimers());
   const { sandbox, received } = direct({ delivery: { duplicates: 1, duplicateAfter: 3 * hour } });
@@ -200,7 +200,7 @@ it("late duplicates come by fake timers as well", async () => {
 });
 
 describe("redeliver", () => {
-  it("sends one again now, a dropped one too, whatever the options", async () => {
+  it("delivers a dropped event at once, whatever the options", async () => {
     const { sandbox, received } = direct({ delivery: { drop: 1, delay: hour, duplicates: 3 } });
     const eventId = "0b8f7c3e-0000-4000-8000-000000000001";
     void sandbox.send({ eventId, number: 7 }, { url });
@@ -217,7 +217,7 @@ describe("redeliver", () => {
     expect(received).toMatchObject([{ eventId, number: 7 }]);
   });
 
-  it("is retried like any other", async () => {
+  it("is retried like any delivery", async () => {
     const { sandbox } = direct(
       { delivery: { retry: { schedule: [0] } } },
       (count) => new Response(null, { status: count < 3 ? 500 : 200 }),
@@ -227,13 +227,13 @@ describe("redeliver", () => {
     expect(sandbox.deliveries.map(({ status }) => status)).toEqual([500, 500, 200]);
   });
 
-  it("refuses an id that was never delivered", async () => {
+  it("refuses an unknown event id", async () => {
     await expect(createSandbox().redeliver("none")).rejects.toBeInstanceOf(InvalidArgumentError);
   });
 });
 
 describe("timeout", () => {
-  it("is how long the endpoint may take", async () => {
+  it("ends an attempt that takes longer", async () => {
     const endpoint = await startEndpoint(() => {});
     const sandbox = await startSandbox({ delivery: { timeout: 40, retry: { schedule: [0] } } });
     const last = await sandbox.send({}, { url: endpoint.url });
@@ -242,7 +242,7 @@ describe("timeout", () => {
     expect(endpoint.received).toHaveLength(2);
   });
 
-  it("ends a function that does not heed its signal", async () => {
+  it("ends a function that ignores its signal", async () => {
     const sandbox = createSandbox({ delivery: { timeout: 20 } });
     sandbox.deliverTo(() => new Promise(() => {}));
     expect(await sandbox.send({}, { url })).toMatchObject({ error: "no answer within 0.02 s" });
@@ -250,7 +250,7 @@ describe("timeout", () => {
 });
 
 describe("deliverTo", () => {
-  it("hands over the request as it would have gone out", async () => {
+  it("passes the request that would have been sent", async () => {
     const sandbox = createSandbox();
     const requests: Request[] = [];
     sandbox.deliverTo((request) => {
@@ -264,7 +264,7 @@ describe("deliverTo", () => {
     expect(await request?.json()).toEqual({ a: 1 });
   });
 
-  it("takes what the function throws for no answer", async () => {
+  it("treats an error of the function as no answer", async () => {
     const sandbox = createSandbox();
     for (const thrown of [new Error("out of order"), "text", undefined]) {
       sandbox.deliverTo(() => Promise.reject(thrown));
@@ -273,7 +273,7 @@ describe("deliverTo", () => {
     expect(sandbox.deliveries[0]?.error).toBe("out of order");
   });
 
-  it("goes over the network again with undefined, and refuses what is no function", async () => {
+  it("returns to the network with undefined, and refuses other values", async () => {
     const endpoint = await startEndpoint();
     const sandbox = createSandbox();
     sandbox.deliverTo(() => new Response(null, { status: 500 }));

@@ -4,7 +4,7 @@ import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-describe("a move", () => {
+describe("a change", () => {
   it.each<[string, (sandbox: Sandbox, code: string) => Promise<{ bookingCode: string }>]>([
     ["a request", ({ bookings }) => bookings.request()],
     ["an instant booking", ({ bookings }) => bookings.instantBook()],
@@ -40,7 +40,7 @@ describe("a move", () => {
     expect(at).toBeLessThanOrEqual(Date.now());
   });
 
-  it("sends a listing notification when a listing is accepted, and none for what is not described", async () => {
+  it("sends a listing notification for the first publication only", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     await configure(sandbox, endpoint.url);
@@ -59,7 +59,7 @@ describe("a move", () => {
     expect(endpoint.notifications()[0]).toMatchObject({ bookingCode: null, listingId });
   });
 
-  it("sends the notification of a listing that was hidden in review when it is published", async () => {
+  it("sends a notification for the publication of a listing that was hidden in review", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     await configure(sandbox, endpoint.url);
@@ -70,7 +70,7 @@ describe("a move", () => {
     expect(endpoint.received).toHaveLength(1);
   });
 
-  it("sends nothing where it was refused, or a record was only created", async () => {
+  it("sends nothing when it is refused, and when a record is created", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     await configure(sandbox, endpoint.url);
@@ -81,7 +81,7 @@ describe("a move", () => {
     expect(endpoint.received).toHaveLength(0);
   });
 
-  it("sends nothing without a configuration, an active one, and a URL for the topic", async () => {
+  it("sends nothing without an active configuration that has a URL for the topic", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     await sandbox.bookings.request();
@@ -103,7 +103,7 @@ describe("a move", () => {
     expect(endpoint.received).toHaveLength(1);
   });
 
-  it("goes to the URL of the moment of the event", async () => {
+  it("is delivered to the URL at the time of the event", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox({ delivery: { delay: 30 } });
     await configure(sandbox, `${endpoint.url}/old`);
@@ -114,7 +114,7 @@ describe("a move", () => {
     expect(endpoint.received.map(({ path }) => path).sort()).toEqual(["/new/bookings", "/old/bookings"]);
   });
 
-  it("resolves before its notification is answered, to a record that can be read", async () => {
+  it("resolves to a readable record before the answer to its notification", async () => {
     let answer = () => {};
     const endpoint = await startEndpoint((response) => {
       answer = () => response.end();
@@ -168,7 +168,7 @@ describe("send", () => {
     expect(endpoint.received[0]?.body).toBe("{not json");
   });
 
-  it("takes a topic, and a URL, whatever is configured", async () => {
+  it("takes a topic and a URL, whatever the configuration", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     await configure(sandbox, endpoint.url, ["bookings", "payments"]);
@@ -185,7 +185,7 @@ describe("send", () => {
     expect(endpoint.received.map(({ path }) => path)).toEqual(["/payments", "/here?key=1"]);
   });
 
-  it("sends what the notification was when it was called", async () => {
+  it("copies the notification at the call", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox({ delivery: { delay: 10 } });
     const notification = { eventId: "before" };
@@ -195,7 +195,7 @@ describe("send", () => {
     expect(endpoint.notifications()).toEqual([{ eventId: "before" }]);
   });
 
-  it("refuses what has nowhere to go, and URLs that no configuration would hold", async () => {
+  it("refuses a notification without a destination, and wrong URLs", async () => {
     const endpoint = await startEndpoint();
     const sandbox = await startSandbox();
     const issues = (path: string) =>

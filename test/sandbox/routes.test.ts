@@ -30,7 +30,7 @@ describe("the configuration endpoints", () => {
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 
-  it("are not changed by what is done to a copy", async () => {
+  it("are not changed through a copy", async () => {
     const sandbox = await startSandbox();
     await call(sandbox, "POST", config, { isActive: true, endpoints });
     (sandbox.webhookConfig!.endpoints as Record<string, string>).bookings = "https://else.where/";
@@ -50,7 +50,7 @@ describe("the configuration endpoints", () => {
     ["PUT", config],
     ["DELETE", config],
     ["PATCH", `${config}/toggle?isActive=true`],
-  ])("answer %s %s with 404 where there is none, and make none", async (method, path) => {
+  ])("answer %s %s with 404 without a configuration", async (method, path) => {
     const sandbox = await startSandbox();
     const body = method === "PUT" ? { isActive: true, endpoints } : undefined;
     expect(await call(sandbox, method, path, body)).toMatchObject({
@@ -106,19 +106,19 @@ describe("the configuration endpoints", () => {
     "http://127.0.0.1:80/a",
     "http://127.9.9.9/",
     "http://[::1]:8/",
-  ])("take %s, as it stays on this machine", async (url) => {
+  ])("take the loopback URL %s", async (url) => {
     const sandbox = await startSandbox();
     const body = { isActive: true, endpoints: { bookings: url } };
     expect(await call(sandbox, "POST", config, body)).toMatchObject({ status: 201, body });
   });
 
-  it("keep a topic that is not known yet", async () => {
+  it("keep an unknown topic", async () => {
     const sandbox = await startSandbox();
     const body = { isActive: true, endpoints: { payments: "https://a.b/" } };
     expect(await call(sandbox, "POST", config, body)).toMatchObject({ status: 201, body });
   });
 
-  it("refuse what is not JSON", async () => {
+  it("refuse a body that is not JSON", async () => {
     const sandbox = await startSandbox();
     expect(await call(sandbox, "POST", config, "{")).toMatchObject({
       status: 400,
@@ -133,7 +133,7 @@ describe("the configuration endpoints", () => {
     "?isActive=TRUE",
     "?isactive=true",
     "?isActive=true&isActive=false",
-  ])("refuse to toggle with %j, and leave the switch", async (query) => {
+  ])("refuse to toggle with %j, and change nothing", async (query) => {
     const sandbox = await startSandbox();
     await call(sandbox, "POST", config, { isActive: false, endpoints });
     const answer = await call(sandbox, "PATCH", `${config}/toggle${query}`);
@@ -158,13 +158,13 @@ describe("the read endpoints", () => {
     });
   });
 
-  it.each(["8", "x", "7.0", "+7", "7e0"])("know no listing %s", async (id) => {
+  it.each(["8", "x", "7.0", "+7", "7e0"])("answer 404 for the listing %s", async (id) => {
     const sandbox = await startSandbox();
     await sandbox.listings.submit({ listingId: 7 });
     expect((await call(sandbox, "GET", `/v2/listings/${id}`)).status).toBe(404);
   });
 
-  it("show a booking as it is now", async () => {
+  it("show the present booking", async () => {
     const sandbox = await startSandbox();
     const requested = await sandbox.bookings.request({ guests: 2 });
     const path = `/v2/bookings/${requested.bookingCode}`;
@@ -206,7 +206,7 @@ describe("every request", () => {
     expect(sandbox.webhookConfig).toBeUndefined();
   });
 
-  it("takes the token that was chosen", async () => {
+  it("takes a chosen token", async () => {
     const sandbox = await startSandbox({ accessToken: "tok" });
     expect(
       (await call(sandbox, "GET", "/v2/listings", undefined, { authorization: "bearer tok" })).status,
@@ -214,7 +214,7 @@ describe("every request", () => {
   });
 
   it.each(["/v2", "/v2/listings/", "/v2/bookings", "/v2/bookings/", "/v1/listings", "/v2/listings/1/2"])(
-    "to %s finds nothing",
+    "to %s is answered 404",
     async (path) => {
       const sandbox = await startSandbox();
       expect((await call(sandbox, "GET", path)).status).toBe(404);
@@ -227,14 +227,14 @@ describe("every request", () => {
     ["POST", "/v2/listings", "GET"],
     ["DELETE", "/v2/listings/1", "GET"],
     ["PUT", "/v2/bookings/A", "GET"],
-  ])("by %s to %s is refused with 405", async (method, path, allow) => {
+  ])("%s %s is answered 405", async (method, path, allow) => {
     const sandbox = await startSandbox();
     const answer = await call(sandbox, method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")).toBe(allow);
   });
 
-  it("has an id in its answer, and is listed", async () => {
+  it("gets an id in its answer, and is listed", async () => {
     const sandbox = await startSandbox();
     const first = await call(sandbox, "GET", "/v2/listings?page=1");
     const second = await call(sandbox, "GET", "/v2/bookings/A");
@@ -247,7 +247,7 @@ describe("every request", () => {
     ]);
   });
 
-  it("with a body that is too large is refused, and the server lives on", async () => {
+  it("with a body that is too large is answered 413", async () => {
     const sandbox = await startSandbox();
     expect((await call(sandbox, "POST", config, "x".repeat(1_048_577))).status).toBe(413);
     expect((await call(sandbox, "GET", "/v2/listings")).status).toBe(200);

@@ -50,7 +50,7 @@ describe("createSandbox", () => {
     [{ faults: [{ status: 503, statuses: 503 }] }, ["faults", 0]],
     [{ token: "x" }, []],
     [null, []],
-  ])("refuses %j, naming the field", (options, path) => {
+  ])("refuses %j and names the field", (options, path) => {
     expect.assertions(2);
     try {
       createSandbox(options as never);
@@ -60,7 +60,7 @@ describe("createSandbox", () => {
     }
   });
 
-  it("names an option that it does not have, and every field that is wrong, but no token", () => {
+  it("names an unknown option and every wrong field, but no token", () => {
     expect(() => createSandbox({ delivery: { dupes: 1 } } as never)).toThrow(
       "delivery: unknown option `dupes`; known are `duplicates`",
     );
@@ -80,7 +80,7 @@ describe("createSandbox", () => {
     expect(sandbox.accessToken).toBe("sandbox");
   });
 
-  it("shows no token", async () => {
+  it("does not show its token in logs", async () => {
     const sandbox = createSandbox({ accessToken: "s3cret" });
     expect(sandbox.accessToken).toBe("s3cret");
     expect(inspect(sandbox, { depth: 9, showHidden: true }) + JSON.stringify(sandbox)).not.toContain(
@@ -90,7 +90,7 @@ describe("createSandbox", () => {
 });
 
 describe("listen", () => {
-  it("resolves to the URL, on a free port of loopback", async () => {
+  it("resolves to a URL with a free loopback port", async () => {
     const sandbox = createSandbox();
     onTestFinished(() => sandbox.close());
     const { url } = await sandbox.listen();
@@ -99,7 +99,7 @@ describe("listen", () => {
     expect((await call(sandbox as never, "GET", "/v2/listings")).status).toBe(200);
   });
 
-  it("takes a port and a host, and gives a URL that can be called", async () => {
+  it("takes a port and a host, and resolves to a URL that works", async () => {
     const first = await startSandbox();
     const port = Number(new URL(first.url).port);
     await first.close();
@@ -113,13 +113,13 @@ describe("listen", () => {
     }
   });
 
-  it("is needed before there is a URL", () => {
+  it("is required before url", () => {
     const sandbox = createSandbox();
     expect(() => sandbox.url).toThrow(StayhookError);
     expect(() => sandbox.url).toThrow("listen() first");
   });
 
-  it("rejects a second time, and after close", async () => {
+  it("rejects the second time, and after close", async () => {
     const sandbox = createSandbox();
     const first = sandbox.listen();
     await expect(sandbox.listen()).rejects.toThrow("already listens");
@@ -129,7 +129,7 @@ describe("listen", () => {
     await expect(sandbox.listen()).rejects.toThrow("was closed");
   });
 
-  it("rejects where the port is taken, and can be tried again", async () => {
+  it("rejects if the port is taken, and can be called again", async () => {
     const { url } = await startSandbox();
     const sandbox = createSandbox();
     onTestFinished(() => sandbox.close());
@@ -146,7 +146,7 @@ describe("listen", () => {
 });
 
 describe("close", () => {
-  it("ends the server with the connections that are kept alive, twice too", async () => {
+  it("ends the server and its idle connections, and can be called twice", async () => {
     const sandbox = await startSandbox();
     await call(sandbox, "GET", "/v2/listings");
     const { url } = sandbox;
@@ -155,7 +155,7 @@ describe("close", () => {
     await expect(fetch(url)).rejects.toThrow();
   });
 
-  it("does not wait for a request that does not end", async () => {
+  it("does not wait for an unfinished request", async () => {
     const sandbox = await startSandbox();
     const socket = connect(Number(new URL(sandbox.url).port), "127.0.0.1");
     onTestFinished(() => void socket.destroy());
@@ -165,7 +165,7 @@ describe("close", () => {
     await sandbox.close();
   });
 
-  it("works on one that never listened, or is about to", async () => {
+  it("works without listen, and during listen", async () => {
     await createSandbox().close();
     const sandbox = createSandbox();
     const listening = sandbox.listen();
@@ -173,7 +173,7 @@ describe("close", () => {
     await expect(fetch((await listening).url)).rejects.toThrow();
   });
 
-  it("drops what waits, ends what is under way, and sends nothing more", async () => {
+  it("discards waiting deliveries, ends running ones, and sends nothing more", async () => {
     const endpoint = await startEndpoint(() => {});
     const waiting = await startSandbox({ delivery: { delay: 60_000 } });
     await configure(waiting, endpoint.url);
@@ -199,7 +199,7 @@ describe("close", () => {
     expect(endpoint.received).toHaveLength(1);
   });
 
-  it("ends the wait for a retry, with the attempt that was", async () => {
+  it("ends the wait for a retry", async () => {
     const endpoint = await startEndpoint((response) => response.writeHead(500).end());
     const sandbox = await startSandbox({ delivery: { retry: { schedule: [60_000] } } });
     const sending = sandbox.send({}, { url: endpoint.url });
@@ -208,7 +208,7 @@ describe("close", () => {
     expect(await sending).toMatchObject({ attempt: 1, status: 500 });
   });
 
-  it("lets the process end, whatever waits", async () => {
+  it("lets the process end", async () => {
     const source = new URL("../../src/sandbox/sandbox.ts", import.meta.url);
     const script = `
       import { createServer } from "node:http";

@@ -34,7 +34,7 @@ function start(options: SandboxOptions = {}, baseUrl = sandboxBaseUrl) {
 }
 
 describe("sandboxHandlers", () => {
-  it("answers the client, without a server", async () => {
+  it("answer the client without a server", async () => {
     const { sandbox, client } = start();
     expect(await client.webhookConfig.get()).toBeUndefined();
     expect(await client.webhookConfig.ensure({ endpoints: { bookings: hooks } })).toMatchObject({
@@ -52,7 +52,7 @@ describe("sandboxHandlers", () => {
     expect(() => sandbox.url).toThrow("listen");
   });
 
-  it("lets a handler of the test take the deliveries", async () => {
+  it("let another msw handler take the deliveries", async () => {
     const { sandbox, client, webhooks, calls } = start({ delivery: { duplicates: 1 } });
     server.use(http.post(hooks, ({ request }) => webhooks.fetch(request)));
     await client.webhookConfig.ensure({ endpoints: { bookings: hooks } });
@@ -66,7 +66,7 @@ describe("sandboxHandlers", () => {
     expect(sandbox.deliveries.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   });
 
-  it("delivers straight to the webhook handler, past msw", async () => {
+  it("are not involved in deliveries by deliverTo", async () => {
     const { sandbox, client, webhooks, calls } = start();
     sandbox.deliverTo(webhooks.fetch);
     await client.webhookConfig.ensure({ endpoints: { listings: hooks } });
@@ -81,7 +81,7 @@ describe("sandboxHandlers", () => {
     "https://api.example.com/stays/",
     "http://localhost:4010",
     new URL("https://a.example/p(1)+q/:x*"),
-  ])("takes %s for its base URL, and nothing beside it", async (baseUrl) => {
+  ])("answer below the base URL %s only", async (baseUrl) => {
     const { client, sandbox } = start({}, String(baseUrl));
     await sandbox.listings.create({ status: "Hidden", listingId: 7 });
     expect(await client.listings.get(7)).toMatchObject({ status: "Hidden" });
@@ -90,7 +90,7 @@ describe("sandboxHandlers", () => {
     expect(await (await fetch(outside)).json()).toEqual({ elsewhere: true });
   });
 
-  it("can be overridden by a handler that is used later", async () => {
+  it("can be overridden by a later handler", async () => {
     const { client } = start();
     server.use(
       http.get(`${sandboxBaseUrl}/v2/listings`, () =>
@@ -100,7 +100,7 @@ describe("sandboxHandlers", () => {
     expect(await client.listings.list()).toMatchObject([{ listingId: 1 }]);
   });
 
-  it("has the faults of the sandbox", async () => {
+  it("have the faults of the sandbox", async () => {
     const { sandbox, client } = start();
     await sandbox.bookings.create({ bookingCode: "B1", status: "Confirmed" });
     sandbox.faults.set([{ status: 429, retryAfter: 3 }]);
@@ -116,7 +116,7 @@ describe("sandboxHandlers", () => {
     });
   });
 
-  it.each(["", "sandbox.test", "ftp://a.example", {} as never])("refuses %j for a base URL", (baseUrl) => {
+  it.each(["", "sandbox.test", "ftp://a.example", {} as never])("refuse the base URL %j", (baseUrl) => {
     expect(() => sandboxHandlers(createSandbox(), { baseUrl })).toThrow(InvalidArgumentError);
   });
 });

@@ -41,7 +41,7 @@ const make = createTestEvent as (
 ) => WebhookEvent & { commit(): Promise<void> };
 
 describe("createTestEvent", () => {
-  it.each(types)("%s: has what the handler itself hands to a callback, of the same kinds", async (type) => {
+  it.each(types)("%s: has the fields of the event that a handler passes to a callback", async (type) => {
     const sandbox = createSandbox();
     const client = new StayhookClient({
       baseUrl: "https://any.example",
@@ -95,7 +95,7 @@ describe("createTestEvent", () => {
       expect(made.notification).toMatchObject({ bookingCode: null, listingId: null });
   });
 
-  it("is a first webhook, now, at its first attempt, unless told", () => {
+  it("is the first attempt of a first webhook event by default", () => {
     const before = Date.now();
     const event = createTestEvent("booking.Request");
     expect(event).toMatchObject({
@@ -120,7 +120,7 @@ describe("createTestEvent", () => {
     expect("topic" in event).toBe(false);
   });
 
-  it("takes each field in place of its own", () => {
+  it("takes each field", () => {
     const { signal } = new AbortController();
     const fields = {
       eventId: "11111111-2222-4333-8444-555555555555",
@@ -153,14 +153,14 @@ describe("createTestEvent", () => {
     expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
   });
 
-  it("has no time to decide by where the reconciler found the request", () => {
+  it("has no decideBy if the reconciler found the request", () => {
     const of = (source: "webhook" | "reconcile" | "recheck") =>
       createTestEvent("booking.Request", { source });
     expect(of("reconcile")).toMatchObject({ decideBy: undefined, notification: undefined });
     expect(of("recheck")).toMatchObject({ decideBy: expect.any(Date), notification: undefined });
   });
 
-  it("compares the record with what it was before", () => {
+  it("compares the record with previous", () => {
     const booking = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
     const same = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
     const of = (fields: object) => createTestEvent("booking.Confirmed", { booking, ...fields });
@@ -180,7 +180,7 @@ describe("createTestEvent", () => {
     expect(of({ previousStatus: "Confirmed", changes })).toMatchObject({ changed: true, changes });
   });
 
-  it("has nothing changed where the status is the one before", () => {
+  it("has changed: false if the status is the previous one", () => {
     expect(createTestEvent("booking.Confirmed", { previousStatus: "Confirmed" }).changed).toBe(false);
     expect(createTestEvent("booking.Confirmed", { previousStatus: "Request" }).changed).toBe(true);
     expect(createTestEvent("listing.unknown", { status: "Paused", previousStatus: "Paused" }).changed).toBe(
@@ -188,7 +188,7 @@ describe("createTestEvent", () => {
     );
   });
 
-  it("keeps a stay together where one of its dates is given, and nulls as they are", () => {
+  it("derives a missing date from the given one, and keeps null", () => {
     const of = (booking: { checkIn?: string | null; checkOut?: string }) =>
       createTestEvent("booking.Confirmed", { booking }).booking;
     expect(stay(of({ checkIn: "2027-02-27" }))).toEqual({
@@ -233,13 +233,13 @@ describe("createTestEvent", () => {
     }
   });
 
-  it("says which types there are", () => {
+  it("names the known types", () => {
     expect(() => make("booking.Confirmd")).toThrow(/^type: must be one of .*booking\.Confirmed, .*unknown$/);
   });
 });
 
 describe("createTestEventOf", () => {
-  it("makes the same event, and refuses the same fields", () => {
+  it("makes the same event as createTestEvent, and refuses the same fields", () => {
     const event = createTestEventOf<BookingEvent<"Confirmed">>("booking.Confirmed", { attempt: 3 });
     expect(event).toMatchObject({ type: "booking.Confirmed", attempt: 3, status: "Confirmed" });
     expect(createTestEventOf<UnknownEvent>("unknown").type).toBe("unknown");
@@ -249,8 +249,8 @@ describe("createTestEventOf", () => {
   });
 });
 
-describe("its client", () => {
-  it("gives the event's own record, and says so of anything else", async () => {
+describe("the client of a test event", () => {
+  it("answers with the record of the event, and with 501 to other requests", async () => {
     const { client, booking } = createTestEvent("booking.Confirmed", {
       booking: { bookingCode: "a/b", guests: 2 },
     });
@@ -274,7 +274,7 @@ describe("its client", () => {
 });
 
 describe("atomically", () => {
-  it("collects writes, which commit runs in their order, once", async () => {
+  it("collects writes, and commit runs each once, in order", async () => {
     const db = new DatabaseSync(":memory:");
     db.exec("CREATE TABLE sold (code TEXT)");
     const event = createTestEvent("booking.Confirmed", { tx: db });
@@ -296,7 +296,7 @@ describe("atomically", () => {
     expect(sold()).toHaveLength(3);
   });
 
-  it("rejects with what a write throws, and runs none after it", async () => {
+  it("commit rejects with the error of a write, and runs no later write", async () => {
     const event = createTestEvent("booking.Confirmed", { tx: [] as string[] });
     event.atomically(() => {
       throw new Error("full");
@@ -306,7 +306,7 @@ describe("atomically", () => {
     expect(() => event.atomically("write" as never)).toThrow(TypeError);
   });
 
-  it("without a tx says what is missing", async () => {
+  it("throws without a tx", async () => {
     const event = make("booking.Confirmed") as unknown as {
       atomically(write: () => void): void;
       commit(): Promise<void>;
@@ -316,7 +316,7 @@ describe("atomically", () => {
     await event.commit();
   });
 
-  it("may be the test's own", () => {
+  it("can be replaced", () => {
     const writes: unknown[] = [];
     const event = createTestEvent("listing.Hidden", {
       atomically: (write: (tx: string) => unknown) => void writes.push(write),
@@ -326,7 +326,7 @@ describe("atomically", () => {
     expect(writes).toEqual([write]);
   });
 
-  it("is there where the handler's own is", async () => {
+  it("is on the same events as in a handler", async () => {
     const sandbox = createSandbox();
     const client = new StayhookClient({
       baseUrl: "https://any.example",
