@@ -1,5 +1,5 @@
 import { toNodeHandler } from "stayhook/node";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Browser, inboxOf, serve } from "./support.ts";
 
 /** A served console. The callback of a cancelled booking fails while `state.isBroken`. */
@@ -40,6 +40,9 @@ describe("the list", () => {
   });
 
   test("is filtered by the query, field by field", async () => {
+    // A time without a zone is UTC, wherever the server is.
+    vi.stubEnv("TZ", "America/New_York");
+    onTestFinished(() => void vi.unstubAllEnvs());
     const { platform, receive, webhooks, listed, store } = await served();
     platform.booking("FINE", "Confirmed");
     platform.booking("BAD", "Cancelled");
@@ -208,6 +211,23 @@ describe("several at once", () => {
     );
     await webhooks.drain();
     expect(await store.counts()).toMatchObject({ parked: 0, done: 301 });
+  });
+
+  test("the counting of many ends, and says so", { timeout: 30_000 }, async () => {
+    const { store, page } = await served();
+    const rest = {
+      ref: null,
+      source: "webhook",
+      topic: null,
+      timestamp: "2026-11-22T09:00:00Z",
+      notification: "{}",
+    } as const;
+    for (let n = 0; n < 10_600; n++) await store.add({ eventId: `event-${n}`, ...rest });
+    const lists = vi.spyOn(store, "list");
+    expect(plain(await page("?confirm=discard&source=webhook"))).toContain("Discard at least 10,000 events?");
+    expect(lists.mock.calls.length).toBeLessThan(30);
+    // By its counts, the store knows the number of a state.
+    expect(plain(await page("?confirm=discard&state=pending"))).toContain("Discard 10,600 events?");
   });
 
   test("without a filter nothing is changed, whatever the form says", async () => {

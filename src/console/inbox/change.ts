@@ -15,7 +15,7 @@ const changeable: Readonly<Record<Change, readonly EventState[]>> = {
 };
 const did = { replay: "replayed", discard: "discarded" } as const;
 
-/** The most events that are counted one by one, and the longest that this may take in ms. */
+/** The most events of one state that are counted one by one, and the longest that all counting may take in ms. */
 const COUNT_LIMIT = 10_000;
 const COUNT_TIMEOUT = 5000;
 const COUNT_PAGE = 500;
@@ -34,7 +34,7 @@ export async function confirmView({ store }: Inbox, visit: Visit): Promise<View>
   const { byState, hasMore } = await countChangeable(store, change, filter);
   const counted = [...byState].filter(([, count]) => count > 0);
   const total = counted.reduce((sum, [, count]) => sum + count, 0);
-  const number = hasMore ? `more than ${events(total)}` : events(total);
+  const number = hasMore ? `at least ${events(total)}` : events(total);
   const button = `${change === "replay" ? "Replay" : "Discard"} ${number}`;
   const body = html`<h1>${button}?</h1>
 <section class="card narrow"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
@@ -58,8 +58,8 @@ function replayHint(byState: ReadonlyMap<EventState, number>): string {
 
 async function confirmErase(store: EventStore<unknown>, ref: string, { csrf }: Visit): Promise<View> {
   if (ref === "") return refused("Choose a record first.");
-  const { total, hasMore } = await countOf(store, { ref }, COUNT_LIMIT, performance.now() + COUNT_TIMEOUT);
-  const number = hasMore ? `more than ${events(total)}` : events(total);
+  const { total, hasMore } = await countOf(store, { ref }, performance.now() + COUNT_TIMEOUT);
+  const number = hasMore ? `at least ${events(total)}` : events(total);
   const body = html`<h1>Erase everything about ${ref}?</h1>
 <section class="card narrow"><p>This deletes ${number} with notifications and history, and the record's snapshot. It cannot be undone. Copies elsewhere, such as logs and backups, stay.</p>
 <div class="actions"><form method="post">${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
@@ -130,12 +130,10 @@ async function countChangeable(
   }
   const endsAt = performance.now() + COUNT_TIMEOUT;
   const byState = new Map<EventState, number>();
-  let left = COUNT_LIMIT;
   for (const state of wanted) {
-    const { total, hasMore } = await countOf(store, { ...filter, state }, left, endsAt);
+    const { total, hasMore } = await countOf(store, { ...filter, state }, endsAt);
     byState.set(state, total);
     if (hasMore) return { byState, hasMore };
-    left -= total;
   }
   return { byState, hasMore: false };
 }
@@ -143,7 +141,6 @@ async function countChangeable(
 async function countOf(
   store: EventStore<unknown>,
   filter: EventFilter,
-  limit: number,
   endsAt: number,
 ): Promise<{ readonly total: number; readonly hasMore: boolean }> {
   let total = 0;
@@ -152,7 +149,7 @@ async function countOf(
     const page = await store.list({ ...filter, limit: COUNT_PAGE, after });
     total += page.length;
     if (page.length < COUNT_PAGE) return { total, hasMore: false };
-    if (total >= limit || performance.now() > endsAt) return { total, hasMore: true };
+    if (total >= COUNT_LIMIT || performance.now() > endsAt) return { total, hasMore: true };
     after = page.at(-1)!.eventId;
   }
 }

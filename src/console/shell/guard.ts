@@ -1,11 +1,11 @@
-/** Headers of every answer. A page loads nothing from elsewhere, runs no inline script, and is in nobody's frame. */
+/** Headers of every answer. Pages load nothing from other hosts, run no inline code, and cannot be framed. */
 export const securityHeaders: Readonly<Record<string, string>> = {
   "cache-control": "no-store",
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
-  // Not no-referrer: browsers then send `Origin: null` with the page's own forms.
+  // With no-referrer, browsers send `Origin: null` with the page's own forms.
   "referrer-policy": "same-origin",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
@@ -17,16 +17,16 @@ export const MAX_FORM_BYTES = 64 * 1024;
 const FORM_TIMEOUT = 10_000;
 const COOKIE = "stayhook-csrf";
 
-/** The token that forms send back beside the cookie that has it, too. */
+/** The CSRF token. A cookie and a hidden field of each form have it. */
 export interface CsrfToken {
   readonly value: string;
-  /** The `set-cookie` header; `undefined` where the browser has the cookie. */
+  /** The `set-cookie` header; `undefined` if the browser sent the cookie. */
   readonly cookie: string | undefined;
 }
 
 /**
- * The request's token, or a new one. A cookie and a form field with the same value need no state on the server, so that
- * any process behind a load balancer takes the form.
+ * The token of the request's cookie, or a new one. The server keeps no token, so any process behind a load balancer
+ * takes the form.
  */
 export function csrfTokenOf(request: Request): CsrfToken {
   const known = cookieOf(request);
@@ -34,7 +34,7 @@ export function csrfTokenOf(request: Request): CsrfToken {
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   const value = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
-  // The path below which a proxy mounts the pages is not known here.
+  // A proxy may mount the pages below another path than the one seen here.
   return { value, cookie: `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}` };
 }
 
@@ -44,13 +44,13 @@ function cookieOf(request: Request): string | undefined {
   )?.[1];
 }
 
-/** Whether the form is one of these pages' own, by its token and by where the browser says that it comes from. */
+/** Whether a page of this site sent the form: the token matches its cookie, and the browser names no other site. */
 export function isOwnForm(request: Request, form: URLSearchParams): boolean {
   const expected = cookieOf(request);
   return expected !== undefined && isEqual(form.get("csrf") ?? "", expected) && !isForeign(request);
 }
 
-/** Compares in a time that does not depend on where two texts differ. */
+/** Compares two texts in constant time. */
 export function isEqual(one: string, other: string): boolean {
   let difference = one.length ^ other.length;
   for (let index = 0; index < other.length; index++)
@@ -58,14 +58,14 @@ export function isEqual(one: string, other: string): boolean {
   return difference === 0;
 }
 
-/** Whether the browser says that another site's page has sent the request. */
+/** Whether the browser says that a page of another site sent the request. */
 function isForeign(request: Request): boolean {
   const site = request.headers.get("sec-fetch-site");
   if (site !== null) return site !== "same-origin";
   const origin = request.headers.get("origin");
   if (origin === null) return false;
   if (!URL.canParse(origin)) return true;
-  // Behind a proxy the request's own host is an inner one. No page can make a browser send these two headers.
+  // Behind a proxy the URL has an inner host. A page cannot set the other two headers in a form of its own.
   const hosts = [
     new URL(request.url).host,
     request.headers.get("host"),
