@@ -180,29 +180,32 @@ type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
 /** The event of each type. {@link WebhookCallbacks} has a callback for each. */
 export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
-  /** A guest has begun to book. */
+  /** A booking with the status `Initiated`: a guest has begun to book. The platform describes no event for it. */
   "booking.Initiated": BookingEventOf<"Initiated", B, L> & Writing<Tx>;
-  /** A guest asks to book. The host has to decide before `decideBy`. */
+  /** Booking Requested: a guest asks to book. Approve or decline at the platform before `decideBy`. */
   "booking.Request": BookingRequestEvent<B, L> & Writing<Tx>;
-  /** The booking is confirmed. Runs again, with `changed: true`, when its dates or its listing change. */
+  /**
+   * Booking Confirmed (Instant Book) or Booking Approved (by the host): block the nights of `stay(booking)` on the listing.
+   * Runs again, with `changed: true`, when the dates or the listing of the booking change.
+   */
   "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
-  /** The host has declined the request. */
+  /** Booking Declined: the host has declined the request. Nothing needs to be done. */
   "booking.Declined": BookingEventOf<"Declined", B, L> & Writing<Tx>;
-  /** The booking is cancelled. */
+  /** Booking Cancelled: release the nights of `stay(booking)` on the listing. */
   "booking.Cancelled": BookingEventOf<"Cancelled", B, L> & Writing<Tx>;
-  /** The booking has a status that this package does not know. */
+  /** A booking with a status that this package does not know. `status` has it. */
   "booking.unknown": BookingEventOf<"unknown", B, L> & Writing<Tx>;
-  /** The platform reviews the listing. */
+  /** A listing with the status `InReview`: the platform reviews it. */
   "listing.InReview": ListingEventOf<"InReview", B, L> & Writing<Tx>;
-  /** The listing is published. */
+  /** Listing Created: the platform has accepted the listing, and it is published. */
   "listing.Published": ListingEventOf<"Published", B, L> & Writing<Tx>;
-  /** The listing is hidden. */
+  /** A listing with the status `Hidden`. The platform describes no event for it. */
   "listing.Hidden": ListingEventOf<"Hidden", B, L> & Writing<Tx>;
-  /** The listing has a status that this package does not know. */
+  /** A listing with a status that this package does not know. `status` has it. */
   "listing.unknown": ListingEventOf<"unknown", B, L> & Writing<Tx>;
-  /** A notification of the `messages` topic. */
+  /** A notification of the `messages` topic. The handler fetches no record for it. */
   message: MessageWebhookEvent<B, L> & Writing<Tx>;
-  /** A notification that refers to no record. */
+  /** A notification that refers to no booking and no listing. The handler fetches no record for it. */
   unknown: UnknownEvent<B, L> & Writing<Tx>;
 }
 
@@ -245,7 +248,7 @@ export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Li
     | ((event: WebhookEventMap<B, L, Tx>[T]) => unknown)
     | undefined;
 } & {
-  /** Runs for every event whose type has no callback. */
+  /** Runs for every event whose type has no callback here. `switch (event.type)` narrows it. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined;
 };
 

@@ -16,7 +16,7 @@ import type { TopicFrom } from "./receiving/topic.ts";
 import type { Verify } from "./receiving/verify.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Options of {@link createWebhookHandler}. All times in ms. */
+/** Options of {@link createWebhookHandler}. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** The client that reads the records. Callbacks get it as `event.client`. */
   readonly client: StayhookClient<B, L>;
@@ -25,7 +25,19 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * `forwardTo(...)` hands them to a queue of your own. There is no default, so that you cannot lose events by omission.
    */
   readonly store: EventStore<Tx> | IntakeStore;
-  /** The callbacks by type of event, and `fallback` for the other types. An event without a callback is done. */
+  /**
+   * The callbacks by type of event, and `fallback` for the other types. The handler fetches the record, and runs the
+   * callback for its status. If the callback throws or rejects, the handler tries again. An event without a callback is
+   * done.
+   *
+   * @example
+   * ```ts
+   * on: {
+   *   "booking.Confirmed": async ({ booking }) => blockNights(booking.listingId, stay(booking)),
+   *   "booking.Cancelled": async ({ booking }) => releaseNights(booking.listingId, stay(booking)),
+   * },
+   * ```
+   */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
    * Decides whether a request may come in: `sharedSecret(...)`, or a function of your own. The platform signs nothing:
@@ -43,11 +55,14 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * ```
    */
   readonly track?: Track<NoInfer<B>, NoInfer<L>> | undefined;
-  /** `changed`: no callback for an event whose record has the status and tracked fields that were handled last. Default `every`. */
+  /**
+   * Which events run a callback. `every`: each event. `changed`: only an event whose record differs from the snapshot in
+   * its status or a tracked field. Default `every`.
+   */
   readonly dispatch?: "every" | "changed" | undefined;
   /**
    * If a webhook event finds its record unchanged, the handler reads the record once more after this time, because the
-   * platform may notify before its own answers show the change. `false`: never. Default 60,000.
+   * platform may notify before its own answers show the change. ms, default 60,000 (1 minute). `false` turns it off.
    */
   readonly recheckAfter?: number | false | undefined;
   /** The query parameter of the endpoint's URL that names the topic. An adapter's `topic` goes before it. Default `{ query: "topic" }`. */
@@ -58,40 +73,43 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly maxBodyBytes?: number | undefined;
   /** While more events than this wait, notifications are answered 503. Default 1,000,000. */
   readonly maxWaiting?: number | undefined;
-  /** `observe` is told `silent` when no notification has arrived for this long. Default: never. */
+  /** How long without a notification until `observe` gets `silent`, ms. Default: never. */
   readonly silentAfter?: number | undefined;
   /**
    * The handler answers each request within this time, even if the body, `verify`, the store or inline processing take
-   * longer. Default 25,000, because the platform waits for 30,000.
+   * longer. ms, default 25,000, because the platform waits for 30 s.
    */
   readonly replyWithin?: number | undefined;
-  /** `inline`: the event is processed before the answer, for serverless runtimes. Default `background`. */
+  /**
+   * When events are processed. `background`: after the answer, by this process. `inline`: before the answer, for
+   * serverless runtimes. Default `background`.
+   */
   readonly processing?: "background" | "inline" | undefined;
-  /** Whether processing starts by itself with the first request. Default `true`. */
+  /** Whether processing starts with the first request or adapter. `false`: it starts when you call `start()`. Default `true`. */
   readonly autoStart?: boolean | undefined;
   /** How many events this process handles at once. Default 10. */
   readonly concurrency?: number | undefined;
-  /** How many attempts an event gets. Default 12. */
+  /** How many attempts an event gets before it is parked. Attempts that found the platform out of reach do not count. Default 12. */
   readonly maxAttempts?: number | undefined;
-  /** The wait after so many attempts. Default 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, 6 h, 6 h, each up to a quarter shorter. */
+  /** Gives the wait after so many failed attempts, ms. Default 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, 6 h, 6 h, each up to a quarter shorter. */
   readonly backoff?: Backoff | undefined;
-  /** How long an attempt may take, fetching included, before its `signal` aborts. Default 300,000. */
+  /** How long an attempt may take, fetching included, before its `signal` aborts. ms, default 300,000 (5 minutes). */
   readonly attemptTimeout?: number | undefined;
-  /** How long an event stays locked after its process has died. Default 30,000. */
+  /** How long an event stays leased after its process has died. ms, default 30,000. */
   readonly leaseDuration?: number | undefined;
-  /** How long the platform may be out of reach for an event before it is parked. Default 3 days. */
+  /** How long the platform may be out of reach for an event before the event is parked. ms, default 3 days. */
   readonly giveUpAfter?: number | undefined;
-  /** How long the store keeps done events, and parked ones that were not found. Default 7 days. */
+  /** How long the store keeps done events, and parked ones that were not found. ms, default 7 days. */
   readonly retention?: number | undefined;
-  /** How long the store keeps parked events. Default 30 days. */
+  /** How long the store keeps parked events. ms, default 30 days. */
   readonly parkedRetention?: number | undefined;
-  /** How long the store keeps the snapshot of a record. Default 400 days: a booking may change for a year. */
+  /** How long the store keeps the snapshot of a record. ms, default 400 days: a booking may change for a year. */
   readonly recordRetention?: number | undefined;
-  /** A function that is told of all that happens. The handler logs what it throws. */
+  /** Called for each notification, attempt, pause and alarm, for metrics. `kind` tells them apart. The handler logs its errors. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
   readonly telemetry?: Telemetry | undefined;
-  /** Default: warnings and errors to the console. */
+  /** Writes the log lines of the handler: an object like `console`, or a function. Default: warnings and errors go to the console. */
   readonly logger?: Logger | undefined;
 }
 
