@@ -58,7 +58,7 @@ export function isLoopbackHost(host: string): boolean {
  *
  * @param localOnly - the server listens on loopback
  */
-export function refusalOf({ headers }: IncomingMessage, localOnly: boolean): ApiResponse | undefined {
+function refusalOf({ headers }: IncomingMessage, localOnly: boolean): ApiResponse | undefined {
   const { host = "", origin } = headers;
   const url = /^[^/?#@\\]+$/.test(host) ? parseUrl(`http://${host}`) : undefined;
   if (localOnly && !(url && isLoopback(url)))
