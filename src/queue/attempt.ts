@@ -4,12 +4,12 @@ import { Lease } from "./leases.ts";
 import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
 import { CancellableRun, type Outage, type WorkFailure, type WorkResult } from "./work.ts";
 
-/** Waits between two tries to record an attempt's end, ms. */
+/** How long to wait before another try to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
-/** What an attempt says about the platform, and learns about it. */
+/** The circuit breaker and the read limit, as an attempt sees them. */
 export interface Upstream {
   recordAnswer(): void;
   recordRefusal(error: unknown): void;
@@ -20,15 +20,15 @@ export interface Upstream {
 
 export interface AttemptOptions<Tx> extends QueueOptions<Tx> {
   readonly upstream: Upstream;
-  /** On the monotonic clock. */
+  /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
-  /** The work is done, and its end is on the way to the store. */
+  /** The work is done. The store does not have the end yet. */
   readonly onSettling: () => void;
-  /** The attempt begins when this has resolved: the process still runs an attempt of the same record. */
+  /** The end of an attempt of the same record that still runs here. The new attempt waits for it. */
   readonly after: Promise<unknown> | undefined;
 }
 
-/** One claim, from its start to the recording of its end. */
+/** Works on one claim and records how that ended. */
 export class Attempt<Tx> {
   readonly lease: Lease;
   /** Never rejects. */
@@ -54,7 +54,10 @@ export class Attempt<Tx> {
     });
     this.ended = this.#attempt().catch((error) => {
       const { eventId } = claim;
-      options.logger.error(`the end of event ${eventId} could not be recorded`, { eventId, error });
+      options.logger.error(
+        `the store did not record how event ${eventId} ended. The event is handled again when its lease ends`,
+        { eventId, error },
+      );
       return "lost";
     });
   }
@@ -63,14 +66,14 @@ export class Attempt<Tx> {
     return this.lease.claim;
   }
 
-  /** Cuts the attempt off and gives its lease back: due now, not counted. */
+  /** Cuts the attempt off and gives its lease back. The event is due at once, and the attempt does not count. */
   release(): void {
     this.#run.cut("released");
   }
 
   async #attempt(): Promise<AttemptEnd> {
     if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
-    // The claim came back too late, or the process stood still: another process may have the event by now.
+    // Skip a claim whose lease has expired: another process may work on the event now.
     if (!this.lease.held) return this.#giveUp();
     const run = (): Promise<AttemptResult> => this.#process();
     const { process } = this.#options;
@@ -85,9 +88,11 @@ export class Attempt<Tx> {
     return { outcome: result.by === "lost" ? this.#giveUp() : await this.#settle({ state: "released" }) };
   }
 
-  /** Attempts are counted when they begin. An event that was begun too often and never ended has killed its process each time. */
+  /** Parks an event that killed its process in each attempt. The store counts an attempt when it begins. */
   async #parkDeadly(): Promise<AttemptResult> {
-    const error = new Error(`The process ended during each of ${this.claim.attempts - 1} attempts.`);
+    const error = new Error(
+      `The process ended during each of ${this.claim.attempts - 1} attempts. Does the callback exit or use up the memory?`,
+    );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
   }
 
@@ -142,7 +147,7 @@ export class Attempt<Tx> {
         const failure = writes?.failureIn(error);
         if (failure) return failure;
         const { eventId } = this.claim;
-        this.#options.logger.warn(`the end of event ${eventId} could not be recorded; trying again`, {
+        this.#options.logger.warn(`the store did not record how event ${eventId} ended. Trying again`, {
           eventId,
           error,
         });
@@ -155,7 +160,7 @@ export class Attempt<Tx> {
   #giveUp(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#options.logger.warn(
-      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before its end could be recorded; it will be handled again`,
+      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event is handled again`,
       { eventId, ref },
     );
     return "lost";
@@ -179,7 +184,7 @@ interface WriteFailure {
   readonly error: unknown;
 }
 
-/** The user's writes, which the store runs inside its transaction. Tells their failure from the store's own. */
+/** The user's writes, which the store runs in its transaction. Tells a failure of a write from a failure of the store. */
 class GuardedWrites<Tx> {
   #failure: WriteFailure | undefined;
   readonly list: readonly Write<Tx>[] | undefined;
@@ -187,7 +192,7 @@ class GuardedWrites<Tx> {
   constructor(writes: readonly Write<Tx>[]) {
     if (writes.length === 0) return;
     this.list = writes.map((write, index) => (tx: Tx) => {
-      // The store runs the writes again, from the first, when its commit failed.
+      // The store runs all writes again if its commit fails.
       if (index === 0) this.#failure = undefined;
       try {
         const writing = write(tx);
@@ -199,8 +204,8 @@ class GuardedWrites<Tx> {
   }
 
   /**
-   * The failure of a write, or `undefined` where the store failed. A store rejects with the very error that a write
-   * threw, or with an error of its own: a write also throws where the connection is lost under it.
+   * The failure of a write; `undefined` if the store failed. A store rejects with the error that a write threw. If the
+   * connection is lost, the write throws as well, but the store rejects with an error of its own.
    */
   failureIn(rejection: unknown): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };

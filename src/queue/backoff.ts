@@ -1,4 +1,4 @@
-/** Says how many ms to wait before another attempt, after so many of them (1 after the first). */
+/** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, from 1. */
 export type Backoff = (attempt: number) => number;
 
 const SECOND = 1000;
@@ -20,18 +20,18 @@ const SCHEDULE = [
 
 const LONGEST = 6 * HOUR;
 
-/** 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then 6 h; each up to a quarter shorter, so that not all come back at once. */
+/** 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then 6 h. Each wait is up to a quarter shorter, at random: retries that fall due together would overload the platform. */
 export const defaultBackoff: Backoff = (attempt) =>
   (SCHEDULE[attempt - 1] ?? LONGEST) * (1 - Math.random() / 4);
 
-/** A user's function may throw or give nonsense; an event must not be lost or spin over it. */
+/** Makes a backoff of the user's. It takes the default wait if that function throws or returns no wait. */
 export function safeBackoff(backoff: Backoff): Backoff {
   return (attempt) => {
     try {
       const wait = backoff(attempt);
       if (typeof wait === "number" && wait >= 0 && Number.isFinite(wait)) return wait;
     } catch {
-      // the schedule below stands in
+      // The default wait below replaces it.
     }
     return defaultBackoff(attempt);
   };

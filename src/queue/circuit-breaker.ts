@@ -2,9 +2,9 @@ import { errorText } from "../error-text.ts";
 import type { Backoff } from "./backoff.ts";
 import type { Outage } from "./work.ts";
 
-/** The longest wait between two half-open rounds, ms. Up to a quarter is cut at random, so that the rounds do not fall in step with a platform that goes up and down. */
+/** The longest wait between two half-open tries, ms. The breaker cuts up to a quarter of it at random. */
 const LONGEST_WAIT = 60_000;
-/** The longest `Retry-After` that is obeyed, ms. */
+/** The longest `Retry-After` that the queue obeys, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
 
 export interface CircuitBreakerOptions {
@@ -14,7 +14,7 @@ export interface CircuitBreakerOptions {
   readonly onResume: () => void;
 }
 
-/** Since when the queue pauses, and why. */
+/** A pause of the queue. */
 export interface Pause {
   /** When the pause began. */
   readonly since: Date;
@@ -27,11 +27,11 @@ interface OpenState extends Pause {
   readonly until: number;
   /** The outage concerns every record, so an answer to an older request does not end it. */
   readonly firm: boolean;
-  /** The platform asked for the wait. */
+  /** The platform asked for the wait, by `Retry-After`. */
   readonly asked: boolean;
 }
 
-/** One attempt as the breaker knows it. Only the first report about it counts. */
+/** An attempt, as the breaker knows it. The breaker counts the first report about it only. */
 export interface Reading {
   readonly record: string;
   readonly epoch: number;
@@ -39,21 +39,21 @@ export interface Reading {
 }
 
 /**
- * Decides from the reports of all attempts whether one record cannot be read or the platform is out of reach. One bad
- * record must not stop the others, and a dead platform must not be hammered.
+ * Tells an outage of the platform from a record that cannot be read. An outage opens the breaker, and the queue pauses.
+ * A single bad record must not stop the other records.
  */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
-  /** Fewer than two records say nothing about the rest. */
+  /** How many unreachable records make an outage. At least 2: one record says nothing about the others. */
   readonly #enough: number;
   /** Records that were out of reach since the last answer. */
   readonly #unreached = new Set<string>();
-  /** Those of `#unreached` whose event had not failed like that before. */
+  /** The records of `#unreached` whose event found the platform out of reach for the first time. */
   readonly #newlyUnreached = new Set<string>();
   #open: OpenState | undefined;
   /** Pauses in a row. */
   #pauses = 0;
-  /** Rises with each pause, to tell older attempts from newer ones. */
+  /** Rises with each pause. Tells attempts from before a pause from later ones. */
   #epoch = 0;
 
   constructor(options: CircuitBreakerOptions) {
@@ -76,12 +76,12 @@ export class CircuitBreaker {
     if (this.#open && !this.#open.asked) this.#open = { ...this.#open, until: Number.NEGATIVE_INFINITY };
   }
 
-  /** An attempt begins. */
+  /** Registers an attempt that begins. */
   begin(record: string): Reading {
     return { record, epoch: this.#epoch, reported: false };
   }
 
-  /** The platform answered. */
+  /** Records that the platform answered, which ends a pause. */
   recordAnswer(reading: Reading): void {
     if (!isFirst(reading)) return;
     if (this.#open?.firm && reading.epoch < this.#epoch) return;
@@ -93,10 +93,10 @@ export class CircuitBreaker {
     this.#options.onResume();
   }
 
-  /** The platform was out of reach. `first`: the event had not failed like that before. */
+  /** Records that the platform was out of reach. `first`: it is the first time for this event. */
   recordOutage(reading: Reading, first: boolean, outage: Outage, error: unknown): void {
     if (!isFirst(reading)) return;
-    // An attempt from before the pause says nothing new, unless it brings a longer wait.
+    // An attempt from before the pause tells nothing new, except a longer `Retry-After`.
     if (this.#open && reading.epoch < this.#epoch) {
       if (outage.retryAfter !== undefined) this.#extend(outage.retryAfter);
       return;
@@ -105,11 +105,11 @@ export class CircuitBreaker {
     if (first) this.#note(this.#newlyUnreached, reading.record);
     const everything = outage.everything || outage.retryAfter !== undefined;
     const enough = this.#newlyUnreached.size >= 2 || this.#unreached.size >= this.#enough;
-    // A half-open attempt that fails prolongs the pause by itself.
+    // One failed half-open attempt is enough to prolong the pause.
     if (this.#open || everything || enough) this.#pauseFor(outage, error);
   }
 
-  /** The sets must not grow with an outage. */
+  /** Adds to a set of bounded size: a long outage must not fill the memory. */
   #note(set: Set<string>, record: string): void {
     if (set.size < this.#enough) set.add(record);
   }

@@ -4,33 +4,33 @@ import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Refusals } from "./refusals.ts";
 import type { Workers } from "./workers.ts";
 
-/** How long a drain without a timeout goes on while all records are refused, ms. */
+/** How long a drain without a timeout goes on while the platform refuses every record, ms. */
 const ONLY_REFUSED = 60_000;
 
-/** When a drain is to end before all that is due is handled. */
+/** Limits of a drain. */
 export interface DrainOptions {
-  /** ms after which the drain begins nothing more and cuts off what runs. Default: none. */
+  /** How long the drain may take, ms. It then begins no further attempt and cuts off those that run. Default: no limit. */
   readonly timeout?: number | undefined;
   /** Ends the drain as `timeout` does. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What became of the events that a drain took, and of those that its process was working on. */
+/** How many events a drain handled, those included that the process was already working on. */
 export interface DrainResult {
-  /** Events that were handled to their end. */
+  /** Events that are done. */
   readonly done: number;
   /** Events that are retrying or parked now. */
   readonly failed: number;
 }
 
-/** What a drain works with. */
+/** The parts of the queue that a drain uses. */
 export interface DrainParts<Tx> {
   readonly workers: Workers<Tx>;
   readonly breaker: CircuitBreaker;
   readonly refusals: Refusals;
 }
 
-/** Takes each event that is due now once, and waits for what this process already works on. */
+/** Makes one attempt at each event that is due, and waits for the attempts that already run. */
 export async function drain<Tx>(
   { workers, breaker, refusals }: DrainParts<Tx>,
   stop: Stop,
@@ -48,15 +48,15 @@ export async function drain<Tx>(
       const hopeless = onlyRefused && !stop.timed;
       const claims = limit > 0 && !hopeless ? await workers.claim({ limit }) : [];
       for (const claim of claims) {
-        // An event that has failed here and is due again is kept aside, so that the next claim reaches the others.
+        // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets other events.
         if (stop.asked || tally.knows(claim.event.eventId)) giveBack.push(workers.hold(claim));
         else void workers.start(claim);
       }
-      // An attempt that ended during the claim may have made another event of its record due.
+      // If an attempt ended during the claim, the next event of its record may be due now.
       if (claims.length > 0 || tally.endings !== endings) continue;
       const paused = breaker.pause !== undefined;
       if (tally.open === 0 && (limit > 0 || paused || hopeless)) {
-        // A claim of the loop that is under way is not begun yet, and its events cannot be claimed here.
+        // The loop may be claiming events at this moment. This drain cannot claim them, so wait for their attempts.
         if (await Promise.race([workers.claimedByOthers(), stop.requested])) continue;
         break;
       }
@@ -71,7 +71,7 @@ export async function drain<Tx>(
   }
 }
 
-/** Counts what a drain has begun, and how it ended. */
+/** Counts the attempts of a drain and their results. */
 class DrainTally {
   readonly #known: Set<string>;
   readonly #open: Set<string>;
@@ -114,10 +114,10 @@ class DrainTally {
   }
 }
 
-/** A timeout and a signal as one. */
+/** Joins a timeout and a signal. */
 export class Stop {
   asked = false;
-  /** It has a timeout. */
+  /** Whether there is a timeout. */
   readonly timed: boolean;
   readonly requested: Promise<void>;
   readonly #signal: AbortSignal | undefined;

@@ -2,12 +2,12 @@ import { Alarm, idleTimer } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
-/** How long a callback has to clean up after its signal has aborted, ms. Its record stays locked meanwhile. */
+/** How long a callback may go on after its signal has aborted, ms. Its record stays locked for that time. */
 export const GRACE = 3000;
-/** The wait after a renewal that failed at once, ms. */
+/** How long to wait before another renewal if one failed at once, ms. */
 const RENEW_AGAIN = 1000;
 
-/** Who is told about a lease. */
+/** The callbacks of a lease. */
 export interface LeaseEvents {
   /** The lease ends soon, because it could not be renewed. */
   readonly onExpiring?: () => void;
@@ -15,8 +15,8 @@ export interface LeaseEvents {
 }
 
 /**
- * A lease as this process sees it. It ends by the process's monotonic clock, counted from before the claim was sent,
- * so that it ends here no later than in the store.
+ * A lease, as this process sees it. Its time counts from before the claim was sent, on the monotonic clock. So it ends
+ * here no later than in the store.
  */
 export class Lease {
   readonly #events: LeaseEvents;
@@ -48,7 +48,7 @@ export class Lease {
     return this.#expiring;
   }
 
-  /** The attempt's end is being recorded. From then on the store's answer to that decides: a renewal may find the lease ended by it. */
+  /** The store is recording the end of the attempt. A renewal that misses the lease then proves nothing. */
   get ending(): boolean {
     return this.#ending;
   }
@@ -76,14 +76,14 @@ export class Lease {
   }
 }
 
-/** Renews the leases of one process at a third of their time, and says which of them end. */
+/** Renews the leases of this process after a third of their duration, and tells those that expire or are lost. */
 export class Leases<Tx> {
   readonly #store: EventStore<Tx>;
   readonly #duration: number;
   readonly #log: Log;
   readonly #leases = new Set<Lease>();
   readonly #alarm = new Alarm(() => this.#tick());
-  /** On the monotonic clock; Infinity while a renewal is on its way. */
+  /** When to renew, on the monotonic clock. Infinity while a renewal is under way. */
   #renewAt = 0;
 
   constructor(store: EventStore<Tx>, duration: number, log: Log) {
@@ -102,7 +102,7 @@ export class Leases<Tx> {
     this.#leases.delete(lease);
   }
 
-  /** A callback that obeys its signal needs this time before the lease ends, or it would run beside its successor. */
+  /** How long before the end of a lease its signal aborts. Without it, a callback that cleans up would run beside its successor. */
   get #grace(): number {
     return Math.min(GRACE, this.#duration / 3);
   }
@@ -141,7 +141,7 @@ export class Leases<Tx> {
     const timer = idleTimer(() => {
       const ms = Math.round(patience);
       if (this.#leases.size > 0)
-        this.#log.warn(`the store did not renew leases within ${ms} ms; trying again`);
+        this.#log.warn(`the store did not renew leases within ${ms} ms. Trying again`);
       renewAt(performance.now());
     }, patience);
     this.#store
@@ -155,9 +155,9 @@ export class Leases<Tx> {
           renewAt(sentAt + this.#duration / 3);
         },
         (error) => {
-          // Without leases to keep, the store may have been closed.
+          // Without leases, the user may have closed the store already.
           if (this.#leases.size > 0)
-            this.#log.warn("the store could not renew leases; trying again", { error });
+            this.#log.warn("the store could not renew leases. Trying again", { error });
           renewAt(performance.now() + Math.min(RENEW_AGAIN, patience));
         },
       );

@@ -2,16 +2,16 @@ import { Alarm } from "../async.ts";
 import type { QueueOptions } from "./policy.ts";
 import type { Room, Workers } from "./workers.ts";
 
-/** How often a store is asked that cannot notify, ms. */
+/** How often the loop asks a store that cannot notify, ms. */
 const POLL = 1000;
-/** The wait before a store is asked again that says "due now" and gives nothing, ms. */
+/** How long to wait if the store says "due now" but the claim gets nothing, ms. */
 const NOTHING_AFTER_ALL = 25;
-/** Waits after failures of the store in a row, ms. */
+/** How long to wait after each failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
 
 const NOW = Number.NEGATIVE_INFINITY;
 
-/** Starts events as they become due, until it is stopped. It sleeps in between and does not keep the process alive. */
+/** Starts events as they become due. Sleeps in between, and does not keep the process alive. */
 export class Loop<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #workers: Workers<Tx>;
@@ -23,7 +23,7 @@ export class Loop<Tx> {
   /** When the store may be asked again, on the monotonic clock. */
   #storeAt = NOW;
   #storeFailures = 0;
-  /** The last claim gave nothing. */
+  /** The last claim got no event. */
   #empty = false;
   #endings: (() => void)[] = [];
 
@@ -51,18 +51,18 @@ export class Loop<Tx> {
     for (const end of this.#endings.splice(0)) end();
   }
 
-  /** Something may be due. */
+  /** Looks again for due events. */
   wake(): void {
     this.#dueAt = NOW;
     this.reconsider();
   }
 
-  /** There may be room for attempts that are due. */
+  /** Looks again for room to begin attempts. */
   reconsider(): void {
     void this.#run();
   }
 
-  /** Acts until it may sleep. A call while it acts needs nothing: each step reads the state anew. */
+  /** Claims and asks until nothing is left to do. A call meanwhile returns at once, because each step reads the state anew. */
   async #run(): Promise<void> {
     if (this.#running || !this.#started) return;
     this.#running = true;
@@ -92,7 +92,7 @@ export class Loop<Tx> {
   }
 
   async #claim(limit: number): Promise<void> {
-    // A wake during the claim sets it again.
+    // `wake` sets it again if something becomes due during the claim.
     this.#dueAt = "unknown";
     const claims = await this.#workers.claim({ limit });
     for (const claim of claims) void this.#workers.start(claim);
@@ -108,22 +108,22 @@ export class Loop<Tx> {
     this.#dueAt = performance.now() + (this.#options.store.subscribe ? wait : Math.min(wait, POLL));
   }
 
-  /** New events must not hammer a store that fails, so only the alarm goes on. */
+  /** Waits before the store is asked again. New events do not cut the wait short: they would overload the store. */
   #storeFailed(error: unknown): void {
     const wait = STORE_FAILED[this.#storeFailures] ?? STORE_FAILED[2];
     this.#storeFailures += 1;
     this.#storeAt = performance.now() + wait;
     this.#dueAt = NOW;
-    if (this.#started) this.#options.logger.error(`the store failed; trying again in ${wait} ms`, { error });
+    if (this.#started) this.#options.logger.error(`the store failed. Trying again in ${wait} ms`, { error });
   }
 }
 
-/** All that the loop's next step depends on, read at one moment. Two readings may contradict each other: the loop once slept for ever over that. */
+/** Everything that the next step of the loop depends on, read at one moment. Two readings could contradict each other, and the loop would sleep forever. */
 export interface LoopState {
   readonly room: Room;
   /** ms until the store may be asked again after a failure. */
   readonly storeWait: number;
-  /** ms until something is due. `unknown`: the store has to be asked. Infinity: nothing waits. */
+  /** ms until an event is due. `unknown`: ask the store. Infinity: no event waits. */
   readonly dueIn: number | "unknown";
 }
 
@@ -131,7 +131,7 @@ export type Decision =
   | { readonly do: "claim"; readonly limit: number }
   /** Ask the store when the next event is due. */
   | { readonly do: "ask" }
-  /** `ms` undefined: a notification, or the end of an attempt or of a claim, wakes the loop. */
+  /** `ms` is undefined if only a notification, or the end of an attempt or a claim, can wake the loop. */
   | { readonly do: "sleep"; readonly ms: number | undefined };
 
 export function decide({ room, storeWait, dueIn }: LoopState): Decision {

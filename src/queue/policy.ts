@@ -6,10 +6,10 @@ import type { Backoff } from "./backoff.ts";
 import { LONGEST_RETRY_AFTER, type Pause } from "./circuit-breaker.ts";
 import type { Work, WorkFailure } from "./work.ts";
 
-/** The longest wait of a record whose attempt failed as part of a pause, ms. After an outage, it would sleep on for hours by its own backoff. */
+/** The longest wait of a record whose attempt failed during a pause, ms. By its own backoff, it would wait for hours after the outage. */
 const LONGEST_WAIT_IN_PAUSE = 60_000;
 
-/** The limits by which the queue decides what becomes of an event. All times in ms. */
+/** The limits of the queue. All times in ms. */
 export interface Policy {
   readonly concurrency: number;
   readonly maxAttempts: number;
@@ -26,16 +26,16 @@ export interface QueueOptions<Tx> {
   readonly store: EventStore<Tx>;
   readonly work: Work<Tx>;
   readonly policy: Policy;
-  /** Must not throw. */
+  /** Gets each observation. Must not throw. */
   readonly observe: (event: QueueObservation) => void;
   readonly logger: Log;
   /** Host and pid of this process, for the history: `web-1:4711`. */
   readonly worker: string;
-  /** Wraps each attempt, from its start to the recording of its end. Must resolve to what `run` resolves to. */
+  /** Wraps each attempt, from its start to the recording of its end. */
   readonly process?: ProcessAttempt | undefined;
 }
 
-/** Runs an attempt: `run` has to be called once. */
+/** Runs an attempt: calls `run` once and resolves to its result. */
 export type ProcessAttempt = <R extends AttemptResult>(
   event: ClaimedEvent,
   run: () => Promise<R>,
@@ -55,25 +55,25 @@ export interface AttemptObservation {
 
 /** The fields of every observation of an attempt's end. */
 export interface AttemptEndObservation extends AttemptObservation {
-  /** The event's type, where the attempt came to know it. */
+  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
   readonly type: string | undefined;
   /** How long the attempt took, ms. */
   readonly duration: number;
 }
 
-/** `observe` gets it when an attempt begins. An attempt that is cut off by `close` or by a lost lease has no end. */
+/** An attempt begins. An attempt that `close` or a lost lease cuts off has no observation of its end. */
 export interface StartedObservation extends AttemptObservation {
   readonly kind: "started";
 }
 
-/** `observe` gets it when an event has been handled to its end. */
+/** An event was handled to its end. */
 export interface DoneObservation extends AttemptEndObservation {
   readonly kind: "done";
-  /** The record's status; `undefined` where the event is about no record. */
+  /** The record's status; `undefined` if the event refers to no record. */
   readonly status: string | undefined;
 }
 
-/** `observe` gets it when an attempt has failed and another one follows. */
+/** An attempt failed, and another one follows. */
 export interface FailedObservation extends AttemptEndObservation {
   readonly kind: "failed";
   /** Why the attempt failed. */
@@ -84,7 +84,7 @@ export interface FailedObservation extends AttemptEndObservation {
   readonly retryIn: number;
 }
 
-/** `observe` gets it when an attempt has failed and the event is parked until it is replayed or discarded. */
+/** An attempt failed, and the event is parked until it is replayed or discarded. */
 export interface ParkedObservation extends AttemptEndObservation {
   readonly kind: "parked";
   /** Why the attempt failed. */
@@ -93,7 +93,7 @@ export interface ParkedObservation extends AttemptEndObservation {
   readonly error: unknown;
 }
 
-/** `observe` gets it when the platform is out of reach, asks for a wait, or refuses the access token. */
+/** The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. */
 export interface PausedObservation extends Pause {
   readonly kind: "paused";
   /** ms until the platform is tried again. */
@@ -102,12 +102,12 @@ export interface PausedObservation extends Pause {
   readonly error: unknown;
 }
 
-/** `observe` gets it when the platform answers again. */
+/** The pause is over: the platform answers again. */
 export interface ResumedObservation {
   readonly kind: "resumed";
 }
 
-/** What the queue tells of its work. */
+/** The observations of the queue. */
 export type QueueObservation =
   | StartedObservation
   | DoneObservation
@@ -116,16 +116,15 @@ export type QueueObservation =
   | PausedObservation
   | ResumedObservation;
 
-/** How an attempt ended, as {@link QueueOptions.process} gets it. */
+/** The result of an attempt. */
 export interface AttemptResult {
   /**
-   * `released`: the attempt was cut off and does not count. `lost`: another process may have the event now, and nothing
-   * could be recorded.
+   * `released`: the attempt was cut off and does not count. `lost`: the lease ended, so the store recorded nothing.
    */
   readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
-  /** The event's type, where the attempt came to know it. */
+  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
   readonly type?: string | undefined;
-  /** Why the attempt failed. */
+  /** Why the attempt failed; `undefined` if it did not. */
   readonly reason?: FailureReason | undefined;
   /** The error that was thrown. */
   readonly error?: unknown;
@@ -133,17 +132,17 @@ export interface AttemptResult {
 
 type Failed = Extract<Outcome, { state: "retrying" | "parked" }>;
 
-/** How the queue is doing when an attempt fails. */
+/** The state of the queue when an attempt fails. */
 export interface Circumstances {
   /** ms that the attempt took. */
   readonly duration: number;
   /** The circuit breaker is open. */
   readonly paused: boolean;
-  /** Record after record is refused: a refusal says nothing about this record. */
+  /** The platform refuses many records in a row, so a refusal says nothing about this record. */
   readonly limiting: boolean;
 }
 
-/** Decides what follows from a failure: another attempt, counted or not, or the end of trying. */
+/** Decides what follows from a failed attempt: a retry, which may not count, or parking. */
 export function outcomeOf(
   failure: WorkFailure,
   claim: ClaimedEvent,
@@ -155,7 +154,7 @@ export function outcomeOf(
   if (outage || (failure.refused && now.limiting)) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };
-    // A refusal that counted before is no reason to come back sooner.
+    // Earlier attempts that counted make the wait longer, too.
     const own = policy.backoff(claim.outages + (outage ? 1 : claim.attempts));
     const backoff = outage && now.paused ? Math.min(own, LONGEST_WAIT_IN_PAUSE) : own;
     const asked = Math.min(outage?.retryAfter ?? 0, LONGEST_RETRY_AFTER);
@@ -171,7 +170,7 @@ export function outcomeOf(
   return { state: "retrying", in: clampWait(policy.backoff(claim.attempts)), counted: true, ...what };
 }
 
-/** What the history keeps of an attempt. */
+/** Makes the entry of an attempt for the history. */
 export function entryOf({
   duration,
   reason,

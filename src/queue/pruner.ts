@@ -3,10 +3,10 @@ import type { FailureReason } from "../stores/event-store.ts";
 import type { QueueOptions } from "./policy.ts";
 
 const HOUR = 60 * 60_000;
-/** Small, so that no batch holds up the intake. */
+/** How many rows a batch deletes. A large batch would delay new notifications. */
 const BATCH = 200;
 
-/** Deletes events and snapshots that have been kept for long enough. */
+/** Deletes events and snapshots after their retention. */
 export class Pruner<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #every: number;
@@ -27,14 +27,14 @@ export class Pruner<Tx> {
     void this.#tick();
   }
 
-  /** Begins no further batch; resolves when the store is left alone. */
+  /** Begins no further batch. Resolves when the last one has ended. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#alarm.clear();
     await this.#running;
   }
 
-  /** Where no loop runs, a drain prunes too, as often as the loop would. `stop`: begins no further batch once it is asked. */
+  /** Prunes if the last time is long enough ago. Drains call it, because no loop may run. `stop` prevents further batches. */
   async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
     if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
     this.#last = performance.now();
@@ -46,7 +46,7 @@ export class Pruner<Tx> {
     try {
       await this.#run(() => this.#closed || stop.asked);
     } catch (error) {
-      this.#options.logger.warn("old events could not be deleted", { error });
+      this.#options.logger.warn("the store could not delete old events. Trying again later", { error });
     }
   }
 
@@ -58,14 +58,14 @@ export class Pruner<Tx> {
   async #run(isOver: () => boolean): Promise<void> {
     const { store, policy } = this.#options;
     const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
-      // Infinity keeps for ever; no database has to understand it.
+      // Infinity keeps rows forever. Databases have no such age.
       if (!Number.isFinite(age)) return;
       while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
     };
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
       inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
     await prune("done", policy.retention);
-    // Most of these never existed, so nobody has to look at them for long.
+    // Most of these records never existed, so their events are of little use.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
     const age = policy.recordRetention;

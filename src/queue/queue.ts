@@ -7,12 +7,12 @@ import { Pruner } from "./pruner.ts";
 import { Refusals } from "./refusals.ts";
 import { Workers } from "./workers.ts";
 
-/** How often to look at an event that waits for another process, or for another event of its record, ms. */
+/** How often to look at an event that waits for another process or for another event of its record, ms. */
 const LOOK_AGAIN = 250;
-/** How many events under lease the line at the start counts. */
+/** The most leased events that the log line at the start counts. */
 const MOST_HELD = 1000;
 
-/** Joins the parts of the queue: one set of workers, and what puts them to work. */
+/** The queue: workers, and the loop, drains and inline requests that give them work. */
 export class Queue<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #breaker: CircuitBreaker;
@@ -46,12 +46,12 @@ export class Queue<Tx> {
     return this.#loop.started ? "running" : "idle";
   }
 
-  /** Since when the queue pauses, and why; `undefined` while it does not. */
+  /** The current pause; `undefined` if there is none. */
   get pause(): Pause | undefined {
     return this.#breaker.pause;
   }
 
-  /** Begins to take up due events by itself. */
+  /** Starts the loop, which handles events as they become due. */
   start(): void {
     if (this.#closing || this.#loop.started) return;
     this.#pruner.start();
@@ -59,19 +59,19 @@ export class Queue<Tx> {
     void this.#tellHeld();
   }
 
-  /** An event was added by this process. */
+  /** Call it after this process has added an event. */
   added(): void {
-    // A store that notifies has woken the loop by itself.
+    // A store that notifies has already woken the loop.
     if (!this.#options.store.subscribe) this.#loop.wake();
   }
 
-  /** Handles what is due now, because somebody asks: a pause is cut short. */
+  /** Handles the events that are due, at the request of the user. Cuts a pause short. */
   drain(options: DrainOptions): Promise<DrainResult> {
     this.#breaker.tryNow();
     return this.push(options);
   }
 
-  /** Handles what is due now, on the occasion of a notification. */
+  /** Handles the events that are due. Leaves a pause as it is. */
   async push(options: DrainOptions = {}): Promise<DrainResult> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
@@ -85,7 +85,7 @@ export class Queue<Tx> {
     }
   }
 
-  /** Runs this event now, if it can be claimed, and waits for its end until `deadline` (monotonic, ms). */
+  /** Handles one event as soon as it can be claimed. Resolves when its attempt has ended, or at `deadline` on the monotonic clock. */
   async runNow(eventId: string, deadline: number): Promise<void> {
     while (!this.#closing) {
       const now = performance.now();
@@ -102,7 +102,7 @@ export class Queue<Tx> {
     }
   }
 
-  /** Takes no more, lets attempts finish for `timeout` ms, then cuts them off and gives the leases back. */
+  /** Begins no further attempt, waits `timeout` ms for those that run, then cuts them off and gives their leases back. */
   close(timeout: number): Promise<void> {
     this.#closing ??= this.#close(timeout);
     return this.#closing;
@@ -118,7 +118,7 @@ export class Queue<Tx> {
     return event?.state === "pending" || event?.state === "processing";
   }
 
-  /** After a crash, nothing seems to happen until the leases of the dead process end. */
+  /** Logs until when other processes hold events. After a crash, their events wait until those leases end. */
   async #tellHeld(): Promise<void> {
     const { store, logger } = this.#options;
     const own = new Set(this.#workers.running);
@@ -134,10 +134,10 @@ export class Queue<Tx> {
       const until = new Date(Math.max(...ends)).toISOString();
       const many = leased.length < MOST_HELD ? String(ends.length) : `${ends.length} or more`;
       logger.info(
-        `other processes hold ${many} events; their last lease ends at ${until} unless they renew it`,
+        `other processes hold ${many} events. Their last lease ends at ${until}, unless they renew it`,
       );
     } catch {
-      // The loop says that the store failed.
+      // The loop logs failures of the store.
     } finally {
       stop();
     }

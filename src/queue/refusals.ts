@@ -1,21 +1,21 @@
 import type { ClaimOptions } from "../stores/event-store.ts";
 import type { QueueOptions } from "./policy.ts";
 
-/** So many records refused in a row, with no success in between, limit the reads. */
+/** How many refused records in a row limit the reads. */
 const ENOUGH = 10;
-/** The most reads at once while they are limited. */
+/** How many reads may begin at once while they are limited. */
 const BURST = 5;
-/** Reads a second while they are limited. With a burst, there are at most 50 in any second. */
+/** How many reads may begin each second while they are limited. Together with a burst, they are 50 at most. */
 const RATE = 45;
 
 /**
- * Limits the reads while record after record is refused or not found. That is a flood of forged notifications, a
- * firewall, or a wrong base URL. A pause would let a stranger hold up genuine events, so reads go on at a bounded pace.
+ * Limits the pace of reads while the platform refuses many records in a row, or finds none of them. The cause is a flood
+ * of forged notifications, a firewall or a wrong base URL. The queue must not pause: strangers could delay genuine events.
  */
 export class Refusals {
   readonly #log: QueueOptions<never>["logger"];
   readonly #onLift: () => void;
-  /** Records refused since the last success, {@link ENOUGH} at most. */
+  /** The records that were refused since the last success. Holds at most {@link ENOUGH}. */
   readonly #records = new Set<string>();
   #inRow = 0;
   #since = 0;
@@ -32,12 +32,12 @@ export class Refusals {
     return this.#records.size >= ENOUGH;
   }
 
-  /** When the first record of the row was refused, on the monotonic clock. */
+  /** When the first of these records was refused, on the monotonic clock. */
   get since(): number {
     return this.#since;
   }
 
-  /** A record was read. */
+  /** Records that the platform gave a record, which lifts the limit. */
   recordSuccess(): void {
     const { limiting } = this;
     this.#records.clear();
@@ -68,14 +68,14 @@ export class Refusals {
     return { reads: Math.max(0, Math.floor(tokens)), nextRead: Math.ceil(((1 - tokens) * 1000) / RATE) };
   }
 
-  /** `reads` begin; a negative number of them did not begin after all. */
+  /** Counts reads that begin. A negative number takes back reads that did not begin. */
   take(reads: number): void {
     const now = performance.now();
     this.#tokens = Math.min(BURST, this.#tokensAt(now) - reads);
     this.#refilledAt = now;
   }
 
-  /** Both ends of the queue in turn: a genuine event is near one of them. First attempts go before retries. */
+  /** Takes from both ends of the queue in turn, because a genuine event is near one of them. First attempts go before retries. */
   nextOrder(): ClaimOptions["order"] {
     this.#claims += 1;
     return this.#claims % 2 === 0 ? "newest" : "oldest";

@@ -2,15 +2,15 @@ import { atMost } from "../async.ts";
 import type { ClaimedEvent, FailureReason, Snapshot, Write } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";
 
-/** What an attempt is given beside its event. */
+/** The context of an attempt. */
 export interface WorkContext {
-  /** Aborts when the attempt is cut off: its time is over, its lease is lost, or the process closes. */
+  /** Aborts when the attempt is cut off: by its timeout, a lost lease, or `close`. */
   readonly signal: AbortSignal;
-  /** To be called as soon as the other side has answered: ends an outage without waiting for the rest of the work. */
+  /** Call it when the platform has answered. It ends a pause before the rest of the work is done. */
   answered(): void;
 }
 
-/** Does what an event asks for. Reports failures; what it throws is taken for a failed callback. */
+/** Handles an event. Returns failures. An error that it throws counts as a failure of the callback. */
 export type Work<Tx> = (claim: ClaimedEvent, context: WorkContext) => Promise<WorkResult<Tx>>;
 
 export type WorkResult<Tx> =
@@ -19,44 +19,44 @@ export type WorkResult<Tx> =
       readonly type: string;
       /** The record as it was handled. */
       readonly record?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
-      /** For the history, where the event ends as done although something failed: a recheck that could not read its record. */
+      /** For the history: the error of a recheck that could not read its record, which still ends as done. */
       readonly error?: unknown;
       readonly reason?: FailureReason | undefined;
       readonly writes?: readonly Write<Tx>[] | undefined;
     }
   | ({ readonly state: "failed" } & WorkFailure);
 
-/** A failure in the queue's own terms. Whoever reports it knows what it means; the queue knows what follows. */
+/** A failed attempt. The work says what failed, and the queue decides what follows. */
 export interface WorkFailure {
   readonly reason: FailureReason;
   readonly error: unknown;
   readonly type?: string | undefined;
-  /** Attempts in all, where it deserves fewer than the queue's own limit. */
+  /** The most attempts that this failure allows. Default: `maxAttempts` of the queue. */
   readonly maxAttempts?: number | undefined;
-  /** The other side answered, but would not give this record. */
+  /** The platform answered, but refused this record. */
   readonly refused?: boolean | undefined;
-  /** The other side is out of reach: the attempt does not count. */
+  /** The platform is out of reach. The attempt does not count. */
   readonly outage?: Outage | undefined;
 }
 
 export interface Outage {
-  /** It concerns every record (a limit, a token), so that all work pauses at once. */
+  /** The outage concerns every record, such as a rate limit or a refused token. The queue pauses at once. */
   readonly everything: boolean;
-  /** How long the other side asked to be left alone, ms. */
+  /** The wait that the platform asked for, ms. */
   readonly retryAfter?: number | undefined;
 }
 
-/** Why a run is cut off: its process closes, its lease is about to end, its lease is lost, or its caller aborts. */
+/** Why a run is cut off: the handler closes, the lease is about to end, the lease is lost, or the caller aborts. */
 export type Cut = "released" | "expiring" | "lost" | "aborted";
 
 export interface CancellableRunOptions {
   /** ms */
   readonly attemptTimeout: number;
-  /** The platform has answered. */
+  /** Called when the platform has answered. */
   readonly onAnswered?: () => void;
 }
 
-/** A run of an event's work that can be cut off: its signal aborts, and it has the time of {@link GRACE} to end. */
+/** Runs the work of an event, and can cut it off: the signal aborts, and the work has {@link GRACE} to end. */
 export class CancellableRun<Tx> {
   readonly #work: Work<Tx>;
   readonly #claim: ClaimedEvent;
@@ -65,7 +65,7 @@ export class CancellableRun<Tx> {
   readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
   readonly #left = Promise.withResolvers<void>();
   #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
-  /** The platform has answered, or there is no record to ask for: a failure is the callback's from here on. */
+  /** The platform has answered, or the event has no record. From then on a timeout is a failure of the callback. */
   #inCallback: boolean;
 
   constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
@@ -80,7 +80,7 @@ export class CancellableRun<Tx> {
     return this.#cut.promise;
   }
 
-  /** The first cut counts. A lost lease ends the grace of an earlier one, because there is no lock left to keep. */
+  /** Cuts the run off. The first cut counts, but a lost lease ends the grace of an earlier one: the record is no longer locked. */
   cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
     if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
     this.#cutBy ??= { by, reason };
@@ -104,7 +104,7 @@ export class CancellableRun<Tx> {
       const { by, reason } = first;
       this.#abort.abort(reason);
       const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
-      // The callback has done its work, and the lease is still held.
+      // The callback finished in time, and the process still holds the lease.
       if ((by === "released" || by === "expiring") && late?.state === "done") return late;
       if (by !== "timeout") return { state: "cut", by, reason };
       return this.#inCallback

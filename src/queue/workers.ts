@@ -6,9 +6,9 @@ import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./policy.ts";
 import type { Refusals } from "./refusals.ts";
 
-/** How long the store may take to take leases back, ms. */
+/** How long to wait for the store when leases are given back, ms. */
 const GIVE_BACK = 5000;
-/** Every so many claims, retries go before new events, so that a flood of new events does not starve them. */
+/** Each tenth claim takes retries first, so that a flood of new events does not starve them. */
 const RETRIES_FIRST_EVERY = 10;
 
 export interface WorkersListener {
@@ -31,9 +31,9 @@ export class Workers<Tx> {
   readonly #refusals: Refusals;
   readonly #leases: Leases<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
-  /** Those of them whose work is done, and whose end is being recorded. */
+  /** The running attempts whose work is done, while the store records their end. */
   readonly #settling = new Set<Attempt<Tx>>();
-  /** The last attempt of each record that runs here. */
+  /** The last running attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #listeners = new Set<WorkersListener>();
   /** Slots that are reserved for claims under way. */
@@ -52,7 +52,7 @@ export class Workers<Tx> {
   /** How many attempts may begin at `now`, on the monotonic clock. */
   roomAt(now: number): Room {
     const { concurrency } = this.#options.policy;
-    // The next read begins while an end is recorded. No more ends than works, in case the store is slow.
+    // Attempts that only record their end need no slot. A slow store must not pile them up, so they are limited as well.
     const recording = Math.min(this.#settling.size, concurrency);
     return roomOf({
       slots: concurrency + recording - this.#running.size - this.#reserved,
@@ -70,7 +70,7 @@ export class Workers<Tx> {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Claims due events. `limit` is at most what {@link roomAt} allows. Each claim is then to be started or held. */
+  /** Claims due events, at most as many as {@link roomAt} allows. Start or hold each claim afterwards. */
   async claim(options: { readonly limit: number; readonly eventId?: string }): Promise<Claim[]> {
     const { limit } = options;
     if (this.#closing) return [];
@@ -119,7 +119,7 @@ export class Workers<Tx> {
 
   start({ event, leaseEndsAt }: Claim): Promise<AttemptEnd> {
     const record = event.ref ?? event.eventId;
-    // The store's clock may have stepped, so that it gave away a record whose attempt still runs here.
+    // If the store's clock has stepped, the store may hand out a record whose attempt still runs here.
     const after = this.#byRecord.get(record)?.ended;
     const upstream = this.#upstream(event, record);
     const attempt: Attempt<Tx> = new Attempt(event, {
@@ -154,11 +154,11 @@ export class Workers<Tx> {
     return {
       recordAnswer() {
         breaker.recordAnswer(reading);
-        // An event without a record reads nothing.
+        // An event without a record reads nothing, so it proves no read.
         if (event.ref !== null) refusals.recordSuccess();
       },
       recordRefusal(error) {
-        // A refusal is an answer, too.
+        // A refusal shows that the platform is up.
         breaker.recordAnswer(reading);
         refusals.recordRefusal(record, error);
       },
@@ -176,7 +176,7 @@ export class Workers<Tx> {
   hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
     const lease = new Lease(event, leaseEndsAt, {});
     this.#reserved -= 1;
-    // It reads nothing.
+    // A held claim reads nothing.
     this.#refusals.take(-1);
     this.#leases.add(lease);
     this.#freed();
@@ -187,8 +187,8 @@ export class Workers<Tx> {
   }
 
   /**
-   * Resolves when an attempt has ended. With `noSlot`, also when a claim needed fewer slots than it had reserved.
-   * Waiters that found nothing due must not hear of that: two of them would wake each other for ever.
+   * Resolves when an attempt has ended. With `noSlot`, also when a claim frees slots that it had reserved. Do not tell
+   * waiters that found nothing due about freed slots: two of them would wake each other forever.
    */
   async nextChange({
     noSlot,
@@ -196,7 +196,7 @@ export class Workers<Tx> {
     or = [],
   }: {
     readonly noSlot: boolean;
-    /** Resolves after so many ms in any case. */
+    /** The longest wait, ms. */
     readonly within?: number | undefined;
     readonly or?: readonly Promise<unknown>[];
   }): Promise<void> {
@@ -215,7 +215,7 @@ export class Workers<Tx> {
     for (const listener of [...this.#listeners]) listener.freed?.();
   }
 
-  /** Begins nothing more, lets attempts finish for `timeout` ms, then cuts them off and gives the leases back. */
+  /** Begins no further attempt, waits `timeout` ms for those that run, then cuts them off and gives their leases back. */
   async close(timeout: number): Promise<void> {
     this.#closing = true;
     await atMost(timeout, [this.#idle()]);
@@ -231,7 +231,7 @@ export class Workers<Tx> {
   async release(which: (eventId: string) => boolean = () => true): Promise<void> {
     const picked = [...this.#running].filter((attempt) => which(attempt.claim.eventId));
     for (const attempt of picked) attempt.release();
-    // A store that hangs must not hold up the end of the process: the leases end by themselves.
+    // A store that hangs must not delay the end of the process. The leases end by themselves.
     await atMost(GRACE + GIVE_BACK, [Promise.all(picked.map((attempt) => attempt.ended))]);
   }
 
@@ -241,29 +241,29 @@ export class Workers<Tx> {
     } catch (error) {
       const { eventId } = claim;
       this.#options.logger.warn(
-        `event ${eventId} could not be given back to the store; it is free when its lease ends`,
+        `the store did not take event ${eventId} back. Another process can handle it when its lease ends`,
         { eventId, error },
       );
     }
   }
 }
 
-/** What allows attempts to begin, read at one moment. */
+/** The limits on new attempts, read at one moment. */
 export interface Limits {
-  /** How many attempts could begin beside those that run. */
+  /** How many slots are free. */
   readonly slots: number;
-  /** ms until the pause lets attempts begin. */
+  /** ms until the circuit breaker lets attempts begin. */
   readonly pause: number;
   /** How many reads may begin. */
   readonly reads: number;
-  /** ms until the next read may begin, where `reads` is 0. */
+  /** ms until the next read may begin, if `reads` is 0. */
   readonly nextRead: number;
 }
 
 /** How many attempts may begin. */
 export interface Room {
   readonly limit: number;
-  /** ms until time makes room. `undefined`: only the end of an attempt or of a claim does. */
+  /** ms until there is room. `undefined`: only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
 }
 

@@ -6,7 +6,7 @@ import { canonicalJson } from "../webhooks/processing/snapshot.ts";
 /** The reconciler makes no other UUIDs in this namespace. */
 const NAMESPACE = "5b0f6a6e-3c0d-4b7e-9d43-1f5a2c8e7b91";
 
-/** Adds an event to the store for each change, under an id that is the same on all machines. */
+/** Adds an event for each change. Its id is the same on all machines, so that two of them add one event. */
 export class Changes {
   readonly #store: EventStore<unknown>;
   readonly #internals: Pick<Internals, "add">;
@@ -17,9 +17,9 @@ export class Changes {
   }
 
   /**
-   * @param known - the record's snapshot in the store when the change was seen
-   * @param to - `undefined` where the record could not be read
-   * @returns the id of the added event; `undefined` where the change has an event already, was handled meanwhile, was
+   * @param known - the record's snapshot in the store when the reconciler compared the record
+   * @param to - the record as it is now; `undefined` if it could not be read
+   * @returns the id of the added event; `undefined` if the change needs none: an event for it waits, was handled, was
    * discarded, or is parked because its callback failed
    */
   async add(
@@ -41,16 +41,16 @@ export class Changes {
       });
       if (added === "added") return eventId;
       const event = await this.#store.get(eventId);
-      // The store pruned the event at this moment, so its id is free.
+      // The store has just pruned the event, so its id is free.
       if (event === undefined) continue;
       const { state, reason } = event;
       const endedInVain =
         (state === "done" && reason !== "discarded") || (state === "parked" && reason !== "callback");
       if (!endedInVain) return undefined;
-      // Read after the event's end, which writes both in one step.
+      // Read the snapshot after the event: the store writes both in one step.
       const now = await this.#store.recordOf(ref);
       if ((now?.sequence ?? 0) !== sequence) return undefined;
-      // The record changed back before its event was handled, or could not be read, and has changed again.
+      // The earlier event of this change found nothing new, or failed. The change needs an event of another id.
       again += 1;
     }
   }

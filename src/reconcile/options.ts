@@ -20,15 +20,15 @@ export type Incomplete = "locked" | "unreachable" | "aborted";
 export interface ReconcileReport {
   /** Listings and bookings that were read and compared. */
   readonly checked: number;
-  /** Records with a new event because they had changed. Events that `watch` added since the last pass count, too. */
+  /** Records with a new event because they had changed. Events that `watch` added since the last pass count as well. */
   readonly changed: number;
   /** Records that could not be read, and rows of the list that do not validate. */
   readonly failed: number;
-  /** ms, without the callbacks. */
+  /** How long the pass took, without the callbacks, ms. */
   readonly duration: number;
-  /** Present where the list of listings may have further pages, which the client did not read. See the client option `nextPage`. */
+  /** Present if the list of listings may have further pages that the client did not read. See the client option `nextPage`. */
   readonly partial?: true;
-  /** Absent where the pass checked everything. */
+  /** Why the pass did not check everything. Absent if it did. */
   readonly incomplete?: Incomplete;
 }
 
@@ -98,20 +98,20 @@ export type ReconcileObservation =
 
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {
-  /** How often `start()` makes a pass, counted over all machines on the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. At most half the handler's `recordRetention`. Default `"24h"`. */
+  /** How often `start()` makes a pass, over all machines that share the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. At most half the handler's `recordRetention`. Default `"24h"`. */
   readonly every?: number | string | undefined;
   /**
    * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all, as
    * `webhookConfig.ensure` takes them. Each pass compares them and reports a difference as `drift`.
    */
   readonly expect?: EnsureInput["endpoints"] | undefined;
-  /** How many records are read at once. Default 4. */
+  /** How many records the reconciler reads at once. Default 4. */
   readonly concurrency?: number | undefined;
-  /** Whether the first pass only learns the listings that were never handled, without a callback. Default `true`. */
+  /** Whether the first pass records unknown listings without a callback. `false`: their callbacks run. Default `true`. */
   readonly baseline?: boolean | undefined;
-  /** ms to wait after so many reads in a row found the platform out of reach. Default 1 s, doubled up to 30 s, each up to a quarter shorter. */
+  /** Returns the wait in ms after the given number of failed rounds of reads in a row. Default 1 s, doubled up to 30 s, each up to a quarter shorter. */
   readonly backoff?: Backoff | undefined;
-  /** How long a process that died keeps other machines from making a pass, ms. Default 60,000. */
+  /** How long the lock of a dead process lasts, ms. No other machine makes a pass meanwhile. Default 60,000. */
   readonly leaseDuration?: number | undefined;
   /** Called with each observation. The reconciler logs its errors and goes on. */
   readonly observe?: ((event: ReconcileObservation) => unknown) | undefined;
@@ -119,20 +119,20 @@ export interface ReconcilerOptions {
   readonly logger?: Logger | undefined;
 }
 
-/** {@link ReconcilerOptions}, checked, with defaults. */
+/** The checked {@link ReconcilerOptions} with their defaults. */
 export interface Settings {
   readonly internals: Internals;
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
   /** ms */
   readonly every: number;
-  /** The expected URL of each topic; `null` where the topic should have none. */
+  /** The expected URL of each topic; `null` for a topic that should have none. */
   readonly expect: Readonly<Record<string, string | null | undefined>>;
   readonly concurrency: number;
   readonly baseline: boolean;
   readonly backoff: Backoff;
   readonly leaseDuration: number;
-  /** Does not throw. */
+  /** Gets each observation. Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
   readonly log: Log;
 }
@@ -159,10 +159,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   const internals = internalsOf(webhooks);
   if (!internals) refuse("webhooks", "must be a handler that createWebhookHandler has made");
   else if (!internals.store)
-    refuse(
-      "webhooks",
-      "must have an EventStore: forwardTo keeps no snapshots that the reconciler could compare with",
-    );
+    refuse("webhooks", "must have an EventStore. forwardTo keeps no snapshots to compare records with");
   const every = parseDuration(options.every ?? DAY);
   if (every === undefined)
     refuse("every", 'must be a number of ms above 0, or a duration such as "90s", "30m", "24h" or "7d"');
@@ -181,7 +178,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   if (issues.length > 0 || !internals?.store) throw new InvalidArgumentError(issues);
 
   const log = options.logger ? new Log(options.logger) : internals.log;
-  // A pass renews a snapshot that is older than half the retention.
+  // A pass renews a snapshot after half its retention. With longer intervals, the store would forget it before.
   if (every! > internals.recordRetention / 2)
     log.warn(
       `the store forgets a snapshot after ${internals.recordRetention} ms, and the reconciler makes a pass only every ${every} ms. Set the handler's recordRetention to at least twice the reconciler's every.`,
@@ -201,11 +198,11 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   };
 }
 
-/** Adds to `issues` what is wrong with `expect`. */
+/** Reads `expect`. Adds its faults to `issues`. */
 function expectedUrls(expect: ReconcilerOptions["expect"], issues: Issue[]): Settings["expect"] {
   if (expect === undefined) return {};
   try {
-    // A base URL on loopback allows endpoints on loopback, as the sandbox has them.
+    // A base URL on loopback allows endpoints on loopback, which tests with the sandbox use.
     return checkEnsureInput({ endpoints: expect }, new URL("http://127.0.0.1")).urls;
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
@@ -217,7 +214,7 @@ function expectedUrls(expect: ReconcilerOptions["expect"], issues: Issue[]): Set
 
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 60 * 60_000, d: DAY } as const;
 
-/** `"24h"` and the like, or a number of ms, in ms; `undefined` for anything else, and for 0 or less. */
+/** Converts `"24h"` and the like, or a number of ms, to ms. `undefined` for anything else, and for 0 or less. */
 export function parseDuration(given: unknown): number | undefined {
   const match = typeof given === "string" ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(given) : null;
   const ms = match ? Number(match[1]) * UNITS[match[2] as keyof typeof UNITS] : given;

@@ -15,7 +15,7 @@ import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
 
 const DAY = 24 * 60 * 60_000;
-/** A booking may change for so long after its last day, ms. */
+/** How long after its last day a booking may still change, ms. */
 const AFTERWARDS = 7 * DAY;
 const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 
@@ -25,11 +25,11 @@ export interface PassOptions extends Settings {
   readonly changes: Changes;
   /** The state that the last pass left behind. */
   readonly state: Pick<Progress, "after" | "learned">;
-  /** Bookings to read although the store may not know them. The pass removes those that it knows. */
+  /** Bookings that `watch` has named. The pass reads them and removes those that the store knows. */
   readonly watched: Set<string>;
 }
 
-/** A record that the store knows, and the function to call when the pass is done with it. */
+/** A record to check. `done` has to be called when the pass is done with it. */
 interface Step {
   readonly known: RecordSnapshot;
   readonly done: () => void;
@@ -40,11 +40,11 @@ export class Pass {
   readonly #options: PassOptions;
   readonly #checkpoint: Checkpoint;
   readonly #listed = new Set<string>();
-  /** To be called for records that were out of reach as soon as the platform answers about another one. */
+  /** The `done` functions of records that were out of reach. Called when the platform answers about another record. */
   readonly #unreached: (() => void)[] = [];
-  /** All listings that the platform gives were compared or learned. */
+  /** The pass has compared or learned all rows of the list. */
   #learned = false;
-  /** The list is known to have all listings. */
+  /** The list has all listings: no page and no row is missing. */
   #listIsWhole = false;
   #complete = false;
   checked = 0;
@@ -69,7 +69,7 @@ export class Pass {
     await this.#checkConfig();
     if (stop.reason === undefined) await this.#checkListings();
     if (stop.reason === undefined) await this.#checkBookings();
-    // A short pass may end before the reader has given up.
+    // A short pass may end before the reader gives up.
     if (!reader.answered) stop.stop("unreachable");
     this.#complete = stop.reason === undefined;
   }
@@ -77,12 +77,12 @@ export class Pass {
   async #checkConfig(): Promise<void> {
     const { client, stop, expect } = this.#options;
     try {
-      // Not by the reader: an answer about the configuration says nothing about records.
+      // Do not use the reader: an answer about the configuration says nothing about records.
       const config = await client.webhookConfig.get({ signal: stop.signal, maxRetries: 0 });
       const drift = driftOf(config, expect);
       if (drift) this.#alarm(drift);
     } catch {
-      // A configuration that cannot be read is not known to be wrong.
+      // The configuration could not be read, so it may be right.
     }
   }
 
@@ -99,7 +99,7 @@ export class Pass {
     });
     if (stop.reason !== undefined) return;
     const isRead = !("error" in read);
-    // A row that stays invalid must not make each later pass a first one.
+    // If a row stays invalid, later passes must not count as the first pass.
     this.#learned = isRead || invalid > 0;
     this.#listIsWhole = isRead && !this.partial;
   }
@@ -116,15 +116,15 @@ export class Pass {
       this.#check(ref, row.snapshot.status);
       return this.#keepFromAge(known);
     }
-    // The list may give fewer fields of a listing, and is older than an event that was handled meanwhile.
+    // Read the listing itself: the list may lack fields, and an event may have been handled since.
     await this.#checkRecord(ref, () => {}, row);
   }
 
   async #learn(ref: string, { snapshot: { status, fields } }: TrackedSnapshot): Promise<void> {
     this.#check(ref, status);
-    // A field that the list leaves out is unknown. As `null` it would be a change in the next event.
+    // Leave out fields that the list does not have: as `null`, they would be a change in the next event.
     const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-    // `false`: an event of the listing waits, and its callback must find a change.
+    // `false`: an event of the listing waits, and its callback has to see a change.
     if (await this.#options.store.learn(ref, { status, fields: known }))
       this.#options.observe({ kind: "learned", ref, status });
   }
@@ -144,7 +144,7 @@ export class Pass {
     });
   }
 
-  /** The bookings that the store knows, behind the checkpoint. */
+  /** Yields the known bookings after the checkpoint, and reports listings that have vanished. */
   async *#steps(): AsyncGenerator<Step> {
     const { store, stop, state, observe } = this.#options;
     for await (const known of store.records({ after: state.after ?? undefined })) {
@@ -162,8 +162,8 @@ export class Pass {
   }
 
   /**
-   * @param done - called when there is nothing more to do about the record in this pass
-   * @param row - the record in a list, to go by where the record itself cannot be read
+   * @param done - called when the pass is done with the record
+   * @param row - the record as the list has it, for the case that the record itself cannot be read
    */
   async #checkRecord(ref: string, done: () => void, row?: TrackedSnapshot): Promise<void> {
     const { client, store, reader } = this.#options;
@@ -178,7 +178,7 @@ export class Pass {
     if (read === undefined) return;
     if ("error" in read && !row) {
       this.#fail(ref, read.error);
-      // The platform may be out of reach for all records. Then the next pass begins with this one.
+      // If the platform is out of reach for all records, the next pass begins with this one.
       if (!read.answered) return void this.#unreached.push(done);
     } else {
       const snapshot = "error" in read ? row : this.#snapshotOf(ref, subject.kind, read.value);
@@ -194,7 +194,7 @@ export class Pass {
     const { status } = now.snapshot;
     this.#check(ref, status);
     const known = await store.recordOf(ref);
-    // An event of the record was handled during the read, which may be older than that.
+    // An event of the record was handled during the read, so the read may be out of date.
     if (known?.sequence !== before?.sequence) return;
     const { changed, changes } = compare(known?.snapshot, now);
     if (!changed) return known && this.#keepFromAge(known);
@@ -206,20 +206,20 @@ export class Pass {
     if (isMissed) this.#alarm({ kind: "missed", ref, changes });
   }
 
-  /** Whether an event of the record is to be handled, or is being handled. */
+  /** Whether an event of the record waits or is being handled. */
   async #waits(ref: string): Promise<boolean> {
     for (const state of WAITING)
       if ((await this.#options.store.list({ ref, state, limit: 1 })).length > 0) return true;
     return false;
   }
 
-  /** Renews a snapshot before the store forgets it for its age, as the record would then count as new. */
+  /** Renews a snapshot before the store forgets it. Without it, the record would count as new. */
   async #keepFromAge({ ref, snapshot, seenAt }: RecordSnapshot): Promise<void> {
     const { store, internals } = this.#options;
     if (Date.now() - seenAt.getTime() > internals.recordRetention / 2) await store.learn(ref, snapshot);
   }
 
-  /** @returns `undefined` where the user's `track` threw */
+  /** @returns `undefined` if the user's `track` threw */
   #snapshotOf(ref: string, ...[kind, record]: Parameters<SnapshotOf>): TrackedSnapshot | undefined {
     try {
       return this.#options.internals.snapshotOf(kind, record);
@@ -245,16 +245,16 @@ export class Pass {
   }
 }
 
-/** The rows of a list that validate, where others do not. */
+/** The valid rows of a list that has invalid ones. */
 function validRows(error: unknown): readonly Listing[] {
   return error instanceof ResponseValidationError ? (error.valid as readonly Listing[]) : [];
 }
 
-/** Whether a booking is neither declined nor over for a week. A check-out that cannot be read is never over. */
+/** Whether a booking may still change: it is not declined, and did not end more than a week ago. True if its check-out is unreadable. */
 function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
   if (status === "Declined") return false;
   try {
-    // Only the check-out matters: the check-in is any earlier day.
+    // `stay` needs a check-in: any earlier day will do.
     const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });
     return Date.parse(checkOut) + DAY + AFTERWARDS > Date.now();
   } catch {
@@ -262,7 +262,7 @@ function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
   }
 }
 
-/** The place in the order of records up to which a pass has checked all of them, though it checks several at once. */
+/** The place up to which a pass has checked all records. The pass checks several records at once, in any order. */
 class Checkpoint {
   readonly #begun: { readonly ref: string; done: boolean }[] = [];
   /** All records up to this `ref` are done; `null` at the beginning. */
@@ -272,7 +272,7 @@ class Checkpoint {
     this.after = after;
   }
 
-  /** @returns a function to call when the record is done; until then, the checkpoint stays before the record */
+  /** @returns a function to call when the record is done. Until then, the checkpoint stays before the record */
   begin(ref: string): () => void {
     const step = { ref, done: false };
     this.#begun.push(step);
@@ -286,8 +286,8 @@ class Checkpoint {
 /**
  * Compares the platform's webhook configuration with the expected one.
  *
- * @param config - `undefined` where the platform has none
- * @returns `undefined` where it is on and each expected topic has its URL
+ * @param config - `undefined` if the platform has none
+ * @returns `undefined` if the configuration is on and each expected topic has its URL
  */
 function driftOf(
   config: WebhookConfig | undefined,

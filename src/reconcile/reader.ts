@@ -6,11 +6,11 @@ import type { Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
 import type { Incomplete } from "./options.ts";
 
-/** How often the pass asks for one record that is out of reach while others may be in reach. */
+/** How often a pass tries to read one record while the platform is out of reach. */
 const TRIES = 3;
-/** After so many rounds of reads without any answer the pass stops. */
+/** How many rounds of reads without an answer stop the pass. */
 const ROUNDS = 5;
-/** The pass stops rather than sleep for longer than this, ms. The next pass goes on. */
+/** The longest wait within a pass, ms. If the platform asks for more, the pass stops and the next one goes on. */
 const LONGEST_RETRY_AFTER = 60_000;
 
 /** Why a pass stops before its end. The first reason counts. */
@@ -19,12 +19,12 @@ export class StopReason {
   #reason: Incomplete | undefined;
   #retryAfter: number | undefined;
 
-  /** `undefined` while the pass may go on. */
+  /** Why the pass stops; `undefined` while it may go on. */
   get reason(): Incomplete | undefined {
     return this.#reason;
   }
 
-  /** How long the platform asked to be left alone, ms. */
+  /** The wait that the platform asked for, ms. */
   get retryAfter(): number | undefined {
     return this.#retryAfter;
   }
@@ -44,14 +44,14 @@ export class StopReason {
 
 interface Failure {
   readonly error: unknown;
-  /** The platform answered about this record. `false`: it may be out of reach for all records. */
+  /** The platform answered, so the failure concerns this record alone. */
   readonly answered: boolean;
 }
 
-/** The result of a read; `undefined` where the pass stopped before there was an answer. */
+/** The result of a read; `undefined` if the pass stopped before there was an answer. */
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
-/** Reads from the platform at the pace that it allows, and stops the pass where it does not answer. */
+/** Reads from the platform at the pace that it allows, and stops the pass in an outage. */
 export class Reader {
   readonly #stop: StopReason;
   readonly #backoff: Backoff;
@@ -82,7 +82,7 @@ export class Reader {
       if (signal.aborted) return failure;
       const askedAt = performance.now();
       try {
-        // The client's own retries would go on while the other reads of this pass wait.
+        // No retries by the client: they would not wait for the pause that all reads of this pass keep.
         const value = await ask({ signal, maxRetries: 0 });
         this.#gotAnswer();
         return { value };
@@ -108,13 +108,13 @@ export class Reader {
 
   /** @returns ms before this record may be asked for again */
   #outOfReach(error: unknown, { everything, retryAfter }: Outage, askedAt: number): number {
-    // Requests that were sent at the same time count as one round.
+    // Reads that were sent at the same time count as one round.
     if (askedAt >= this.#lastRound) {
       this.#rounds += 1;
       this.#lastRound = performance.now();
     }
     const limited = error instanceof APIError && error.status === 429;
-    // A missing or refused token does not get better by waiting.
+    // Waiting does not help if the token is missing or refused.
     const hopeless = everything && !limited;
     const wait = retryAfter ?? this.#backoff(this.#rounds);
     if (hopeless || this.#rounds >= ROUNDS || wait > LONGEST_RETRY_AFTER)

@@ -13,9 +13,9 @@ import { Watch } from "./watch.ts";
 /** Finds changes that no notification brought. {@link createReconciler} makes one. Its functions need no `this`. */
 export interface Reconciler {
   /**
-   * Makes a pass now, whatever `every` says: for cron jobs, and by hand. It goes on where the last pass stopped, if
-   * that one was cut off less than `every` ago. While this reconciler makes a pass, it waits for that one. Unless the
-   * handler has `autoStart: false`, it resolves when each due event has had its attempt.
+   * Makes a pass now, whatever `every` says: for cron jobs, and by hand. If the last pass was
+   * cut off less than `every` ago, this one goes on from there. If this reconciler is already making a pass, `run` waits
+   * for that pass. Resolves when each due event has had an attempt, unless the handler has `autoStart: false`.
    *
    * @throws what the store throws; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
    */
@@ -31,14 +31,14 @@ export interface Reconciler {
   start(): void;
   /**
    * Adds bookings that no notification has named. The handler handles each one that it never handled, and every later
-   * pass reads it. Resolves when the events are in the store: no repeating is needed after that.
+   * pass reads it. Resolves when the events are in the store. There is no need to repeat the call.
    *
    * @param bookingCodes - one code or several
-   * @throws NotFoundError and the like where the platform does not give a booking; the other bookings are added then.
-   * An outage does not throw. InvalidArgumentError for an invalid code; what the store throws
+   * @throws NotFoundError and the like if the platform does not give a booking. The other bookings are added all the
+   * same. An outage does not throw. InvalidArgumentError for an invalid code. What the store throws
    */
   watch(bookingCodes: string | readonly string[]): Promise<void>;
-  /** Stops the pass that is under way, and makes no more. Close the handler and the store afterwards. */
+  /** Stops the current pass and makes no further one. Close the handler and the store afterwards. */
   close(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ export interface Reconciler {
  * still change, and puts each change through the handler's callbacks, with `source: "reconcile"`. Client and store are
  * the handler's.
  *
- * @throws InvalidArgumentError naming each argument that is wrong, and where the handler's store is `forwardTo`
+ * @throws InvalidArgumentError naming each argument that is wrong, and if the handler's store is `forwardTo`
  * @example
  * ```ts
  * const reconciler = createReconciler(webhooks, { every: "24h" });
@@ -124,7 +124,7 @@ class StoreReconciler {
     if (this.#closed) throw new StayhookError("The reconciler is closed. Make another one.");
   }
 
-  /** @param asked - whether a caller waits for the pass; else it is the schedule's */
+  /** @param asked - `true` for a call of `run`; `false` for the schedule */
   #makeOrJoin({ asked }: { readonly asked: boolean }): Promise<Made> {
     if (this.#current) return this.#current.made;
     const stop = new StopReason();
@@ -150,11 +150,14 @@ class StoreReconciler {
     };
     const { observe, log } = this.#settings;
     observe({ kind: "pass", ...report });
-    if (incomplete === "unreachable") log.warn("the reconciler stops its pass: the platform is out of reach");
+    if (incomplete === "unreachable")
+      log.warn(
+        "the reconciler stops its pass, because the platform is out of reach. The next pass goes on from there",
+      );
     return { report, incomplete, retryAfter: stop.retryAfter };
   }
 
-  /** @returns `undefined` where another pass is under way */
+  /** @returns `undefined` if another pass is under way */
   async #passUnderLock(stop: StopReason, asked: boolean): Promise<Pass | undefined> {
     const { store, leaseDuration: lease, every, backoff, log } = this.#settings;
     await this.#watch.settled();
@@ -164,7 +167,7 @@ class StoreReconciler {
       onlyIfDue: !asked,
       onLost: () => stop.stop("locked"),
       onError: (error) =>
-        log.warn("the reconciler could not renew its lock in the store; trying again", { error }),
+        log.warn("the reconciler could not renew its lock in the store. Trying again", { error }),
     });
     if (!lock) return undefined;
     const pass = new Pass({

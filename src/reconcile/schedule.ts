@@ -2,19 +2,19 @@ import { Alarm } from "../async.ts";
 import type { Incomplete, Settings } from "./options.ts";
 import { dueIn, readState } from "./state.ts";
 
-/** The most by which a machine delays its first look and its later ones, ms, so that not all machines look at once. */
+/** The longest random delay of the first check and of later ones, ms. It keeps machines from checking at the same time. */
 const SPREAD = { first: 250, later: 30_000 } as const;
-/** Waits after passes that failed, ms. */
+/** How long to wait after failed passes in a row, ms. */
 const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
 
 /** The part of a pass's result that the schedule needs. */
 export interface Outcome {
   readonly incomplete?: Incomplete | undefined;
-  /** How long the platform asked to be left alone, ms. */
+  /** The wait that the platform asked for, ms. */
   readonly retryAfter?: number | undefined;
 }
 
-/** Makes one pass for each `every`, over all machines on the store. Does not keep the process alive. */
+/** Makes one pass for each `every`, over all machines that share the store. Does not keep the process alive. */
 export class Schedule {
   readonly #settings: Settings;
   readonly #pass: () => Promise<Outcome>;
@@ -54,26 +54,26 @@ export class Schedule {
       const { log, observe } = this.#settings;
       observe({ kind: "error", error });
       const wait = this.#retryIn();
-      log.error(`the reconciler could not go on; trying again in ${wait / 1000} s`, { error });
+      log.error(`the store failed the reconciler. Trying again in ${wait / 1000} s`, { error });
       this.#set(wait);
     }
   }
 
-  /** ms; 0 where a pass is due. */
+  /** ms until a pass is due; 0 if it is due now. */
   async #untilDue(): Promise<number> {
     const { store, every } = this.#settings;
     return dueIn(await readState(store), every);
   }
 
-  /** @returns ms until the next look */
+  /** @returns ms until the next check */
   async #makePass(): Promise<number> {
     const { incomplete, retryAfter = 0 } = await this.#pass();
     if (incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
     this.#failures = 0;
     const { internals, log } = this.#settings;
-    // A handler that processes inline has no loop that would take the new events.
+    // A handler that processes inline has no loop for the new events.
     void internals.drainIfStarted().catch((error) => {
-      log.error("the events that a pass added could not be handled", { error });
+      log.error("the handler could not process the events that a pass added", { error });
     });
     return this.#untilDue();
   }

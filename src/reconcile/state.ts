@@ -4,22 +4,22 @@ import type { EventStore } from "../stores/event-store.ts";
 
 const KEY = "stayhook:reconciler";
 
-/** The part of the state that a pass leaves behind when it ends, or when its process dies. */
+/** The part of the state that the next pass needs, also if this process dies. */
 export type Progress = Pick<PassState, "after" | "learned" | "complete">;
 
-/** The state of the passes that all machines share. It is kept in the store's meta. */
+/** The state that the passes of all machines share. The store keeps it in its meta values. */
 const PassState = z.object({
-  /** The pass that holds the lock; `null` where none is under way. */
+  /** The pass that holds the lock; `null` if no pass is under way. */
   owner: z.string().nullable(),
   /** How long the lock holds after this state was written, ms. */
   lease: z.number(),
-  /** ms from the beginning of the last pass to the write of this state. By the store's clock, as machines' clocks differ. */
+  /** ms from the beginning of the last pass to the write of this state, by the store's clock. The clocks of machines differ. */
   elapsed: z.number(),
   /** The last pass checked everything. */
   complete: z.boolean(),
-  /** The `ref` behind which the next pass goes on. */
+  /** The `ref` after which the next pass goes on. */
   after: z.string().nullable(),
-  /** A pass has seen all listings, so that an unknown listing is a new one. */
+  /** A pass has seen all listings. From then on, an unknown listing is a new one. */
   learned: z.boolean(),
 });
 export type PassState = z.output<typeof PassState>;
@@ -33,14 +33,14 @@ const NEVER: PassState = {
   learned: false,
 };
 
-/** The state as it was read. */
+/** A state that was read from the store. */
 export interface Reading {
   readonly state: PassState;
-  /** The state's text, by which {@link writeState} sees whether another process wrote in between. */
+  /** The text of the state. By it, {@link writeState} detects a write of another process. */
   readonly text: string | undefined;
   /** ms since the last pass began. */
   readonly sinceBegun: number;
-  /** ms for which another pass may still hold the lock; 0 where none does. */
+  /** ms for which another pass may still hold the lock; 0 if none does. */
   readonly lockedFor: number;
 }
 
@@ -54,12 +54,12 @@ export async function readState(store: EventStore<unknown>): Promise<Reading> {
   return { state, text: kept.value, sinceBegun: state.elapsed + age, lockedFor };
 }
 
-/** @returns `false` where another process has written since `reading` */
+/** @returns `false` if another process has written since `reading` */
 export function writeState(store: EventStore<unknown>, reading: Reading, state: PassState): Promise<boolean> {
   return store.setMeta(KEY, JSON.stringify(state), { expected: reading.text });
 }
 
-/** A state that a later version wrote in another form counts as none. */
+/** Returns `undefined` for a state that a later version wrote in another form. */
 function parse(text: string | undefined): PassState | undefined {
   try {
     return text === undefined ? undefined : PassState.parse(JSON.parse(text));
@@ -68,13 +68,13 @@ function parse(text: string | undefined): PassState | undefined {
   }
 }
 
-/** ms until the next scheduled pass is due; 0 where it is due now. */
+/** Returns ms until the next scheduled pass is due; 0 if it is due now. */
 export function dueIn({ state, sinceBegun, lockedFor }: Reading, every: number): number {
   if (lockedFor > 0) return Math.min(lockedFor, every);
   return state.complete ? Math.max(every - sinceBegun, 0) : 0;
 }
 
-/** Two processes that write at the same time rarely collide more often than this. */
+/** How often to try to take the lock if another process writes at the same time. */
 const TRIES = 5;
 
 export interface LockOptions {
@@ -82,14 +82,14 @@ export interface LockOptions {
   readonly lease: number;
   /** ms */
   readonly every: number;
-  /** Whether this is the scheduled pass, which another machine may have made by now. */
+  /** `true` for a scheduled pass: another machine may have made it meanwhile. */
   readonly onlyIfDue: boolean;
-  /** Called when another process has taken the lock, because this one stood still for longer than the lease. */
+  /** Called when another process has taken the lock. This one did not renew it within the lease. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** The lock that allows one pass at a time on all machines. It keeps the pass's progress in the store. */
+/** The lock that allows one pass at a time over all machines. It also keeps the progress of the pass in the store. */
 export class Lock {
   readonly #store: EventStore<unknown>;
   readonly #owner: string;
@@ -106,7 +106,7 @@ export class Lock {
     this.state = state;
   }
 
-  /** @returns `undefined` where another pass is under way, or where the scheduled pass is not due any more */
+  /** @returns `undefined` if another pass is under way, or if the scheduled pass is no longer due */
   static async take(store: EventStore<unknown>, options: LockOptions): Promise<Lock | undefined> {
     const { lease, every, onlyIfDue } = options;
     const owner = v4();
@@ -114,7 +114,7 @@ export class Lock {
       const reading = await readState(store);
       if (reading.lockedFor > 0 || (onlyIfDue && dueIn(reading, every) > 0)) return undefined;
       const { state, sinceBegun } = reading;
-      // A pass that was cut off goes on only for as long as it would have been the current one.
+      // Go on with a pass that was cut off, unless it is older than `every`.
       const goesOn = !state.complete && sinceBegun < every;
       const next = {
         ...state,
@@ -150,7 +150,7 @@ export class Lock {
     await this.#write(progress, null);
   }
 
-  /** @returns `false` where another process holds the lock now */
+  /** @returns `false` if another process holds the lock now */
   async #write(progress: Progress, owner: string | null): Promise<boolean> {
     const reading = await readState(this.#store);
     if (reading.state.owner !== this.#owner) return false;

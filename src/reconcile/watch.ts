@@ -8,7 +8,7 @@ import { compare } from "../webhooks/processing/snapshot.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
 
-/** The bookings that the user has named, until the store knows them. */
+/** The bookings that the user has named by `watch`, until the store knows them. */
 export class Watch {
   readonly #settings: Settings;
   readonly #changes: Changes;
@@ -38,7 +38,7 @@ export class Watch {
     await Promise.allSettled(this.#adding);
   }
 
-  /** The number of events that were added since the last call. */
+  /** Returns how many events were added since the last call. */
   takeChanged(): number {
     const changed = this.#changed;
     this.#changed = 0;
@@ -48,7 +48,7 @@ export class Watch {
   async #addAll(codes: readonly string[]): Promise<void> {
     const errors: unknown[] = [];
     await forEach(codes, this.#settings.concurrency, (code) =>
-      // A booking that fails must not keep the others from being added.
+      // If one booking fails, add the others all the same.
       this.#add(code).catch((error) => void errors.push(error)),
     );
     if (errors.length > 0) throw errors[0];
@@ -61,10 +61,10 @@ export class Watch {
     try {
       booking = await client.bookings.get(bookingCode);
     } catch (error) {
-      // An outage says nothing about the booking. The event waits for the outage's end, as any event does.
+      // In an outage, add the event all the same. It waits until the platform answers.
       if (!fetchFailure(error).outage) throw error;
     }
-    // The platform may spell the code in another case.
+    // The code of the record may differ in case.
     const ref = bookingRef(booking?.bookingCode ?? bookingCode);
     const known = await store.recordOf(ref);
     if (known) return;

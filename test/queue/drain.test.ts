@@ -352,7 +352,7 @@ describe("drain", () => {
     const { queue, add, logged } = queueOf({ store, work: () => callbackFailed, backoff: () => 0 });
     await add("a");
     expect(await queue.drain({})).toEqual({ done: 0, failed: 1 });
-    expect(logged.join()).toMatch(/could not be given back.*gone/);
+    expect(logged.join()).toMatch(/did not take event .* back.*gone/);
   });
 
   test("leaves no listener behind on a signal that outlives it", async () => {

@@ -182,7 +182,7 @@ describe("a lease", () => {
     expect(logged).toEqual([]);
     await advance(2 * SECOND);
     expect(kinds()).toEqual([]);
-    expect(logged).toMatchObject([expect.stringContaining("was lost before its end could be recorded")]);
+    expect(logged).toMatchObject([expect.stringContaining("was lost before the store recorded the result")]);
   });
 
   test("counts from before the claim was sent, not from when it came back", async () => {
@@ -226,7 +226,7 @@ describe("a lease", () => {
     await add("a");
     queue.start();
     await advance(31 * SECOND);
-    expect(logged).toMatchObject([expect.stringContaining("was lost before its end could be recorded")]);
+    expect(logged).toMatchObject([expect.stringContaining("was lost before the store recorded the result")]);
     await advance(SECOND);
     expect(ran).toEqual(["a"]);
     expect(kinds()).toEqual(["done"]);

@@ -45,7 +45,7 @@ describe("at the start", () => {
     queue.start();
     await advance(0);
     expect(logged).toEqual([
-      "stayhook: other processes hold 2 events; their last lease ends at 2026-01-01T00:00:25.000Z unless they renew it",
+      "stayhook: other processes hold 2 events. Their last lease ends at 2026-01-01T00:00:25.000Z, unless they renew it",
     ]);
     held.open();
   });

@@ -49,7 +49,7 @@ test("anything but a handler, and options that are no object, are refused", () =
 
 test("a handler on forwardTo keeps no snapshots to compare with, and is refused", () => {
   const forwards = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
-  expect(() => createReconciler(forwards as never)).toThrow(/webhooks: must have an EventStore: forwardTo/);
+  expect(() => createReconciler(forwards as never)).toThrow(/webhooks: must have an EventStore\. forwardTo/);
 });
 
 test.each([

@@ -269,7 +269,7 @@ test("a pass that start() could not make for the store is told of, and made agai
   await expect(reconciler.run()).rejects.toThrow("disk full");
   reconciler.start();
   await waitFor(() => expect(observations("error")).toMatchObject([{ error: new Error("disk full") }]));
-  expect(logged.join()).toMatch(/the reconciler could not go on.*disk full/);
+  expect(logged.join()).toMatch(/the store failed the reconciler.*disk full/);
   fails = false;
   await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
 });
