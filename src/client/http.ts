@@ -1,4 +1,3 @@
-import ky, { TimeoutError } from "ky";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
 import type { Reader } from "./answers.ts";
@@ -120,6 +119,9 @@ export function callEndpoint<T>(
   return apiPromise(answered());
 }
 
+/** Loaded by the first call: with Node's `fetch` it takes 40 ms, which a process that only receives is spared. */
+let ky: typeof import("ky") | undefined;
+
 /** Sends calls. Only this file knows ky, which carries the retries and the timer. */
 export class Http {
   readonly #settings: Settings;
@@ -132,6 +134,8 @@ export class Http {
 
   async send(call: Call): Promise<Answer> {
     const outgoing = this.#outgoing(call);
+    ky ??= await import("ky");
+    const { default: send, TimeoutError } = ky;
     const { signal, timeout } = outgoing;
     const repeatable = call.repeatable ?? (call.method !== "POST" && call.method !== "PATCH");
     const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
@@ -140,7 +144,7 @@ export class Http {
     let answer: Answer | undefined;
     try {
       if (signal?.aborted) throw signal.reason;
-      await ky(outgoing.url, {
+      await send(outgoing.url, {
         method: call.method,
         timeout,
         signal: signal ?? null,
