@@ -119,10 +119,10 @@ export function callEndpoint<T>(
   return apiPromise(answered());
 }
 
-/** Loaded by the first call: with Node's `fetch` it takes 40 ms, which a process that only receives is spared. */
+/** Loaded when a call is first tried again: its import takes 40 ms, and each call through it a third more time. */
 let ky: typeof import("ky") | undefined;
 
-/** Sends calls. Only this file knows ky, which carries the retries and the timer. */
+/** Sends calls. Only this file knows ky, which carries the retries. */
 export class Http {
   readonly #settings: Settings;
   readonly #tokens: TokenSource;
@@ -134,45 +134,79 @@ export class Http {
 
   async send(call: Call): Promise<Answer> {
     const outgoing = this.#outgoing(call);
+    const limit = call.options.maxRetries ?? this.#settings.maxRetries;
+    try {
+      return await this.#sendOnce(call, outgoing);
+    } catch (failure) {
+      if (limit === 0 || retryDelay(failure, isRepeatable(call), 1) === undefined) throw failure;
+      return await this.#retry(call, outgoing, limit, failure);
+    }
+  }
+
+  /** @throws StayhookError */
+  async #sendOnce(call: Call, outgoing: Outgoing): Promise<Answer> {
+    const { signal, timeout } = outgoing;
+    const ending = new AbortController();
+    const abort = (): void => ending.abort(signal?.reason);
+    let timedOut = false;
+    const timer = setTimeout(() => {
+      timedOut = true;
+      ending.abort();
+    }, timeout);
+    try {
+      if (signal?.aborted) throw signal.reason;
+      signal?.addEventListener("abort", abort);
+      return await this.#attempt(call, outgoing, 1, ending.signal);
+    } catch (error) {
+      throw failureOf(error, outgoing, timedOut);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  /** @param first - the failure of the first attempt */
+  async #retry(call: Call, outgoing: Outgoing, limit: number, first: unknown): Promise<Answer> {
     ky ??= await import("ky");
     const { default: send, TimeoutError } = ky;
-    const { signal, timeout } = outgoing;
-    const repeatable = call.repeatable ?? (call.method !== "POST" && call.method !== "PATCH");
     const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
     let attempts = 0;
     let wait = 0;
     let answer: Answer | undefined;
     try {
-      if (signal?.aborted) throw signal.reason;
       await send(outgoing.url, {
         method: call.method,
-        timeout,
-        signal: signal ?? null,
+        timeout: outgoing.timeout,
+        signal: outgoing.signal ?? null,
         throwHttpErrors: false,
         retry: {
-          limit: call.options.maxRetries ?? this.#settings.maxRetries,
+          limit,
           methods: [call.method.toLowerCase() as "get"],
           shouldRetry: ({ error, retryCount }) => {
-            const delay = retryDelay(failure(error), repeatable, retryCount);
+            const delay = retryDelay(failure(error), isRepeatable(call), retryCount);
             wait = delay ?? 0;
             return delay !== undefined;
           },
           delay: () => wait,
         },
         fetch: async (request) => {
-          const number = ++attempts;
-          const attemptSignal = (request as Request).signal;
-          const exchange = await attempt(outgoing, number, attemptSignal, this.#settings, this.#tokens);
-          // A retried DELETE may find its record gone, by the attempt before.
-          const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
-          answer = answerOf(exchange, outgoing, mayBeMissing);
-          return exchange.response;
+          attempts += 1;
+          if (attempts === 1) throw first;
+          answer = await this.#attempt(call, outgoing, attempts, (request as Request).signal);
+          return answer.response;
         },
       });
     } catch (error) {
       throw failure(error);
     }
     return answer as Answer;
+  }
+
+  async #attempt(call: Call, outgoing: Outgoing, number: number, signal: AbortSignal): Promise<Answer> {
+    const exchange = await attempt(outgoing, number, signal, this.#settings, this.#tokens);
+    // A retried DELETE may find its record gone, by the attempt before.
+    const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
+    return answerOf(exchange, outgoing, mayBeMissing);
   }
 
   /** @throws InvalidArgumentError before anything is sent */
@@ -204,6 +238,10 @@ export class Http {
       sends: 0,
     };
   }
+}
+
+function isRepeatable({ method, repeatable = method !== "POST" && method !== "PATCH" }: Call): boolean {
+  return repeatable;
 }
 
 /** @throws APIError where the answer is neither a success nor allowed to be missing */

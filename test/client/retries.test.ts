@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import { retryAfterMs } from "../../src/client/errors.ts";
@@ -15,6 +15,8 @@ const status = (code: number, headers: Record<string, string> = {}) =>
   new Response(null, { status: code, headers });
 const broken = new TypeError("fetch failed");
 
+// The first retry loads it, which takes real time.
+beforeAll(() => import("ky"));
 beforeEach(() => void vi.useFakeTimers({ now: new Date("2026-05-04T00:00:00Z") }));
 afterEach(() => void vi.useRealTimers());
 
