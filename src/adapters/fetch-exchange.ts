@@ -37,7 +37,7 @@ async function exchangePage(
   try {
     const made = toWebRequest(request, given);
     const answer = made ? await handler.fetch(made) : new Response(null, { status: 400 });
-    // Nobody reads on, so that the rest of the body is dropped as it comes.
+    // The handler did not read the body to its end. Drop the rest as it arrives.
     if (made?.body && !made.body.locked) await made.body.cancel();
     await write(request, response, answer);
   } catch {
@@ -65,7 +65,7 @@ function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Reques
   }
 }
 
-/** The body: the unread stream, or the output of a parser, as the client sent it. */
+/** The body: the unread stream, or the output of a body parser turned back into text. */
 function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): BodyInit {
   if (!request.readableDidRead && isUnparsed(body)) return streamOf(request);
   for (const bytes of [rawBody, body]) if (ArrayBuffer.isView(bytes)) return bytes as Uint8Array<ArrayBuffer>;
@@ -78,7 +78,7 @@ function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): 
   return String(new URLSearchParams(fields));
 }
 
-/** Not by the request's own iterator: leaving that early destroys the connection before the answer. */
+/** Leaving the request's own iterator early would destroy the connection before the answer is sent. */
 function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>({
     start(controller) {
@@ -88,7 +88,7 @@ function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
           controller.enqueue(new Uint8Array(chunk));
           if ((controller.desiredSize ?? 0) <= 0) request.pause();
         } catch {
-          // Nobody reads on.
+          // The stream was cancelled: drop the bytes.
         }
       });
       request.once("end", () => ignoring(() => controller.close()));
@@ -100,7 +100,7 @@ function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
   });
 }
 
-/** A stream that has ended takes no second end. */
+/** A stream that was closed or cancelled throws at its second end. */
 function ignoring(act: () => void): void {
   try {
     act();

@@ -1,5 +1,6 @@
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { liveStream } from "../../src/console/shell/stream.ts";
 import { Browser, inboxOf, serve } from "./support.ts";
 
 /** A served console. The callback of a cancelled booking fails while `state.isBroken`. */
@@ -388,6 +389,30 @@ describe("the stream of a page", () => {
       await reading;
       expect(hasEnded).toBe(true);
       expect(chunks).toBeGreaterThan(50);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("reads a slow store less often", async () => {
+    vi.useFakeTimers();
+    try {
+      let looks = 0;
+      const look = async () => {
+        looks++;
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        return { body: "", stats: {} };
+      };
+      const reader = liveStream(look, () => {}).getReader();
+      const reading = (async () => {
+        for (let n = 0; n < 100; n++) if ((await reader.read()).done) return;
+      })();
+      await vi.advanceTimersByTimeAsync(10_900);
+      expect(looks).toBe(1);
+      await vi.advanceTimersByTimeAsync(200);
+      expect(looks).toBe(2);
+      await reader.cancel();
+      await reading;
     } finally {
       vi.useRealTimers();
     }

@@ -79,7 +79,7 @@ function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
   }`;
 }
 
-const came: Readonly<Record<StoredEvent["source"], string>> = {
+const origins: Readonly<Record<StoredEvent["source"], string>> = {
   webhook: "Received",
   reconcile: "Found by the reconciler",
   recheck: "Second read scheduled",
@@ -103,7 +103,7 @@ function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
     }</li>`;
   };
   return html`<ol class="timeline">
-<li><strong>${came[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification is dated ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
+<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification is dated ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
 ${history.length >= HISTORY && html`<li><strong>Earlier attempts are no longer kept</strong></li>`}
 ${history.map(attempt)}${nextOf(event)}</ol>`;
 }

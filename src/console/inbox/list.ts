@@ -27,7 +27,7 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
 
   const body = html`${flashOf(query)}${pauseOf(healthNow)}
 <div class="head"><h1>Events</h1><span class="actions">${personalToggle(query, isPersonal)}</span></div>
-<div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest that waits", "age")}</div>
+<div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
 ${tabsOf(healthNow.counts, filter, kept)}
 ${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: filter.state }), ...kept })))}
 <form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}

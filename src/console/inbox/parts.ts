@@ -62,8 +62,8 @@ export function personalToggle(query: URLSearchParams, isPersonal: boolean): Htm
 }
 
 /**
- * The fields that are tracked by default. They name no person. A handler's own `track` may add fields that do, so
- * that others are hidden until asked for.
+ * The fields that are tracked by default. They name no person. A handler's own `track` may add fields that do, so the
+ * pages hide all others until somebody asks for them.
  */
 const impersonal = ["checkIn", "checkOut", "listingId", "listingName"];
 
@@ -84,7 +84,7 @@ export function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, is
   ]);
 }
 
-/** What was done, from the numbers that {@link flashOf} reads back out of the query. */
+/** The query parameters that say how many events the last form changed, for {@link flashOf}. */
 export const flashNames = ["replayed", "discarded", "erased", "of"] as const;
 
 /** The line that says what was done. */

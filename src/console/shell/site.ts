@@ -11,7 +11,8 @@ import { style } from "./style.ts";
  * The shell of this package's own pages: the inbox of `createConsole`, and the sandbox's page of the platform.
  *
  * All pages of a site have one path. Links and forms name a page by the query alone (`?event=…`), so that the site works
- * below any path, behind any proxy, with and without a slash at its end. Names `live`, `asset` and `csrf` are the shell's.
+ * below any path, behind any proxy, with and without a slash at its end. The shell itself uses the names `live`, `asset`
+ * and `csrf`.
  *
  * - `createSite(site, options)` makes the `fetch`: it checks who asks, guards forms, sends the headers, and streams.
  * - `html` (html.ts) is the template that escapes; `hiddenFields`, `badge`, `time` (layout.ts) are common parts.
@@ -21,7 +22,7 @@ import { style } from "./style.ts";
 /** A page. */
 export interface View {
   readonly title: string;
-  /** The contents of `<main>`. Where nothing has changed, it must be the same text: times are shown by `time`. */
+  /** The contents of `<main>`. It must be the same text as long as nothing changes: show times with `time`. */
   readonly body: Html;
   /** Default 200. */
   readonly status?: number | undefined;
@@ -70,7 +71,7 @@ export interface SiteOptions {
   readonly log: Log;
 }
 
-/** The most streams at once. Each costs some reads of the store every two seconds. */
+/** The most streams at once. Each reads the store every two seconds. */
 const MAX_STREAMS = 50;
 
 const assets: Readonly<Record<string, readonly [type: string, text: string]>> = {

@@ -1,21 +1,23 @@
 /** ms between two looks at what a page shows. */
 const EVERY = 2000;
-/** How long one stream lasts, ms. The browser then asks for another one, and `authorize` decides again. */
+/** The wait between two looks is at least so many times as long as the last look: a slow store is read less often. */
+const EVERY_TIMES = 10;
+/** How long a stream lasts, ms. The browser then opens the next one, and `authorize` decides again. */
 const LONGEST = 120_000;
 
 /** The parts of a page that change while it is open. */
 export interface LiveParts {
-  /** The page's `<main>`, to be shown where it has changed. */
+  /** The contents of the page's `<main>`. The stream sends them when they change. */
   readonly body: string;
   /** Values for the plots, by name. */
   readonly stats: Readonly<Record<string, number | undefined>>;
 }
 
 /**
- * Server-sent events with the body of a page whenever it changes, and the values for its plots.
+ * Server-sent events with the values for a page's plots, and with its body when that changes.
  *
- * @param look - makes the parts; where it rejects, the page is told that there is trouble
- * @param onEnd - called once, when the stream has ended
+ * @param look - makes the parts. If it rejects, the stream sends `trouble`
+ * @param onEnd - called once, at the end of the stream
  * @param every - ms between two looks
  */
 export function liveStream(
@@ -28,6 +30,7 @@ export function liveStream(
   let shown: string | undefined;
   let wait: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined;
   let isFirst = true;
+  let took = 0;
   let hasEnded = false;
   const end = (): void => {
     if (hasEnded) return;
@@ -37,6 +40,7 @@ export function liveStream(
     onEnd();
   };
   const news = async (): Promise<string> => {
+    const began = performance.now();
     try {
       const { body, stats } = await look();
       const changed = body !== shown;
@@ -44,14 +48,16 @@ export function liveStream(
       return message("stats", stats) + (changed ? message("page", body) : "");
     } catch {
       return message("trouble", true);
+    } finally {
+      took = performance.now() - began;
     }
   };
-  // The stream asks for more only once the last message was taken: a slow reader costs nothing.
+  // The stream pulls only after the reader has taken the last message. A slow reader causes no reads of the store.
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (!isFirst) {
         await new Promise<void>((done) => {
-          wait = { timer: setTimeout(done, every), done };
+          wait = { timer: setTimeout(done, Math.max(every, EVERY_TIMES * took)), done };
         });
       }
       const text = hasEnded ? "" : (isFirst ? "retry: 1000\n\n" : "") + (await news());
