@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test } from "vitest";
+import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
 import { cli, start, until } from "./support.ts";
 
@@ -104,3 +105,19 @@ test("a port that is taken is named", async () => {
   expect(code).toBe(2);
   expect(stderr).toContain(`Port ${port} is taken.`);
 });
+
+test.skipIf(!hasChromium)(
+  "Chromium opens the printed URL, and the page is live",
+  { timeout: 60_000 },
+  async () => {
+    const { url, origin, store, eventId } = await opened();
+    const page = await openPage();
+    await page.goto(url);
+    expect(page.url()).toBe(`${origin}/?`);
+    await page.waitForSelector(`#row-${eventId}`);
+    await page.waitForSelector("[data-live-state]:text('Live')");
+    await store.discard({ eventId });
+    await page.waitForSelector(`#row-${eventId} .badge:text('discarded')`);
+    expect(await page.evaluate(() => document.cookie)).toBe("");
+  },
+);
