@@ -117,14 +117,15 @@ export type {
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
 export type { Track, Tracked } from "./webhooks/processing/snapshot.ts";
-export type { ReceiveRequest, ReceiveResult, Refusal, RequestHeaders } from "./webhooks/receiving/receive.ts";
 export type {
   InvalidObservation,
   ReceivedObservation,
   ReceiveObservation,
+  ReceiveResult,
+  Refusal,
   RefusedObservation,
-} from "./webhooks/receiving/report.ts";
-export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/shared-secret.ts";
-export type { TopicFrom } from "./webhooks/receiving/topic.ts";
+} from "./webhooks/receiving/answers.ts";
+export type { ReceiveRequest, RequestHeaders, TopicFrom } from "./webhooks/receiving/request.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
+export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/verify.ts";
 export type { Telemetry, WaitingEvents } from "./webhooks/telemetry.ts";

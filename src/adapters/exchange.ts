@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { refused } from "../webhooks/receiving/answer.ts";
-import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
+import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
+import { refused } from "../webhooks/receiving/answers.ts";
+import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler } from "./assert-handler.ts";
 
 /** The part of a webhook handler that the adapters use. */

@@ -1,6 +1,7 @@
 import { atMost } from "../async.ts";
 import type { ReceiveContext } from "../webhooks/handler.ts";
-import type { ReceiveRequest, ReceiveResult } from "../webhooks/receiving/receive.ts";
+import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
+import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler } from "./assert-handler.ts";
 import type { AdapterOptions } from "./exchange.ts";
 

@@ -13,8 +13,7 @@ import { FurtherEvents } from "./processing/further-events.ts";
 import { createWork } from "./processing/handle-event.ts";
 import { RecentAnswers } from "./processing/recent-answers.ts";
 import { type SnapshotOf, snapshots } from "./processing/snapshot.ts";
-import { Backlog } from "./receiving/backlog.ts";
-import { createReceiver, type Receiver } from "./receiving/receive.ts";
+import { Backlog, createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
 import { SafeTelemetry } from "./telemetry.ts";
 

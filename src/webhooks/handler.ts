@@ -9,7 +9,8 @@ import { type Health, healthOf } from "./health.ts";
 import { type Internals, withInternals } from "./internals.ts";
 import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
-import type { ReceiveRequest, ReceiveResult } from "./receiving/receive.ts";
+import type { ReceiveResult } from "./receiving/answers.ts";
+import type { ReceiveRequest } from "./receiving/request.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
 

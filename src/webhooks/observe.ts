@@ -1,7 +1,7 @@
 import type { Log } from "../logger.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import type { FieldChanges } from "./events.ts";
-import type { ReceiveObservation } from "./receiving/report.ts";
+import type { ReceiveObservation } from "./receiving/answers.ts";
 
 /** The argument of `observe`. `kind` narrows it. */
 export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;

@@ -12,7 +12,7 @@ import type { WebhookCallbacks } from "./events.ts";
 import { eventTypes } from "./events.ts";
 import type { Observation } from "./observe.ts";
 import type { Track } from "./processing/snapshot.ts";
-import type { TopicFrom } from "./receiving/topic.ts";
+import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
 import type { Telemetry } from "./telemetry.ts";
 

@@ -2,7 +2,7 @@ import type { RequestHandler } from "express";
 import express5 from "express";
 import { describe, expect, it, vi } from "vitest";
 import { toNodeHandler } from "../../src/adapters/node.ts";
-import { sharedSecret } from "../../src/webhooks/receiving/shared-secret.ts";
+import { sharedSecret } from "../../src/webhooks/receiving/verify.ts";
 import { bookingNotification } from "../webhooks/receiving/receiver.ts";
 import { receivingOnly, send, serve } from "./served.ts";
 

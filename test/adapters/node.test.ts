@@ -6,7 +6,7 @@ import { toFastifyPlugin } from "../../src/adapters/fastify.ts";
 import { toKoaMiddleware } from "../../src/adapters/koa.ts";
 import { toLambdaHandler } from "../../src/adapters/lambda.ts";
 import { toNodeHandler } from "../../src/adapters/node.ts";
-import { sharedSecret } from "../../src/webhooks/receiving/shared-secret.ts";
+import { sharedSecret } from "../../src/webhooks/receiving/verify.ts";
 import { bookingNotification, EVENT_ID } from "../webhooks/receiving/receiver.ts";
 import { receivingOnly, send, serve } from "./served.ts";
 

@@ -4,8 +4,8 @@ import type { Log } from "../../logger.ts";
 import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
 import { CancellableRun, type Work, type WorkFailure, type WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
+import { logDoubts } from "../receiving/answers.ts";
 import { parseBody } from "../receiving/parse.ts";
-import { logDoubts } from "../receiving/report.ts";
 
 /** Options of {@link WebhookHandler.process}. */
 export interface ProcessOptions {

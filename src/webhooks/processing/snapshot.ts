@@ -4,7 +4,7 @@ import type { Listing } from "../../models/listing.ts";
 import { dayOf } from "../../models/stay.ts";
 import type { Snapshot, TrackedValue } from "../../stores/event-store.ts";
 import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
-import { serialise } from "../receiving/serialise.ts";
+import { serialise } from "../receiving/body.ts";
 
 /** The fields of a record that are compared to find a change. `undefined` counts as `null`. */
 export type Tracked = Record<string, string | number | boolean | null | undefined>;

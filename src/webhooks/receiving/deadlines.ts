@@ -1,14 +1,14 @@
 import { MAX_TIMER } from "../../async.ts";
 
-/** Monotonic ms: a clock that is set must not end a request. */
+/** Monotonic ms, so that setting the clock ends no request. */
 export const now = (): number => performance.now();
 
 /** What {@link Deadlines.within} resolves to when the work was not done in time. */
 export const LATE: unique symbol = Symbol("late");
 
-/** A moment by which something must have happened. */
+/** The latest time for something to happen. */
 export interface Deadline {
-  /** By {@link now}. May be moved on at no cost. */
+  /** By {@link now}. May be set to a later time. */
   at: number;
   readonly late: () => void;
 }
@@ -16,8 +16,8 @@ export interface Deadline {
 type Timer = ReturnType<typeof setTimeout> & { ref?(): unknown; unref?(): unknown };
 
 /**
- * Many deadlines over one timer. Most of them are met within a millisecond: a timer for each would be made and
- * thrown away for nothing. The timer holds a process open only while something is awaited.
+ * Many deadlines on one timer. Most requests end within a millisecond, so a timer for each would cost more than the
+ * request. The timer keeps a process alive only while a deadline is pending.
  */
 export class Deadlines {
   readonly #pending = new Set<Deadline>();
@@ -36,7 +36,7 @@ export class Deadlines {
     if (this.#pending.delete(deadline) && this.#pending.size === 0) this.#rest();
   }
 
-  /** Settles as `work` does, or resolves to {@link LATE}; how `work` ends after that is of no interest. */
+  /** Settles as `work` does, or resolves to {@link LATE} at `at` and ignores how `work` ends. */
   within<T>(work: T | PromiseLike<T>, at: number): Promise<T | typeof LATE> {
     return new Promise((resolve, reject) => {
       const deadline = this.add(at, () => resolve(LATE));
@@ -74,7 +74,7 @@ export class Deadlines {
     if (next < this.#ringsAt) this.#arm(next);
   }
 
-  // The timer stays for the next request where that holds nothing open.
+  // The timer stays for the next request if it can be unref'd, so that it does not keep the process alive.
   #rest(): void {
     if (this.#timer === undefined) return;
     if (this.#timer.unref !== undefined) this.#timer.unref();
@@ -86,10 +86,10 @@ export class Deadlines {
   }
 }
 
-/** Where a timer of one request still rings when that request is over. On Workers it does not. */
+/** Whether a timer outlives the request that set it. On Workers it does not. */
 const sharesTimers = /^(Node\.js|Bun|Deno)\b/.test(globalThis.navigator?.userAgent ?? "");
 
-/** What gives each request its deadlines: the same for all where they can share a timer. */
+/** Makes the function that gives each request its deadlines. All requests share them where timers outlive a request. */
 export function deadlineSource(): () => Deadlines {
   if (!sharesTimers) return () => new Deadlines();
   const shared = new Deadlines();

@@ -3,7 +3,7 @@ import { type ParsedNotification, parseNotification } from "../../models/notific
 import type { NewEvent } from "../../stores/event-store.ts";
 import { bookingRef, listingRef } from "../events.ts";
 
-/** A part of a notification that could not be taken as it came. */
+/** A part of a notification that the handler had to guess. */
 export type Doubt = "timestamp" | "references";
 
 export interface ParsedEvent {
@@ -14,10 +14,10 @@ export interface ParsedEvent {
 
 export type ParsedBody = ParsedEvent | { readonly ok: false; readonly issues: readonly Issue[] };
 
-// Invalid UTF-8 is refused: a replacement character could make the code of another booking.
+// Refuses invalid UTF-8, because a replacement character could make the code of another booking.
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Makes the event to record of a body, or says what is wrong with it. Does not throw. */
+/** Makes the event to record, or says what is wrong with the body. Never throws. */
 export function parseBody(content: Uint8Array | string, topic: string | undefined): ParsedBody {
   const text = typeof content === "string" ? withoutMark(content) : decode(content);
   if (text === undefined) return refuse("is not UTF-8");
@@ -42,12 +42,12 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   };
 }
 
-/** About the whole body. */
+/** Refuses the whole body. */
 export function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
   return { ok: false, issues: [{ path: [], message }] };
 }
 
-/** Where a notification has both references, the endpoint's topic decides, and else the booking counts. */
+/** If a notification has both references, the topic of the endpoint decides. Without one, the booking counts. */
 function refOf({ bookingCode, listingId }: ParsedNotification, topic: string | undefined): string | null {
   if (listingId !== null && (bookingCode === null || topic === "listings")) return listingRef(listingId);
   return bookingCode === null ? null : bookingRef(bookingCode);

@@ -1,56 +1,34 @@
 import type { Log } from "../../logger.ts";
-import type { NewEvent } from "../../stores/event-store.ts";
-import { accepted, invalid, type ReceiveResult, type Refusal, reachable, refused } from "./answer.ts";
-import type { Backlog } from "./backlog.ts";
+import type { EventState, NewEvent } from "../../stores/event-store.ts";
+import {
+  accepted,
+  invalid,
+  type Observe,
+  type ReceiveResult,
+  type Refusal,
+  Reporter,
+  reachable,
+  refused,
+} from "./answers.ts";
+import { RequestBody } from "./body.ts";
 import { type Deadlines, deadlineSource, LATE, now } from "./deadlines.ts";
-import { type RequestHeaders, toHeaders } from "./headers.ts";
 import { type ParsedEvent, parseBody, refuse as refuseBody } from "./parse.ts";
-import { RequestBody } from "./read-body.ts";
-import { type Observe, Reporter } from "./report.ts";
-import { type TopicFrom, topicIn } from "./topic.ts";
+import { type ReceiveRequest, type TopicFrom, toHeaders, topicIn } from "./request.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
-export type { ReceiveResult, Refusal } from "./answer.ts";
-export type { RequestHeaders } from "./headers.ts";
-export type { ReceiveObservation } from "./report.ts";
-
-/** A request, from any server. */
-export interface ReceiveRequest {
-  /** The HTTP method. */
-  readonly method: string;
-  /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
-  readonly url: string;
-  /** The headers, as a `Headers` object or by name. */
-  readonly headers: RequestHeaders;
-  /** The body as it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
-  readonly body?:
-    | string
-    | Uint8Array
-    | ArrayBuffer
-    | AsyncIterable<Uint8Array | string>
-    | ReadableStream<Uint8Array>
-    | object
-    | null
-    | undefined;
-  /** Whether `body` is the base64 of the body's bytes, as AWS Lambda has it. Default `false`. */
-  readonly isBase64Encoded?: boolean | undefined;
-  /** The topic of this endpoint; becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
-  readonly topic?: string | undefined;
-}
-
-/** The longest silence within a body, ms. */
+/** The longest time between two chunks of a body, ms. */
 const BODY_TIMEOUT = 10_000;
 /** How long the store may take to record an event, ms. */
 const RECORD_TIMEOUT = 10_000;
 
-/** What came of a request. */
+/** The result of a request. */
 export interface Received {
   readonly result: ReceiveResult;
-  /** The event, and whether it was new. Absent where the answer is not that it is recorded. */
+  /** The event of a notification that is recorded, now or before. `undefined` for every other request. */
   readonly recorded?:
     | { readonly event: NewEvent; readonly added: "added" | "duplicate" | "conflict" }
     | undefined;
-  /** When it must be answered at the latest, by the clock of `performance.now()`. */
+  /** The latest time for the answer, by `performance.now()`. */
   readonly replyBy: number;
 }
 
@@ -78,9 +56,9 @@ export interface ReceiverOptions {
 /** Never rejects. @param arrivedAt - by `performance.now()`; default: now */
 export type Receiver = (request: ReceiveRequest, arrivedAt?: number) => Promise<Received>;
 
-type Outcome = Omit<Received, "replyBy">;
+type Answered = Omit<Received, "replyBy">;
 
-/** One request on its way through the steps. */
+/** A request that is being handled. */
 interface Arrival {
   readonly request: ReceiveRequest;
   readonly topic: string | undefined;
@@ -88,7 +66,7 @@ interface Arrival {
   readonly deadlines: Deadlines;
 }
 
-/** Takes requests in: checks them in the order that docs/how-it-works.md begins with, and records their events. */
+/** Checks requests in the order of docs/how-it-works.md, and records their events. */
 export function createReceiver(options: ReceiverOptions): Receiver {
   const { topicFrom = { query: "topic" }, answerChecks = false } = options;
   const { bodyTimeout = BODY_TIMEOUT, recordTimeout = RECORD_TIMEOUT } = options;
@@ -100,14 +78,14 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const replyBy = arrivedAt + options.replyWithin;
     const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
     try {
-      const { result, recorded } = await takeIn(arrival);
+      const { result, recorded } = await handle(arrival);
       return { result, recorded, replyBy };
     } catch (error) {
       return { ...refuse(arrival, "internal", error), replyBy };
     }
   };
 
-  async function takeIn(arrival: Arrival): Promise<Outcome> {
+  async function handle(arrival: Arrival): Promise<Answered> {
     const { request, replyBy, deadlines } = arrival;
     if (options.closing()) return refuse(arrival, "closing");
     const method = request.method.toUpperCase();
@@ -117,16 +95,16 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const body = new RequestBody(isCheck ? { ...request, body: undefined } : request, limits);
     const refusal = options.verify && (await askVerify(options.verify, arrival, body));
     if (refusal) return refusal;
-    // With `await`, as everywhere on this way: to return a promise takes two turns more.
+    // With `await`, as in all functions here: returning a promise takes two more turns of the microtask queue.
     return isCheck ? { result: reachable() } : await takeBody(arrival, body);
   }
 
-  /** @returns nothing where the request may go on */
+  /** @returns `undefined` if verify accepts the request */
   async function askVerify(
     verify: Verify,
     arrival: Arrival,
     body: RequestBody,
-  ): Promise<Outcome | undefined> {
+  ): Promise<Answered | undefined> {
     let verdict: boolean | typeof LATE = false;
     let thrown: unknown;
     try {
@@ -135,14 +113,14 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     } catch (error) {
       thrown = error ?? new Error(`verify threw ${error}`);
     }
-    // This goes first: verify may have caught that the body failed, or thrown because of it.
+    // Before the verdict, because verify may have caught the failure of the body, or thrown because of it.
     if (body.hasFailed) return await takeBody(arrival, body);
     if (verdict === true) return undefined;
     body.stop();
     return refuse(arrival, verdict === LATE ? "verify-timeout" : "verify", thrown);
   }
 
-  async function takeBody(arrival: Arrival, body: RequestBody): Promise<Outcome> {
+  async function takeBody(arrival: Arrival, body: RequestBody): Promise<Answered> {
     const read = await body.read();
     if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
     if (read.failure === "not-base64") return refuseInvalid(arrival, refuseBody("is not base64").issues);
@@ -152,7 +130,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return await record(arrival, parsed);
   }
 
-  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Outcome> {
+  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Answered> {
     const by = Math.min(now() + recordTimeout, arrival.replyBy);
     let added: "added" | "duplicate" | "conflict" | typeof LATE;
     try {
@@ -169,12 +147,12 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return { result: accepted(), recorded: { event, added } };
   }
 
-  /** The platform repeats an event until it is answered 200, and a known one adds nothing to the backlog. */
+  /** A known event must be answered 200 even with a full backlog, or the platform repeats it forever. */
   function isKnown(eventId: string, { deadlines }: Arrival, by: number): Promise<boolean | typeof LATE> {
     return deadlines.within(options.isKnown?.(eventId) ?? Promise.resolve(false), by);
   }
 
-  function refuse({ topic }: Arrival, reason: Refusal, error?: unknown): Outcome {
+  function refuse({ topic }: Arrival, reason: Refusal, error?: unknown): Answered {
     reporter.refused(reason, topic, error);
     return { result: refused(reason) };
   }
@@ -183,13 +161,13 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     { topic }: Arrival,
     issues: Parameters<typeof invalid>[0],
     body?: string | Uint8Array,
-  ): Outcome {
+  ): Answered {
     reporter.invalid(topic, issues, body);
     return { result: invalid(issues) };
   }
 }
 
-/** Also of a broken request that throws whatever it is asked for. */
+/** `undefined` also for a broken request whose properties throw. */
 function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefined {
   try {
     return request.topic ?? topicIn(request.url, topicFrom);
@@ -198,7 +176,7 @@ function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefi
   }
 }
 
-/** Makes `Headers` when they are asked for: a secret in the URL needs none. */
+/** Makes `Headers` on demand, because a secret in the URL needs none. */
 function verifyRequest({ request, topic }: Arrival, body: RequestBody): VerifyRequest {
   const { method, url, headers } = request;
   let made: Headers | undefined;
@@ -212,4 +190,49 @@ function verifyRequest({ request, topic }: Arrival, body: RequestBody): VerifyRe
     },
     rawBody: () => body.raw(),
   };
+}
+
+/** How old a count may be, ms. */
+const FRESH = 1000;
+/** A count of this age is renewed in the background, so that no request has to wait for it, ms. */
+const RENEW = 500;
+
+/** Tells whether more events wait than `maxWaiting`. */
+export class Backlog {
+  readonly #count: () => Promise<Record<EventState, number>>;
+  readonly #most: number;
+  #waiting = 0;
+  #countedAt = Number.NEGATIVE_INFINITY;
+  #counting: Promise<void> | undefined;
+
+  constructor(count: () => Promise<Record<EventState, number>>, most: number) {
+    this.#count = count;
+    this.#most = most;
+  }
+
+  /** Returns no promise if a fresh count is known. */
+  isFull(): boolean | Promise<boolean> {
+    if (this.#most === Number.POSITIVE_INFINITY) return false;
+    const age = performance.now() - this.#countedAt;
+    if (age > RENEW) this.#counting ??= this.#renew();
+    return age <= FRESH ? this.#answer : this.#counting!.then(() => this.#answer);
+  }
+
+  get #answer(): boolean {
+    return this.#waiting > this.#most;
+  }
+
+  async #renew(): Promise<void> {
+    const startedAt = performance.now();
+    try {
+      const { pending, processing, retrying } = await this.#count();
+      this.#waiting = pending + processing + retrying;
+      this.#countedAt = startedAt;
+    } catch {
+      // Let the request through: the following `add` reports what is wrong with the store.
+      this.#waiting = 0;
+    } finally {
+      this.#counting = undefined;
+    }
+  }
 }

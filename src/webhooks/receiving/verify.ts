@@ -1,23 +1,26 @@
-/** What {@link Verify} may look at. */
+import { InvalidArgumentError, type Issue } from "../../errors.ts";
+import { checkNoUnknown } from "../../options.ts";
+
+/** The argument of {@link Verify}. */
 export interface VerifyRequest {
   /** The HTTP method. */
   readonly method: string;
-  /** Path and query, or the whole URL, as the server has it. */
+  /** Path and query, or the whole URL, as the server gives it. */
   readonly url: string;
   /** The headers of the request. */
   readonly headers: Headers;
-  /** The topic that the endpoint was told it serves, where it was. */
+  /** The topic of the endpoint, if it was told one. */
   readonly topic: string | undefined;
   /**
-   * The body's bytes. Rejects where they cannot be had: larger than `maxBodyBytes`, not here in time, or
-   * already read by a body parser in front.
+   * Reads the bytes of the body. Rejects if the body is larger than `maxBodyBytes`, does not arrive in time, or was read
+   * by a body parser before.
    */
   readonly rawBody: () => Promise<Uint8Array>;
 }
 
 /**
- * Decides whether a request may come in: `true`, and nothing else, lets it. `false`, or throwing, answers 401;
- * not deciding within `replyWithin` answers 503.
+ * Decides whether the handler accepts a request. Only `true` accepts it. For any other value, and if it throws, the
+ * handler answers 401. If it does not decide within `replyWithin`, the handler answers 503.
  *
  * @example
  * ```ts
@@ -36,4 +39,185 @@ export function withWeakness(verify: Verify, weakness: string): Verify {
 
 export function weaknessOf(verify: Verify): string | undefined {
   return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
+}
+
+/** Options of {@link sharedSecret}: the secret, and the one place where it is. */
+export type SharedSecretOptions = {
+  /**
+   * One secret, or several during a rotation: each of them is accepted. `undefined`, as of an unset variable, throws. A
+   * handler warns of a secret with fewer than 16 characters.
+   */
+  readonly secret: string | readonly (string | undefined)[] | undefined;
+} & (
+  | {
+      /** Name of the query parameter. */
+      readonly query: string;
+      readonly header?: undefined;
+      readonly pathSegment?: undefined;
+    }
+  | {
+      /** Name of the header. */
+      readonly header: string;
+      readonly query?: undefined;
+      readonly pathSegment?: undefined;
+    }
+  | {
+      /** The last segment of the path. */
+      readonly pathSegment: "last";
+      readonly query?: undefined;
+      readonly header?: undefined;
+    }
+);
+
+/**
+ * Makes a `verify` that accepts requests with a secret: in the endpoint URL that you gave the platform, or in a header that
+ * a proxy adds. Compares in constant time. Refuses a parameter that occurs twice.
+ *
+ * @throws InvalidArgumentError if a secret is missing or empty, or has white space around it, or if the options do not name
+ * exactly one place
+ * @example
+ * ```ts
+ * // The platform was given https://example.com/hooks?key=<secret>
+ * verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
+ * ```
+ */
+export function sharedSecret(options: SharedSecretOptions): Verify {
+  checkNoUnknown(options, ["secret", "query", "header", "pathSegment"]);
+  const secrets = checkSecrets(options);
+  const find = checkPlace(options);
+  // Made at the first request, because Workers allow no crypto before it.
+  let known: Promise<readonly string[]> | readonly string[] | undefined;
+  const verify: Verify = (request) => {
+    const candidates = find(request);
+    known ??= digestsOf(secrets);
+    const given = digestsOf(candidates);
+    return known instanceof Promise || given instanceof Promise
+      ? Promise.all([given, known]).then(([some, others]) => anyEqual(some, others))
+      : anyEqual(given, known);
+  };
+  const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
+  return isShort ? withWeakness(verify, SHORT) : verify;
+}
+
+/** A handler warns of shorter secrets. */
+const LEAST_LENGTH = 16;
+const SHORT =
+  `a secret of sharedSecret has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
+  "Make one with `openssl rand -hex 32`";
+
+function checkSecrets(options: SharedSecretOptions): readonly string[] {
+  const { secret } = (options ?? {}) as Partial<SharedSecretOptions>;
+  const secrets: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
+  const usable = (one: unknown): boolean => typeof one === "string" && one.trim() !== "";
+  if (secrets.length === 0 || !secrets.every(usable)) {
+    throw new InvalidArgumentError({
+      path: ["secret"],
+      message: "must not be missing or empty. Is the environment variable set?",
+    });
+  }
+  if (secrets.some((one) => one !== (one as string).trim())) {
+    throw new InvalidArgumentError({
+      path: ["secret"],
+      message: "must not begin or end with white space. Is there a line break in the environment variable?",
+    });
+  }
+  return secrets as readonly string[];
+}
+
+type Find = (request: VerifyRequest) => readonly string[];
+
+function checkPlace(options: SharedSecretOptions): Find {
+  const places = (["query", "header", "pathSegment"] as const).filter(
+    (place) => options[place] !== undefined,
+  );
+  const refuse = (issue: Issue): never => {
+    throw new InvalidArgumentError(issue);
+  };
+  if (places.length !== 1) {
+    refuse({ path: [], message: "sharedSecret takes exactly one of query, header and pathSegment" });
+  }
+  const { query, header, pathSegment } = options;
+  if (pathSegment !== undefined) {
+    return pathSegment === "last" ? inPath : refuse({ path: ["pathSegment"], message: 'must be "last"' });
+  }
+  if (header !== undefined) {
+    return isToken(header)
+      ? inHeader(header)
+      : refuse({ path: ["header"], message: "must be a header's name" });
+  }
+  return typeof query === "string" && query !== ""
+    ? inQuery(query)
+    : refuse({ path: ["query"], message: "must be a parameter's name" });
+}
+
+function isToken(name: unknown): boolean {
+  return typeof name === "string" && /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name);
+}
+
+// The values of a repeated header arrive joined, and match no secret.
+function inHeader(name: string): Find {
+  return ({ headers }) => {
+    const value = headers.get(name);
+    return value === null ? [] : [value];
+  };
+}
+
+function inQuery(name: string): Find {
+  return ({ url }) => {
+    const search = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
+    // The parameter of `??key=` is named `?key`, but URLSearchParams drops a leading question mark.
+    const query = search.startsWith("?") ? `&${search}` : search;
+    const values = new URLSearchParams(query).getAll(name);
+    // A second value could hide the one that a server in front has checked.
+    if (values.length !== 1) return [];
+    // In a form, a plus sign is a space. In a secret that was pasted into a URL, it is itself.
+    return query.includes("+") ? [...values, ...withPlusAsItself(query, name)] : values;
+  };
+}
+
+function withPlusAsItself(query: string, name: string): string[] {
+  return new URLSearchParams(query.replaceAll("+", "%2B")).getAll(name);
+}
+
+const inPath: Find = ({ url }) => {
+  const path = url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, "").split(/[?#]/, 1)[0] ?? "";
+  const segment = path.split("/").findLast((part) => part !== "");
+  if (segment === undefined) return [];
+  try {
+    return [decodeURIComponent(segment)];
+  } catch {
+    return [segment];
+  }
+};
+
+/** Hexadecimal digests. Uses `node:crypto` where it exists, because `crypto.subtle` takes a thread for each digest. */
+function digestsOf(texts: readonly string[]): Promise<readonly string[]> | readonly string[] {
+  const hash = nodeHash();
+  return hash ? texts.map((text) => hash("sha256", text)) : Promise.all(texts.map(webDigestOf));
+}
+
+/** `undefined` on runtimes without `node:crypto`. The bundle must not import it. */
+function nodeHash(): ((algorithm: string, text: string) => string) | undefined {
+  const hash = globalThis.process?.getBuiltinModule?.("node:crypto")?.hash;
+  return typeof hash === "function" ? hash : undefined;
+}
+
+async function webDigestOf(text: string): Promise<string> {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Always compares all pairs, so that the time does not tell which secret matched. */
+function anyEqual(given: readonly string[], known: readonly string[]): boolean {
+  let matches = false;
+  for (const one of given) for (const other of known) matches = equal(one, other) || matches;
+  return matches;
+}
+
+/** Compares two digests in a time that does not depend on where they differ. */
+function equal(left: string, right: string): boolean {
+  let difference = 0;
+  for (let index = 0; index < left.length; index++)
+    difference |= left.charCodeAt(index) ^ right.charCodeAt(index);
+  return difference === 0;
 }

@@ -3,8 +3,8 @@ import { PassThrough, Readable } from "node:stream";
 import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { readStream } from "../../../src/webhooks/receiving/body-stream.ts";
 import { Deadlines } from "../../../src/webhooks/receiving/deadlines.ts";
-import { readStream } from "../../../src/webhooks/receiving/read-stream.ts";
 import { bookingNotification, bytesOf, countingStream, EVENT_ID, harness, problemOf } from "./receiver.ts";
 
 const text = JSON.stringify(bookingNotification);

@@ -1,12 +1,12 @@
 import { Log, type LogEntry } from "../../../src/logger.ts";
 import type { NewEvent } from "../../../src/stores/event-store.ts";
+import type { ReceiveObservation } from "../../../src/webhooks/receiving/answers.ts";
 import {
   createReceiver,
-  type ReceiveObservation,
-  type ReceiveRequest,
   type Receiver,
   type ReceiverOptions,
 } from "../../../src/webhooks/receiving/receive.ts";
+import type { ReceiveRequest } from "../../../src/webhooks/receiving/request.ts";
 
 export const EVENT_ID = "0b0e7a0c-5a52-4d6e-9a37-3f0f6f1f2a11";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../../../src/errors.ts";
-import { type SharedSecretOptions, sharedSecret } from "../../../src/webhooks/receiving/shared-secret.ts";
+import { type SharedSecretOptions, sharedSecret } from "../../../src/webhooks/receiving/verify.ts";
 
 const secret = "s3cret-Ä+/=";
 const encoded = encodeURIComponent(secret);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Backlog } from "../../../src/webhooks/receiving/backlog.ts";
-import { topicIn } from "../../../src/webhooks/receiving/topic.ts";
+import { Backlog } from "../../../src/webhooks/receiving/receive.ts";
+import { topicIn } from "../../../src/webhooks/receiving/request.ts";
 import { bookingNotification, harness } from "./receiver.ts";
 
 describe("the topic in an endpoint's URL", () => {

@@ -10,7 +10,7 @@ export type BodyFailure =
   | "not-json"
   | "not-base64";
 
-/** A body that was read, or why it could not be. */
+/** A body, or why it could not be read. */
 export type ReadBody =
   | { readonly content: Uint8Array | string; readonly failure?: undefined }
   | { readonly failure: BodyFailure; readonly error?: unknown };
@@ -24,7 +24,7 @@ export interface BodyLimits {
   readonly deadlines: Deadlines;
 }
 
-/** What is used of a Node stream, so that this needs no import of one. */
+/** The part of a Node stream that is used here, so that no import of Node is needed. */
 export interface NodeStream {
   on(event: string, listener: (argument: unknown) => void): unknown;
   removeListener(event: string, listener: (argument: unknown) => void): unknown;
@@ -36,21 +36,21 @@ export interface NodeStream {
 
 export type BodyStream = ReadableStream<unknown> | NodeStream | AsyncIterable<unknown>;
 
-/** Where a source delivers to. After `fail` or a `chunk` that returned `false`, nothing more is wanted. */
+/** Takes the chunks of a source. After `fail`, or a `chunk` that returned `false`, the source must stop. */
 interface Sink {
   chunk(value: unknown): boolean;
   end(): void;
   fail(error: unknown): void;
 }
 
-/** Lets go of a source; `ended`: there is nothing more in it. */
+/** Releases a source. `ended`: the source was read to its end. */
 type Release = (ended: boolean) => void;
 
 /**
- * Reads a stream to its end, or until a limit is met, and not a chunk further.
+ * Reads a stream to its end or to a limit, and no chunk more.
  *
  * @param settled - called once
- * @returns stops the reading; the body then counts as aborted
+ * @returns a function that stops reading. The body then counts as aborted
  */
 export function readStream(
   stream: BodyStream,
@@ -71,12 +71,12 @@ export function readStream(
     letGo(ended);
     settled(body);
   };
-  // Whatever the source makes of that, there is an answer.
+  // A source that throws here must not prevent the answer.
   const letGo = (whole: boolean): void => {
     try {
       release?.(whole);
     } catch {
-      // It is over either way.
+      // The body is settled already.
     }
   };
   const deadline = deadlines.add(stallsAt(), () => finish({ failure: "body-timeout" }));
@@ -100,7 +100,7 @@ export function readStream(
   return () => finish({ failure: "aborted" });
 }
 
-/** Bytes of any kind, from any realm; `undefined` where it is none. */
+/** The bytes of any binary value or text, from any realm. `undefined` for other values. */
 export function toBytes(value: unknown): Uint8Array | undefined {
   if (value instanceof Uint8Array) return value;
   if (typeof value === "string") return new TextEncoder().encode(value);
@@ -149,10 +149,10 @@ function openWebStream(stream: ReadableStream<unknown>, sink: Sink): Release {
   };
 }
 
-/** By events: twice as fast as iterating over it. */
+/** Listens to events, which is twice as fast as iterating. */
 function openNodeStream(stream: NodeStream, sink: Sink): Release {
   const data = (chunk: unknown): void => void sink.chunk(chunk);
-  // These stay: an error that nobody listens for ends the process.
+  // These listeners stay, because an error without a listener ends the process.
   stream.on("error", sink.fail);
   stream.on("close", () => sink.fail(undefined));
   stream.on("end", sink.end);
@@ -172,8 +172,8 @@ function openIterator(iterator: AsyncIterator<unknown>, sink: Sink): Release {
   };
 }
 
-/** Chunks that are taken without giving way. */
-const TURN = 1_000;
+/** How many chunks are read before other work gets a turn. */
+const CHUNKS_PER_TURN = 1_000;
 
 async function pump(
   next: () => Promise<{ readonly done?: boolean | undefined; readonly value?: unknown }>,
@@ -184,8 +184,8 @@ async function pump(
       const { done, value } = await next();
       if (done) return sink.end();
       if (!sink.chunk(value)) return;
-      // A source that is always ready would keep timers and other requests from their turn.
-      if (count % TURN === 0) await new Promise((resolve) => setTimeout(resolve));
+      // A source that is always ready would hold up timers and other requests.
+      if (count % CHUNKS_PER_TURN === 0) await new Promise((resolve) => setTimeout(resolve));
     }
   } catch (error) {
     sink.fail(error);
@@ -193,15 +193,15 @@ async function pump(
 }
 
 /**
- * Cancels a source, but not at once: where it is a view of a Node request (as with most servers that speak
- * `Request` on Node), that destroys the socket, and with it the answer that is about to be written.
+ * Cancels a source a second later. Behind most servers that use `Request` on Node, cancelling destroys the socket, and
+ * with it the answer that is about to be written.
  */
 function afterTheAnswer(cancel: () => unknown): void {
   idleTimer(async () => {
     try {
       await cancel();
     } catch {
-      // It is over either way.
+      // The body is settled already.
     }
   }, 1_000);
 }

@@ -1,5 +1,4 @@
 import { StayhookError } from "../../errors.ts";
-import { headerOf, type RequestHeaders } from "./headers.ts";
 import {
   type BodyFailure,
   type BodyLimits,
@@ -10,18 +9,12 @@ import {
   type ReadBody,
   readStream,
   toBytes,
-} from "./read-stream.ts";
-import { serialise } from "./serialise.ts";
+} from "./body-stream.ts";
+import { headerOf, type ReceiveRequest, type RequestHeaders } from "./request.ts";
 
 const encoder = new TextEncoder();
 
-interface BodySource {
-  readonly body?: unknown;
-  readonly headers: RequestHeaders;
-  readonly isBase64Encoded?: boolean | undefined;
-}
-
-/** A request's body in whatever shape it was handed over, read at most once, however often it is asked for. */
+/** The body of a request: a stream, bytes, text, or an object that a parser made. It is read once at most. */
 export class RequestBody {
   readonly #body: unknown;
   readonly #isBase64: boolean;
@@ -31,14 +24,17 @@ export class RequestBody {
   #failed = false;
   #stop: (() => void) | undefined;
 
-  constructor({ body, headers, isBase64Encoded }: BodySource, limits: BodyLimits) {
+  constructor(
+    { body, headers, isBase64Encoded }: Omit<ReceiveRequest, "method" | "url">,
+    limits: BodyLimits,
+  ) {
     this.#body = body;
     this.#isBase64 = isBase64Encoded === true;
     this.#headers = headers ?? {};
     this.#limits = limits;
   }
 
-  /** Whether reading it was tried, and failed. */
+  /** Whether a read has failed. */
   get hasFailed(): boolean {
     return this.#failed;
   }
@@ -52,21 +48,21 @@ export class RequestBody {
     return this.#read;
   }
 
-  /** The bytes, for `verify`. Rejects where there are none to be had, and says why. */
+  /** The bytes, for `verify`. Rejects with the reason if they cannot be read. */
   raw(): Promise<Uint8Array> {
     const bytes = this.#bytes();
-    // Asked for and not awaited must not end the process.
+    // A `verify` may drop the promise, and its rejection must not end the process.
     bytes.catch(() => {});
     return bytes;
   }
 
-  /** Reads no further. */
+  /** Stops reading. */
   stop(): void {
     this.#stop?.();
   }
 
   async #bytes(): Promise<Uint8Array> {
-    if (isParsed(this.#body)) throw new StayhookError(`rawBody(): ${EATEN}`);
+    if (isParsed(this.#body)) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
     const read = await this.read();
     if (read.failure !== undefined) throw new StayhookError(`rawBody(): ${this.#describe(read.failure)}`);
     return typeof read.content === "string" ? encoder.encode(read.content) : read.content;
@@ -76,7 +72,7 @@ export class RequestBody {
     if (failure === "too-large") return `the body is larger than ${this.#limits.maxBodyBytes} bytes`;
     if (failure === "not-base64") return "the body is not base64";
     if (failure === "body-timeout") return "the body did not arrive in time";
-    return failure === "already-read" ? EATEN : "the request ended before its body did";
+    return failure === "already-read" ? ALREADY_READ : "the request ended before its body did";
   }
 
   #start(): ReadBody | Promise<ReadBody> {
@@ -101,8 +97,8 @@ export class RequestBody {
   }
 
   #decode(base64: string): ReadBody {
-    // By its length first, so that no memory is taken for a body that is too large.
-    if (base64Bytes(base64) > this.#limits.maxBodyBytes) return { failure: "too-large" };
+    // Before decoding, so that a body that is too large takes no memory.
+    if (decodedLength(base64) > this.#limits.maxBodyBytes) return { failure: "too-large" };
     if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0) return { failure: "not-base64" };
     const { Buffer } = globalThis;
     return this.#sized(
@@ -110,7 +106,7 @@ export class RequestBody {
     );
   }
 
-  // The length header is of what was sent. Where that was compressed, or of unknown length, the text counts.
+  // The length header counts the bytes that were sent. Without it, or if they were compressed, the text counts.
   #reserialise(parsed: unknown): ReadBody {
     const length =
       headerOf(this.#headers, "content-encoding") === undefined ? this.#contentLength() : undefined;
@@ -134,24 +130,24 @@ export class RequestBody {
   }
 }
 
-/** How many bytes the base64 stands for. */
-function base64Bytes(base64: string): number {
+/** The length of the decoded base64. */
+function decodedLength(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.floor((base64.length * 3) / 4) - padding;
 }
 
-/** What to do where a body parser was there first. */
-export const EATEN =
+/** The problem, and what to do, if a body parser has read the body before. */
+export const ALREADY_READ =
   "something in front, such as a body parser, has already read the body. " +
   "Mount the webhook handler before it, or pass on the bytes";
 
 function textFits(text: string, maxBytes: number): boolean {
-  // A UTF-16 unit is at most three bytes: nearly all are decided without counting.
+  // A UTF-16 unit has three bytes at most, so most texts need not be encoded.
   if (3 * text.length <= maxBytes) return true;
   return encoder.encode(text).length <= maxBytes;
 }
 
-/** Whether it is what a parser made of the bytes, and the bytes are gone. */
+/** Whether a parser made this object of the bytes. */
 function isParsed(body: unknown): boolean {
   if (body === undefined || body === null || typeof body === "string") return false;
   return toBytes(body) === undefined && !isStream(body);
@@ -167,7 +163,51 @@ function wasRead(stream: BodyStream): boolean {
   return (stream as NodeStream).readableDidRead === true;
 }
 
-/** Ended with nothing in it. No event would tell any more. */
+/** Whether an empty stream has ended already. It emits no further event. */
 function hasEnded(stream: BodyStream): boolean {
   return (stream as NodeStream).readableEnded === true;
+}
+
+/**
+ * The JSON of a value that a parser made, however deep it is nested.
+ *
+ * @param maxLength - the longest text to return: no JSON that the handler accepts is longer
+ * @returns `undefined` if the value has no JSON, or a longer one
+ */
+export function serialise(value: unknown, maxLength: number): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    // JSON.parse reads any depth, but JSON.stringify writes a few thousand levels only.
+    if (!(error instanceof RangeError)) return undefined;
+  }
+  try {
+    return serialiseDeep(value, maxLength);
+  } catch {
+    return undefined;
+  }
+}
+
+type Step = { readonly text: string } | { readonly value: unknown };
+
+function serialiseDeep(root: unknown, maxLength: number): string | undefined {
+  const steps: Step[] = [{ value: root }];
+  let text = "";
+  for (let step = steps.pop(); step !== undefined; step = steps.pop()) {
+    if ("text" in step) text += step.text;
+    else if (typeof step.value !== "object" || step.value === null) text += JSON.stringify(step.value);
+    else for (const part of partsOf(step.value).reverse()) steps.push(part);
+    if (text.length > maxLength) return undefined;
+  }
+  return text;
+}
+
+function partsOf(value: object): Step[] {
+  const parts: Step[] = [];
+  const isList = Array.isArray(value);
+  for (const [key, member] of Object.entries(value)) {
+    const before = parts.length === 0 ? "" : ",";
+    parts.push({ text: isList ? before : `${before}${JSON.stringify(key)}:` }, { value: member });
+  }
+  return [{ text: isList ? "[" : "{" }, ...parts, { text: isList ? "]" : "}" }];
 }

@@ -1,0 +1,86 @@
+import { isTopic } from "../../models/webhook-config.ts";
+
+/** A request, from any server. */
+export interface ReceiveRequest {
+  /** The HTTP method. */
+  readonly method: string;
+  /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
+  readonly url: string;
+  /** The headers, as a `Headers` object or by name. */
+  readonly headers: RequestHeaders;
+  /** The body as it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
+  readonly body?:
+    | string
+    | Uint8Array
+    | ArrayBuffer
+    | AsyncIterable<Uint8Array | string>
+    | ReadableStream<Uint8Array>
+    | object
+    | null
+    | undefined;
+  /** Whether `body` is the base64 of the body's bytes, as on AWS Lambda. Default `false`. */
+  readonly isBase64Encoded?: boolean | undefined;
+  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
+  readonly topic?: string | undefined;
+}
+
+/** The headers of a request, in the forms that runtimes and frameworks use. */
+export type RequestHeaders =
+  | Headers
+  | Readonly<Record<string, string | readonly string[] | undefined>>
+  | Iterable<readonly [string, string]>;
+
+/** Reads one header without making a `Headers` object. `name` is in lower case. */
+export function headerOf(headers: RequestHeaders, name: string): string | undefined {
+  if (headers instanceof Headers) return headers.get(name) ?? undefined;
+  const direct = isIterable(headers) ? undefined : headers[name];
+  if (typeof direct === "string") return direct;
+  for (const [key, value] of entriesOf(headers)) {
+    if (key.toLowerCase() === name && value !== undefined) return String(value);
+  }
+  return undefined;
+}
+
+/** Makes a `Headers` object. Leaves out names and values that it cannot hold, such as HTTP/2's `:path`. */
+export function toHeaders(headers: RequestHeaders): Headers {
+  if (headers instanceof Headers) return headers;
+  const result = new Headers();
+  for (const [name, value] of entriesOf(headers)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined) tryAppend(result, name, String(one));
+    }
+  }
+  return result;
+}
+
+function tryAppend(headers: Headers, name: string, value: string): void {
+  try {
+    headers.append(name, value);
+  } catch {
+    // Not a header, such as `:path`.
+  }
+}
+
+type Entries = Iterable<readonly [string, string | readonly string[] | undefined]>;
+
+function entriesOf(headers: Exclude<RequestHeaders, Headers>): Entries {
+  return isIterable(headers) ? headers : Object.entries(headers);
+}
+
+function isIterable(headers: object): headers is Iterable<readonly [string, string]> {
+  return Symbol.iterator in headers;
+}
+
+/** Where the topic of an endpoint stands in its URL. */
+export interface TopicFrom {
+  /** The name of a query parameter. */
+  readonly query: string;
+}
+
+/** Reads the topic from a URL. `undefined` for an unknown topic, and if the URL has several. */
+export function topicIn(url: unknown, { query }: TopicFrom): string | undefined {
+  if (typeof url !== "string" || !url.includes("?")) return undefined;
+  const search = url.slice(url.indexOf("?") + 1).split("#", 1)[0];
+  const [topic, ...others] = new URLSearchParams(search).getAll(query);
+  return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
+}
