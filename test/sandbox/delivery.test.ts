@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { createSandbox, type SandboxOptions } from "../../src/testing/index.ts";
 import { configure, startEndpoint, startSandbox } from "./setup.ts";
 
-/** Delivers notifications that are numbered to an endpoint that answers 200, and tells which came, in order. */
+/** Delivers numbered notifications to an endpoint that answers 200. Returns the numbers in the order of arrival. */
 async function deliver(count: number, options: SandboxOptions) {
   const endpoint = await startEndpoint();
   const sandbox = await startSandbox(options);
@@ -101,7 +101,7 @@ describe("delay", () => {
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
       const sandbox = createSandbox({ seed, delivery: { delay: [50, 5000], duplicates: 1 } });
       const started = Date.now();
-      // Refused at once: what counts is when it is tried.
+      // The connection is refused. Only the time of the attempt counts.
       for (let count = 0; count < 5; count++) void sandbox.send({}, { url: "http://127.0.0.1:1/" });
       await vi.advanceTimersByTimeAsync(5000);
       vi.useRealTimers();

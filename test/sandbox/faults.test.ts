@@ -142,7 +142,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect(response.status).toBe(201);
     await expect(response.text()).rejects.toThrow();
     expect(sandbox.webhookConfig).toEqual(config);
-    // There is no body to cut.
+    // This answer has no body.
     await expect(ask("DELETE", "/v2/webhooks/config")).rejects.toThrow(TypeError);
     expect(sandbox.webhookConfig).toBeUndefined();
   });

@@ -6,7 +6,7 @@ import { configure, startEndpoint, startSandbox } from "./setup.ts";
 const hour = 3_600_000;
 const url = "https://subscriber.example/hooks";
 
-/** A sandbox whose deliveries are answered by a function, and what was delivered. */
+/** Makes a sandbox that delivers to a function, and the list of delivered notifications. */
 function direct(options: SandboxOptions = {}, answer: (count: number) => Response = () => new Response()) {
   const sandbox = createSandbox(options);
   onTestFinished(() => sandbox.close());
@@ -18,7 +18,7 @@ function direct(options: SandboxOptions = {}, answer: (count: number) => Respons
   return { sandbox, received };
 }
 
-/** Sends so many numbered notifications, and tells the numbers of those that were dropped. */
+/** Sends numbered notifications, and returns the numbers of the dropped ones. */
 async function dropped(count: number, options: SandboxOptions) {
   const { sandbox, received } = direct(options);
   for (let number = 0; number < count; number++) void sandbox.send({ number }, { url });

@@ -8,7 +8,7 @@ export interface Received {
   readonly body: string;
 }
 
-/** A subscriber's endpoint that remembers what came, and answers as it is told. */
+/** Starts an endpoint that keeps the requests it gets, and answers by a function. */
 export async function startReceiver(
   answer: (response: ServerResponse, received: Received, request: IncomingMessage) => void = (response) =>
     response.end(),
@@ -30,7 +30,7 @@ export async function startReceiver(
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     received,
-    /** The notifications that came, parsed. */
+    /** The received notifications, parsed. */
     notifications: () => received.map(({ body }) => JSON.parse(body) as Record<string, unknown>),
     close: () =>
       new Promise<void>((resolve) => {

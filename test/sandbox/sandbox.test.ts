@@ -227,7 +227,7 @@ describe("close", () => {
         console.log("closed");
       });`;
     const args = ["--experimental-strip-types", "--no-warnings", "--input-type=module", "--eval", script];
-    // Ended by the timeout, it would reject.
+    // It rejects if the timeout ends the process.
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 4500 });
     expect(stdout).toBe("closed\n");
   });

@@ -2,7 +2,7 @@ import { onTestFinished } from "vitest";
 import { createSandbox, type SandboxOptions } from "../../src/testing/index.ts";
 import { startReceiver } from "./receiver.ts";
 
-/** A sandbox that listens, and is closed when the test is over. */
+/** Starts a sandbox until the end of the test. */
 export async function startSandbox(options: SandboxOptions = {}) {
   const sandbox = createSandbox(options);
   onTestFinished(() => sandbox.close());
@@ -10,7 +10,7 @@ export async function startSandbox(options: SandboxOptions = {}) {
   return sandbox;
 }
 
-/** A receiver that is closed when the test is over. */
+/** Starts an endpoint until the end of the test. */
 export async function startEndpoint(...args: Parameters<typeof startReceiver>) {
   const receiver = await startReceiver(...args);
   onTestFinished(() => receiver.close());
@@ -19,7 +19,7 @@ export async function startEndpoint(...args: Parameters<typeof startReceiver>) {
 
 type Listening = Awaited<ReturnType<typeof startSandbox>>;
 
-/** Calls the sandbox's API with its token; a body is sent as JSON. */
+/** Calls the sandbox's API with its token. A body is sent as JSON. */
 export async function call(
   sandbox: Listening,
   method: string,
@@ -40,7 +40,7 @@ export async function call(
   };
 }
 
-/** Configures one URL for the topics; `bookings` and `listings` unless told. */
+/** Configures a URL for each topic. Default: for `bookings` and `listings`. */
 export async function configure(
   sandbox: Listening,
   url: string,

@@ -41,6 +41,7 @@ async function day(profile: SandboxProfile, overHttp: boolean) {
   const webhooks = createWebhookHandler({
     client,
     store: memoryStore(),
+    verify: false,
     autoStart: false,
     logger,
     on: {

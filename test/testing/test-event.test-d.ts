@@ -62,7 +62,7 @@ describe("createTestEvent", () => {
     });
     expectTypeOf(given.listings.list).returns.resolves.toEqualTypeOf<MyListing[]>();
     expectTypeOf<TestEventType>().toEqualTypeOf<WebhookEvent["type"]>();
-    // @ts-expect-error another event's
+    // @ts-expect-error of another event
     onConfirmed(createTestEvent("booking.Request"));
   });
 
@@ -71,7 +71,7 @@ describe("createTestEvent", () => {
     createTestEvent("booking.Confirmd");
     // @ts-expect-error misspelt
     createTestEvent("booking.Confirmed", { atempt: 2 });
-    // @ts-expect-error only a request is to be decided
+    // @ts-expect-error only a request has decideBy
     createTestEvent("booking.Confirmed", { decideBy: new Date() });
     // @ts-expect-error it is about a booking
     createTestEvent("booking.Confirmed", { listing: {} });
@@ -83,11 +83,11 @@ describe("createTestEvent", () => {
     createTestEvent("booking.Confirmed", { status: "Declined" });
     // @ts-expect-error of another type
     createTestEvent("booking.Confirmed", { booking: { status: "Declined" } });
-    // @ts-expect-error not what a booking has there
+    // @ts-expect-error bookingCode is a string
     createTestEvent("booking.Confirmed", { booking: { bookingCode: 7 } });
-    // @ts-expect-error not what a listing has there
+    // @ts-expect-error listingId is a number
     createTestEvent("listing.Hidden", { listing: { listingId: "7" } });
-    // @ts-expect-error no Date
+    // @ts-expect-error not a Date
     createTestEvent("booking.Confirmed", { timestamp: "2026-07-01" });
     // @ts-expect-error its store has no transactions
     createTestEvent("booking.Confirmed").atomically;
@@ -104,7 +104,7 @@ describe("createTestEvent", () => {
     onMyConfirmed(createTestEvent("booking.Confirmed", { booking: {} }));
     // @ts-expect-error guestName is missing
     onMyConfirmed(createTestEvent("booking.Confirmed"));
-    // @ts-expect-error no name
+    // @ts-expect-error guestName is a string
     onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: 7 } }));
   });
 
@@ -150,7 +150,7 @@ describe("createTestEvent", () => {
     createTestEventOf<BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>>("booking.Confirmed", {
       tx: db,
     });
-    // A DatabaseSync of the test's own stands in for the transaction of sqliteStore.
+    // A DatabaseSync of the test is accepted as the transaction of sqliteStore.
     onSelling(event);
     createTestEventOf<Selling>("booking.Confirmed", { tx: db }).atomically((tx) => tx.exec("insert"));
     // @ts-expect-error without a transaction

@@ -2,7 +2,7 @@ import type { AnswerForms } from "./profiles.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
 
-/** Puts the fields of a record into one of the forms that they may have. */
+/** Writes the fields of a record in the given forms. */
 export const withForms = {
   booking(booking: Properties, forms: AnswerForms): Properties {
     const { checkIn, checkOut, ...rest } = booking;
@@ -39,10 +39,10 @@ function common(record: Properties, { listingIds, statuses }: AnswerForms): Prop
   };
 }
 
-/** @param time - and offset, for where a date has them */
+/** @param time - the time and offset of a date-time */
 function date(value: unknown, time: string, { dates }: AnswerForms): unknown {
   if (dates === "null") return null;
-  // One that was given in another format is shown as it was given.
+  // A date in another format stays as it is.
   if (typeof value !== "string" || !/^\d{4}-\d\d-\d\d$/.test(value)) return value;
   switch (dates) {
     case "date-time":
@@ -56,7 +56,7 @@ function date(value: unknown, time: string, { dates }: AnswerForms): unknown {
   }
 }
 
-// Names that other forms wrap their records in: who looks for one there must not take these for it.
+// Other forms hold their record in properties of these names. A client must not mistake these for the record.
 const furtherOfBooking = ({ listingId, bookingCode }: Properties): Properties => ({
   id: `bkg_${bookingCode}`,
   guest: { name: "Ada Lovelace", locale: "en-GB" },

@@ -6,7 +6,7 @@ import { withForms } from "./render-records.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
 
-/** Puts an answer of the platform into one of the forms that it may have. */
+/** Writes an answer of the platform in the given forms. */
 export function render(response: PlatformResponse, forms: AnswerForms): WireResponse {
   const { status, headers = {}, text } = formOf(response, forms);
   return { status, headers: { ...headers, ...response.headers }, text };
@@ -98,7 +98,7 @@ function wrapped(record: unknown, name: string, forms: AnswerForms): unknown {
   return { ...envelope(forms), [forms.records === "data" ? "data" : name]: record };
 }
 
-/** What stands beside a record or list that is in a property, where there are further fields. */
+/** The properties beside a record or list. */
 function envelope({ fields }: AnswerForms): Properties {
   return fields === "more" ? { success: true, requestedAt: "2026-01-31T12:00:00Z", warnings: [] } : {};
 }
