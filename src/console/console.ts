@@ -48,9 +48,9 @@ const NAMES: readonly (keyof ConsoleOptions)[] = ["authorize", "basePath", "read
  * ```
  */
 export function createConsole(webhooks: WebhookHandler, options: ConsoleOptions): WebhookConsole {
-  const issues: Issue[] = unknownOptions(options ?? null, NAMES);
+  const issues: Issue[] = unknownOptions(options, NAMES);
   if (issues.some(({ path }) => path.length === 0)) throw new InvalidArgumentError(issues);
-  const { authorize, basePath, readOnly } = options;
+  const { authorize, basePath, readOnly } = options ?? {};
   const refuse = (name: string, message: string) => issues.push({ path: [name], message });
   const internals = internalsOf(webhooks);
   if (!internals) refuse("webhooks", "must be a handler that createWebhookHandler has made");

@@ -44,6 +44,7 @@ describe("the arguments", () => {
 
   test("the error names the option that is missing, and the one that is misspelt", () => {
     expect(() => createConsole(webhooks, {} as never)).toThrow(/authorize/);
+    expect(() => (createConsole as (webhooks: object) => unknown)(webhooks)).toThrow(/authorize/);
     expect(() => createConsole(webhooks, { authorize, readonly: true } as never)).toThrow(/readOnly/);
   });
 
