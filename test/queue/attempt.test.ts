@@ -29,7 +29,7 @@ const writesOf = (outcome: unknown) =>
   (outcome as { writes?: readonly ((tx: never) => unknown)[] }).writes ?? [];
 
 describe("a failed callback", () => {
-  test("is tried again on the documented schedule, twelve times in all, and is parked then", async () => {
+  test("is retried on the documented schedule and parked after twelve attempts", async () => {
     const started: number[] = [];
     const { queue, add, stateOf, store } = queueOf({
       work: () => {
@@ -59,7 +59,7 @@ describe("a failed callback", () => {
     expect(await stateOf("a")).toBe("parked");
   });
 
-  test("is told to the observer each time, with the wait, and at last as parked", async () => {
+  test("is observed after each attempt with the wait, and at last as parked", async () => {
     const { queue, add, observed } = queueOf({
       work: () => callbackFailed,
       maxAttempts: 2,
@@ -74,7 +74,7 @@ describe("a failed callback", () => {
     ]);
   });
 
-  test("whatever it throws, the process and the queue go on", async () => {
+  test("does not stop the process or the queue, whatever it throws", async () => {
     const hostile = new (class extends Error {
       override get message(): string {
         throw new Error("in the getter");
@@ -93,7 +93,7 @@ describe("a failed callback", () => {
     expect(await store.counts()).toMatchObject({ parked: thrown.length });
   });
 
-  test("a backoff that gives nonsense or throws does not spin or stop the queue", async () => {
+  test("uses the default wait if the backoff returns no wait or throws", async () => {
     for (const backoff of [
       () => Number.NaN,
       () => -1,
@@ -113,7 +113,7 @@ describe("a failed callback", () => {
 });
 
 describe("the platform out of reach", () => {
-  test("does not count as an attempt, and the event is parked when that has lasted for giveUpAfter", async () => {
+  test("does not count as an attempt, and parks the event after giveUpAfter", async () => {
     const { queue, add, store, ran } = queueOf({ work: () => outOfReach(), maxAttempts: 3 });
     await add("a");
     queue.start();
@@ -124,7 +124,7 @@ describe("the platform out of reach", () => {
     expect(await store.get("a")).toMatchObject({ state: "parked", reason: "unavailable" });
   });
 
-  test("for a time that it named: the record waits no less", async () => {
+  test("makes the record wait for at least Retry-After", async () => {
     const { queue, add, store } = queueOf({ work: () => outOfReach(10 * MINUTE), backoff: () => SECOND });
     await add("a");
     const now = Date.now();
@@ -132,7 +132,7 @@ describe("the platform out of reach", () => {
     expect((await store.get("a"))?.dueAt?.getTime()).toBe(now + 10 * MINUTE);
   });
 
-  test("for a day, as it says: the record is tried again after 15 minutes all the same", async () => {
+  test("makes the record wait for 15 minutes at most, even if Retry-After is a day", async () => {
     const { queue, add, store } = queueOf({ work: () => outOfReach(DAY), backoff: () => SECOND });
     await add("a");
     const now = Date.now();
@@ -140,7 +140,7 @@ describe("the platform out of reach", () => {
     expect((await store.get("a"))?.dueAt?.getTime()).toBe(now + 15 * MINUTE);
   });
 
-  test("holds up the record, not the others, and a new notification of the record ends the wait", async () => {
+  test("delays the record alone, and a new notification of the record ends the wait", async () => {
     let down = true;
     const { queue, store, ran, add } = queueOf({
       work: ({ ref }) => (down && ref === "booking:bad" ? outOfReach() : done),
@@ -161,7 +161,7 @@ describe("the platform out of reach", () => {
     expect(await store.counts()).toMatchObject({ done: 3 });
   });
 
-  test("a record whose callback failed does not hold up later events of it", async () => {
+  test("a failed callback does not delay later events of the record", async () => {
     const { queue, store, ran } = queueOf({
       work: ({ eventId }) => (eventId === "first" ? callbackFailed : done),
       backoff: () => HOUR,
@@ -175,7 +175,7 @@ describe("the platform out of reach", () => {
 });
 
 describe("the attempt's time", () => {
-  test("is attemptTimeout: the signal aborts, the record stays locked for 3 s, then it has failed", async () => {
+  test("ends after attemptTimeout: the signal aborts, and the attempt fails 3 s later", async () => {
     const signals: AbortSignal[] = [];
     const { queue, store, add, ran } = queueOf({
       attemptTimeout: 10 * SECOND,
@@ -202,7 +202,7 @@ describe("the attempt's time", () => {
     expect(ran).toEqual(["hangs", "other", "hangs", "next"]);
   });
 
-  test("a callback that ends itself when the signal aborts frees the record then, and has failed", async () => {
+  test("a callback that ends when its signal aborts fails, and frees the record at once", async () => {
     const { queue, store, observed, add } = queueOf({
       attemptTimeout: SECOND,
       work: (_, { signal, answered }) => {
@@ -218,7 +218,7 @@ describe("the attempt's time", () => {
     expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1 });
   });
 
-  test("cut off before the platform had answered, it is the platform that is out of reach", async () => {
+  test("a timeout before the platform has answered counts as an outage", async () => {
     const { queue, store, add } = queueOf({ attemptTimeout: SECOND, work: () => new Promise(() => {}) });
     await add("a");
     queue.start();
@@ -228,7 +228,7 @@ describe("the attempt's time", () => {
 });
 
 describe("an event without a record", () => {
-  test("that is cut off was cut off in its callback", async () => {
+  test("fails as callback if its attempt is cut off", async () => {
     const { queue, store } = queueOf({ attemptTimeout: SECOND, work: () => new Promise(() => {}) });
     await store.add(eventOf("a", null));
     queue.start();
@@ -238,7 +238,7 @@ describe("an event without a record", () => {
 });
 
 describe("an event that ends its process each time", () => {
-  test("is parked when it was begun maxAttempts times, without being begun again", async () => {
+  test("is parked after maxAttempts attempts, without another one", async () => {
     const store = memoryStore();
     await store.add(eventOf("deadly"));
     for (let n = 0; n < 3; n += 1) {
@@ -254,7 +254,7 @@ describe("an event that ends its process each time", () => {
 });
 
 describe("the end of an attempt", () => {
-  test("that cannot be recorded is tried again while the lease holds, and the callback does not run again", async () => {
+  test("is recorded again while the lease holds if the store fails, without another callback", async () => {
     let failures = 3;
     const store = brokenStore(memoryStore(), {
       settle: () => (failures-- > 0 ? new Error("disk full") : (undefined as never)),
@@ -268,7 +268,7 @@ describe("the end of an attempt", () => {
     expect(logged.join()).toMatch(/disk full/);
   });
 
-  test("that the store has no lease for is not told as done", async () => {
+  test("is not observed as done if the store no longer knows the lease", async () => {
     const store = alteredStore(memoryStore(), { settle: () => async () => false });
     const { queue, add, observed, logged } = queueOf({ store });
     await add("a");
@@ -277,7 +277,7 @@ describe("the end of an attempt", () => {
     expect(logged.join()).toMatch(/was lost/);
   });
 
-  test.each([1, 12])("that failed is not told either (maxAttempts %i)", async (maxAttempts) => {
+  test.each([1, 12])("is not observed as failed either (maxAttempts %i)", async (maxAttempts) => {
     const store = alteredStore(memoryStore(), { settle: () => async () => false });
     const { queue, add, observed } = queueOf({ store, maxAttempts, work: () => callbackFailed });
     await add("a");
@@ -285,7 +285,7 @@ describe("the end of an attempt", () => {
     expect(observed).toEqual([]);
   });
 
-  test("that the store neither records nor refuses frees its slot when the lease ends", async () => {
+  test("frees its slot when the lease ends if the store never answers", async () => {
     let hanging = true;
     const store = alteredStore(memoryStore(), {
       settle: (own) => (claim, outcome) => (hanging ? new Promise(() => {}) : own(claim, outcome)),
@@ -332,7 +332,7 @@ describe("the end of an attempt", () => {
     expect(ran.length).toBe(6);
   });
 
-  test("is given up with the lease: the event is left to who takes it over", async () => {
+  test("is given up when the lease ends, and another attempt takes the event over", async () => {
     const broken = { settle: () => new Error("gone"), renew: () => new Error("gone") };
     const { queue, add, ran, observed, logged } = queueOf({ store: brokenStore(memoryStore(), broken) });
     await add("a");
@@ -366,7 +366,7 @@ describe("writes that go with the end of an event", () => {
     });
   };
 
-  test("that the store refuses are a failure of the callback, not of the store", async () => {
+  test("fail the attempt as callback if the store refuses them", async () => {
     const store = alteredStore(memoryStore(), {
       settle: (own) => async (claim, outcome) => {
         if (outcome.state === "done") throw new InvalidWriteError("a write returned a promise");
@@ -380,7 +380,7 @@ describe("writes that go with the end of an event", () => {
     expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1, reason: "callback" });
   });
 
-  test("that failed in the group and not alone are no failure of the callback", async () => {
+  test("do not fail the attempt if they failed in a group but not alone", async () => {
     let runs = 0;
     const write = () => {
       runs += 1;
@@ -413,7 +413,7 @@ describe("writes that go with the end of an event", () => {
     expect(ran).toEqual(["a"]);
   });
 
-  test("run again when the commit fails; the callback does not", async () => {
+  test("run again if the commit fails, but the callback does not", async () => {
     const wrote: string[] = [];
     const store = transactional((n) => {
       if (n < 3) throw new Error("commit failed");
@@ -457,7 +457,7 @@ describe("writes that go with the end of an event", () => {
     });
   });
 
-  test("that lose the store's connection are tried again under the lease, and nothing counts", async () => {
+  test("are tried again under the lease if the store's connection is lost, and no attempt counts", async () => {
     let settles = 0;
     let wrote = 0;
     // As a driver does: the statement of the user's own write rejects, and the store then tells that it lost its connection.
@@ -546,7 +546,7 @@ describe("the history", () => {
     ]);
   });
 
-  test("has the error of an event that ended as done all the same", async () => {
+  test("has the error of an event that is done although its record could not be read", async () => {
     const error = new Error("no record", { cause: new Error("503") });
     const { queue, add, store } = queueOf({ work: () => ({ ...done, error, reason: "unavailable" }) });
     await add("a");
@@ -559,7 +559,7 @@ describe("the history", () => {
 });
 
 describe("a wait", () => {
-  test.each([1e300, Number.MAX_SAFE_INTEGER])("of %d ms is cut to 366 days", async (wait) => {
+  test.each([1e300, Number.MAX_SAFE_INTEGER])("of %d ms is clamped to 366 days", async (wait) => {
     for (const result of [callbackFailed, outOfReach()]) {
       const told: number[] = [];
       const { queue, add, observed, store } = queueOf({
@@ -581,7 +581,7 @@ describe("a wait", () => {
     }
   });
 
-  test("of a record that failed as part of a pause is a minute at most", async () => {
+  test("is a minute at most for a record that failed during a pause", async () => {
     let down = true;
     const { queue, add, store } = queueOf({
       work: () => (down ? outOfReach() : done),
@@ -596,14 +596,14 @@ describe("a wait", () => {
     expect(await store.counts()).toMatchObject({ done: 25 });
   });
 
-  test("that the platform asks for stays what it is in a pause", async () => {
+  test("keeps the platform's Retry-After during a pause", async () => {
     const { queue, add, store } = queueOf({ work: () => outOfReach(10 * MINUTE), backoff: () => HOUR });
     await add("a");
     await queue.drain({});
     expect((await store.get("a"))?.dueAt?.getTime()).toBe(Date.now() + 10 * MINUTE);
   });
 
-  test("of one unreadable record among others is its own, as nothing pauses", async () => {
+  test("follows the record's own backoff if a single record is unreadable", async () => {
     const { queue, add, store } = queueOf({ work: () => outOfReach(), backoff: () => HOUR });
     await add("a");
     await queue.drain({});

@@ -37,15 +37,15 @@ function breakerOf({ concurrency = 10, backoff = (n: number) => n * 10 * SECOND 
   };
 }
 
-describe("what is taken for an outage", () => {
-  test("one record out of reach, however often, is not", () => {
+describe("an outage", () => {
+  test("is not one unreachable record, however often it fails", () => {
     const it = breakerOf();
     for (let n = 0; n < 50; n += 1) it.fail("bad", { first: n === 0 });
     expect(it.paused()).toBe(false);
     expect(it.wait()).toBe(0);
   });
 
-  test("two records that had not failed before, with no answer in between, are", () => {
+  test("is two records that fail for the first time without an answer in between", () => {
     const it = breakerOf();
     it.fail("a");
     it.fail("b");
@@ -53,7 +53,7 @@ describe("what is taken for an outage", () => {
     expect(it.wait()).toBeGreaterThan(0);
   });
 
-  test("an answer in between clears the suspicion", () => {
+  test("is not found if an answer comes in between", () => {
     const it = breakerOf();
     for (let n = 0; n < 50; n += 1) {
       it.fail(`bad ${n}`);
@@ -62,7 +62,7 @@ describe("what is taken for an outage", () => {
     expect(it.pauses).toEqual([]);
   });
 
-  test("an answer in between clears the suspicion of records that had failed before, too", () => {
+  test("is not found if an answer comes in between, also for records that failed before", () => {
     const it = breakerOf({ concurrency: 5 });
     for (let n = 0; n < 50; n += 1) {
       it.fail(`known bad ${n}`, { first: false });
@@ -71,7 +71,7 @@ describe("what is taken for an outage", () => {
     expect(it.pauses).toEqual([]);
   });
 
-  test("of records that had failed before, it takes as many as run at once", () => {
+  test("takes as many records as run at once if all of them failed before", () => {
     const it = breakerOf({ concurrency: 5 });
     for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
     for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
@@ -80,14 +80,14 @@ describe("what is taken for an outage", () => {
     expect(it.paused()).toBe(true);
   });
 
-  test("with one at a time, one known bad record is still not enough", () => {
+  test("takes two records even if one runs at a time", () => {
     const it = breakerOf({ concurrency: 1 });
     it.fail("bad", { first: false });
     it.fail("bad", { first: false });
     expect(it.paused()).toBe(false);
   });
 
-  test("a limit or a missing token concerns all, and pauses at once", () => {
+  test("is found at once for a rate limit or a missing token", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true } });
     expect(it.paused()).toBe(true);
@@ -95,7 +95,7 @@ describe("what is taken for an outage", () => {
 });
 
 describe("the wait", () => {
-  test("lets nothing begin, then probes, as many as run at once, and grows to a minute", () => {
+  test("lets nothing begin, then half-open attempts, and grows to a minute", () => {
     const it = breakerOf({ backoff: (n) => n * 20 * SECOND });
     it.fail("a");
     it.fail("b");
@@ -117,7 +117,7 @@ describe("the wait", () => {
     expect(it.pauses.length).toBe(5);
   });
 
-  test("differs from one to the next where it is the longest", () => {
+  test("varies at its maximum", () => {
     const it = breakerOf({ backoff: () => 3600 * SECOND });
     it.fail("a");
     it.fail("b");
@@ -128,7 +128,7 @@ describe("the wait", () => {
     expect(new Set(it.pauses.map(({ wait }) => Math.round(wait / SECOND))).size).toBeGreaterThan(5);
   });
 
-  test("is what the platform asked for, 15 minutes at the most", () => {
+  test("is the platform's Retry-After, 15 minutes at most", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true, retryAfter: 120 * SECOND } });
     expect(it.wait()).toBe(120 * SECOND);
@@ -137,7 +137,7 @@ describe("the wait", () => {
     expect(other.wait()).toBe(15 * 60 * SECOND);
   });
 
-  test("is not prolonged by what was on its way when it began", () => {
+  test("is not prolonged by attempts from before the pause", () => {
     const it = breakerOf();
     const late = Array.from({ length: 8 }, (_, n) => it.breaker.begin(`late ${n}`));
     it.fail("a");
@@ -147,7 +147,7 @@ describe("the wait", () => {
     expect(it.wait()).toBe(10 * SECOND);
   });
 
-  test("is, where what was on its way brings a longer one from the platform", () => {
+  test("is prolonged by an attempt from before the pause that brings a longer Retry-After", () => {
     const it = breakerOf();
     const late = it.breaker.begin("late");
     it.fail("a", { outage: { everything: true, retryAfter: 5 * SECOND } });
@@ -155,7 +155,7 @@ describe("the wait", () => {
     expect(it.wait()).toBe(90 * SECOND);
   });
 
-  test("is prolonged by a single probe that finds nobody, whatever it began for", () => {
+  test("is prolonged by one failed half-open attempt", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true } });
     vi.advanceTimersByTime(10 * SECOND);
@@ -164,7 +164,7 @@ describe("the wait", () => {
     expect(it.waits()).toEqual([10, 20]);
   });
 
-  test("can be cut short by who asks for work now, but not where the platform asked for it", () => {
+  test("can be cut short by a drain, unless the platform asked for it", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true } });
     it.breaker.tryNow();
@@ -191,7 +191,7 @@ describe("the end of an outage", () => {
     expect(it.waits()).toEqual([10, 20, 10]);
   });
 
-  test("an answer that was on its way ends a suspicion of an outage at once", () => {
+  test("a late answer to an older request ends an outage of single records", () => {
     const it = breakerOf();
     const late = it.breaker.begin("good");
     it.fail("a");
@@ -200,7 +200,7 @@ describe("the end of an outage", () => {
     expect(it.paused()).toBe(false);
   });
 
-  test("but not a limit or a missing token: the platform has changed its mind since", () => {
+  test("a late answer to an older request does not end a rate limit or a refused token", () => {
     const it = breakerOf();
     const late = it.breaker.begin("good");
     it.fail("a", { outage: { everything: true } });

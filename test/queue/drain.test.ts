@@ -25,7 +25,7 @@ afterEach(() => {
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe("drain", () => {
-  test("takes each due event once, and counts what is done, retrying and parked", async () => {
+  test("attempts each due event once, and counts those done, retrying and parked", async () => {
     const { queue, add, ran, store } = queueOf({
       maxAttempts: 2,
       backoff: () => 0,
@@ -39,7 +39,7 @@ describe("drain", () => {
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
   });
 
-  test("reaches what is behind events that fail and are due again at once, and gives those back uncounted", async () => {
+  test("reaches events behind others that fail and are due again, and gives those back uncounted", async () => {
     const { queue, add, ran, store } = queueOf({
       concurrency: 1,
       backoff: () => 0,
@@ -55,7 +55,7 @@ describe("drain", () => {
     expect(await store.get("bad 1")).toMatchObject({ state: "retrying", attempts: 2 });
   });
 
-  test("does not wait for what is due later", async () => {
+  test("does not wait for events that are due later", async () => {
     const { queue, add, ran } = queueOf({ work: () => callbackFailed, backoff: () => HOUR });
     await add("a");
     await queue.drain({});
@@ -85,7 +85,7 @@ describe("drain", () => {
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
   });
 
-  test("waits for what this process works on already, and counts it", async () => {
+  test("waits for attempts that already run here, and counts them", async () => {
     const held = gate();
     const { queue, add, ran } = queueOf({ work: () => held.opened.then(() => done) });
     await add("a");
@@ -112,7 +112,7 @@ describe("drain", () => {
     expect(await store.counts()).toMatchObject({ pending: 28, retrying: 2 });
   });
 
-  test("probes at once when called again, unless the platform asked for the wait", async () => {
+  test("makes a half-open attempt at once when called again, unless the platform asked for the wait", async () => {
     let answer = outOfReach();
     const { queue, add, ran } = queueOf({ concurrency: 2, work: () => answer });
     await add("a", "b", "c", "d", "e");
@@ -127,7 +127,7 @@ describe("drain", () => {
     expect(ran.length).toBe(5);
   });
 
-  test("goes on after a probe has been answered", async () => {
+  test("goes on after an answer to a half-open attempt", async () => {
     let down = true;
     const { queue, add } = queueOf({
       concurrency: 2,
@@ -179,7 +179,7 @@ describe("drain", () => {
     await expect(queue.drain({})).rejects.toThrow(/closed/);
   });
 
-  test("keeps the leases of what it holds back, however long it takes", async () => {
+  test("renews the leases of claims that it holds", async () => {
     const held = gate();
     const { queue, add, store } = queueOf({
       concurrency: 2,
@@ -196,7 +196,7 @@ describe("drain", () => {
     expect(await store.get("bad")).toMatchObject({ state: "retrying", attempts: 1 });
   });
 
-  test("misses nothing that becomes free while it asks the store", async () => {
+  test("finds an event that becomes due while it asks the store", async () => {
     const slow = alteredStore(memoryStore(), {
       claim: (own) => async (options) => {
         const claims = await own(options);
@@ -219,7 +219,7 @@ describe("drain", () => {
     expect(ran).toEqual(["a", "b"]);
   });
 
-  test("ends, though others drain at the same time, and each event is handled once", async () => {
+  test("ends and handles each event once beside other drains", async () => {
     const { queue, add, ran } = queueOf({ concurrency: 2 });
     const nothing = Promise.all([queue.drain({}), queue.drain({}), queue.push()]);
     await advance(MINUTE);
@@ -231,7 +231,7 @@ describe("drain", () => {
     expect([...ran].sort()).toEqual(["a", "b", "c", "d", "e"]);
   });
 
-  test("asks the store no more while it waits for a callback, though others wait beside it", async () => {
+  test("does not poll the store while it waits for a callback beside other drains", async () => {
     const held = gate();
     let claims = 0;
     const store = alteredStore(memoryStore(), {
@@ -251,7 +251,7 @@ describe("drain", () => {
     expect(await drains).toEqual(Array(3).fill({ done: 1, failed: 0 }));
   });
 
-  test("that asks a slow store does not keep the loop from what comes meanwhile", async () => {
+  test("does not delay the loop if the store is slow", async () => {
     let slow = 0;
     const store = alteredStore(memoryStore(), {
       claim: (own) => async (options) => {
@@ -275,7 +275,7 @@ describe("drain", () => {
     await draining;
   });
 
-  test("waits for what the loop has claimed, though the store has not told it yet", async () => {
+  test("waits for a claim of the loop that is under way", async () => {
     const [held, told] = [gate(), gate()];
     let slow = false;
     const store = alteredStore(memoryStore(), {
@@ -309,7 +309,7 @@ describe("drain", () => {
     expect(await store.counts()).toMatchObject({ done: 2, processing: 0 });
   });
 
-  test("ends when the queue is closed, with what had begun", async () => {
+  test("ends with the running attempts when the queue is closed", async () => {
     const held = gate();
     const { queue, add, store } = queueOf({ concurrency: 1, work: () => held.opened.then(() => done) });
     await add("a", "b");
@@ -323,7 +323,7 @@ describe("drain", () => {
     expect((await store.get("b"))?.state).toBe("pending");
   });
 
-  test("asks the store nothing more once the queue is closed, as the store may be too", async () => {
+  test("does not ask the store after the queue is closed", async () => {
     let claims = 0;
     const store = alteredStore(memoryStore(), {
       claim: (own) => (options) => {
@@ -344,7 +344,7 @@ describe("drain", () => {
     expect(claims).toBe(1);
   });
 
-  test("resolves, though what it held back cannot be given back", async () => {
+  test("resolves if the store does not take held claims back", async () => {
     const store = alteredStore(memoryStore(), {
       settle: (own) => (claim, outcome) =>
         outcome.state === "released" ? Promise.reject(new Error("gone")) : own(claim, outcome),
@@ -364,7 +364,7 @@ describe("drain", () => {
     expect(removed.mock.calls).toEqual(added.mock.calls);
   });
 
-  test("prunes, but not at every drain", async () => {
+  test("prunes, but not each time", async () => {
     let prunes = 0;
     const store = alteredStore(memoryStore(), {
       prune: (own) => (options) => {
@@ -383,7 +383,7 @@ describe("drain", () => {
     expect(prunes).toBe(2 * first);
   });
 
-  test("prunes too, as where no loop lives on", async () => {
+  test("prunes if no loop runs", async () => {
     const { queue, add, store } = queueOf({ retention: DAY });
     await add("a");
     await queue.drain({});
@@ -392,7 +392,7 @@ describe("drain", () => {
     expect(await store.get("a")).toBeUndefined();
   });
 
-  test("prunes within its timeout, though the store is slow", async () => {
+  test("prunes within its timeout even if the store is slow", async () => {
     let batches = 0;
     const store = alteredStore(memoryStore(), {
       prune: () => async () => {
@@ -416,7 +416,7 @@ describe("drain", () => {
 });
 
 describe("close", () => {
-  test("lets what runs finish, begins nothing more, and nothing after it", async () => {
+  test("lets running attempts finish and begins no other", async () => {
     const held = gate();
     const { queue, add, ran, stateOf } = queueOf({
       concurrency: 1,
@@ -500,7 +500,7 @@ describe("close", () => {
     expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
   });
 
-  test("leaves the store alone afterwards, as it may be closed", async () => {
+  test("does not use the store afterwards", async () => {
     const { queue, store, logged } = queueOf();
     await queue.close(0);
     await store.close();
@@ -509,7 +509,7 @@ describe("close", () => {
     expect(logged).toEqual([]);
   });
 
-  test("does not wait for ever for a store that hangs", async () => {
+  test("does not wait forever for a store that hangs", async () => {
     const store = alteredStore(memoryStore(), { settle: () => () => new Promise(() => {}) });
     const { queue, add } = queueOf({ store });
     await add("a");
@@ -525,7 +525,7 @@ describe("close", () => {
     expect(closed).toBe(true);
   });
 
-  test("twice is one", async () => {
+  test("may be called twice", async () => {
     const { queue } = queueOf();
     expect(queue.close(0)).toBe(queue.close(5));
   });

@@ -21,8 +21,8 @@ function watch(promise: Promise<unknown>) {
   return seen;
 }
 
-describe("an event that is run now", () => {
-  test("is waited for to its end, and no other is touched", async () => {
+describe("an event that is processed inline", () => {
+  test("is awaited to its end, and no other event begins", async () => {
     const held = gate();
     const { queue, add, ran, stateOf } = queueOf({ work: () => held.opened.then(() => done) });
     await add("other", "own");
@@ -36,7 +36,7 @@ describe("an event that is run now", () => {
     expect(await stateOf("own")).toBe("done");
   });
 
-  test("goes on under its lease when the deadline comes", async () => {
+  test("goes on under its lease after the deadline", async () => {
     const held = gate();
     const { queue, add, stateOf } = queueOf({ work: () => held.opened.then(() => done) });
     await add("a");
@@ -69,7 +69,7 @@ describe("an event that is run now", () => {
     expect(ran).toEqual(["first", "second"]);
   });
 
-  test("asks the store now and then while it waits, however many wait behind one record", async () => {
+  test("asks the store at intervals while it waits", async () => {
     const held = gate();
     let claims = 0;
     const store = alteredStore(memoryStore(), {
@@ -92,7 +92,7 @@ describe("an event that is run now", () => {
     expect(ran).toEqual(ids);
   });
 
-  test("waits for a slot, and never are more at work than `concurrency`", async () => {
+  test("waits for a slot, so that `concurrency` holds", async () => {
     let running = 0;
     let most = 0;
     const { queue, add, ran } = queueOf({
@@ -114,7 +114,7 @@ describe("an event that is run now", () => {
     expect(ran.length).toBe(20);
   });
 
-  test("that failed, is done, or is not known is left alone", async () => {
+  test("is left alone if it failed, is done or is unknown", async () => {
     const { queue, add, ran } = queueOf({ work: () => callbackFailed });
     await add("a");
     await queue.runNow("a", soon());

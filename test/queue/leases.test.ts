@@ -35,7 +35,7 @@ function longWork() {
 }
 
 describe("a lease", () => {
-  test("is renewed while the attempt runs, so that nobody takes the event over", async () => {
+  test("is renewed while the attempt runs", async () => {
     const store = memoryStore();
     const { work, end, aborted } = longWork();
     const first = queueOf({ store, work });
@@ -88,7 +88,7 @@ describe("a lease", () => {
     expect(await stateOf("a")).toBe("done");
   });
 
-  test("that cannot be renewed aborts the signal 3 s before its end, and is lost at its end: nothing more is recorded", async () => {
+  test("aborts the signal 3 s before its end if it cannot be renewed, and is lost at its end", async () => {
     const settles: unknown[] = [];
     const store = brokenStore(memoryStore(), {
       renew: () => new Error("cut off from the store"),
@@ -113,7 +113,7 @@ describe("a lease", () => {
     expect(observed).toEqual([]);
   });
 
-  test("lost while what was cut off cleans up: there is no lock left to keep, and its slot is free", async () => {
+  test("frees its slot if it is lost while the callback cleans up", async () => {
     const store = brokenStore(memoryStore(), { renew: () => new Error("cut off from the store") });
     const { work } = longWork();
     const { queue, add } = queueOf({ store, work, attemptTimeout: 29 * SECOND });
@@ -126,7 +126,7 @@ describe("a lease", () => {
     expect(end).toHaveBeenCalled();
   });
 
-  test("taken by another is lost at the next renewal", async () => {
+  test("is lost at the next renewal if another process has taken it", async () => {
     const memory = memoryStore();
     const { work, aborted, end } = longWork();
     const stolen = new Proxy(memory, {
@@ -144,7 +144,7 @@ describe("a lease", () => {
     end();
   });
 
-  test("renewed while its end is being recorded is not taken for lost", async () => {
+  test("is not lost if it is renewed while its end is being recorded", async () => {
     const answer = gate();
     const store = alteredStore(memoryStore(), {
       settle: (own) => async (claim, outcome) => {
@@ -166,7 +166,7 @@ describe("a lease", () => {
     expect(logged).toEqual([]);
   });
 
-  test("whose end cannot be recorded by its own is lost", async () => {
+  test("is lost if the store does not record the end before it", async () => {
     const store = alteredStore(memoryStore(), {
       settle: () => () => new Promise(() => {}),
       renew: () => async () => [],
@@ -212,7 +212,7 @@ describe("a lease", () => {
     end();
   });
 
-  test("that has ended when the claim comes back is not begun with", async () => {
+  test("does not begin if it has expired when the claim returns", async () => {
     let wait = 31 * SECOND;
     const store = alteredStore(memoryStore(), {
       claim: (own) => async (options) => {
@@ -232,7 +232,7 @@ describe("a lease", () => {
     expect(kinds()).toEqual(["done"]);
   });
 
-  test("that was renewed counts from before the renewal was sent", async () => {
+  test("counts from before the renewal was sent", async () => {
     let slow = 8 * SECOND;
     const store = alteredStore(memoryStore(), {
       renew: (own) => async (claims, duration) => {
@@ -255,7 +255,7 @@ describe("a lease", () => {
     end();
   });
 
-  test("that ended while the process stood still is lost, though the callback has returned", async () => {
+  test("is lost if it expired while the process stood still, even if the callback has returned", async () => {
     const store = memoryStore();
     const held = gate();
     const { queue, add, stateOf, observed } = queueOf({ store, work: () => held.opened.then(() => done) });
@@ -273,7 +273,7 @@ describe("a lease", () => {
     frozen.mockRestore();
   });
 
-  test("outlives a renewal that is never answered: it is sent again after a sixth of the lease", async () => {
+  test("survives a renewal without an answer, which is sent again after a sixth of the lease", async () => {
     const sent: number[] = [];
     const store = alteredStore(memoryStore(), {
       renew: (own) => (claims, duration) => {
@@ -312,7 +312,7 @@ describe("a lease", () => {
     end();
   });
 
-  test("whose renewals all hang is asked for a few times, not more", async () => {
+  test("is renewed a bounded number of times if no renewal is answered", async () => {
     let renewals = 0;
     const store = alteredStore(memoryStore(), {
       renew: () => () => {
@@ -375,7 +375,7 @@ describe("a lease", () => {
     },
   );
 
-  test("about to end: a callback that returns before its end is recorded", async () => {
+  test("that is about to end still records a callback that returns in time", async () => {
     const store = brokenStore(memoryStore(), { renew: () => new Error("cut off from the store") });
     const { queue, add, stateOf, kinds } = queueOf({
       store,
@@ -404,7 +404,7 @@ describe("a store's clock that steps", () => {
     vi.restoreAllMocks();
   });
 
-  test("an hour forward: no record runs twice at once in a process, though its lease has ended", async () => {
+  test("by an hour forward does not run a record twice at once in a process", async () => {
     const { store, step } = stepped();
     const running = new Set<string>();
     const overlaps: string[] = [];

@@ -41,8 +41,8 @@ function counted(store: EventStore) {
   return { store: proxy, calls };
 }
 
-describe("what runs at once", () => {
-  test("is at most `concurrency`, and each slot that frees up is filled", async () => {
+describe("concurrency", () => {
+  test("is a maximum, and each free slot is filled", async () => {
     let running = 0;
     let most = 0;
     const { queue, add, ran } = queueOf({
@@ -62,7 +62,7 @@ describe("what runs at once", () => {
     expect(ran.length).toBe(40);
   });
 
-  test("is never two of one record", async () => {
+  test("never allows two attempts of one record", async () => {
     const running = new Map<string, number>();
     let most = 0;
     const { queue, store, ran } = queueOf({
@@ -82,7 +82,7 @@ describe("what runs at once", () => {
     expect(most).toBe(1);
   });
 
-  test("events without a record do not exclude each other", async () => {
+  test("allows events without a record side by side", async () => {
     const held = gate();
     const { queue, store, ran } = queueOf({ work: () => held.opened.then(() => done) });
     await store.add(eventOf("a", null));
@@ -94,8 +94,8 @@ describe("what runs at once", () => {
   });
 });
 
-describe("what goes first", () => {
-  test("is what was never claimed, but every tenth claim takes a retry", async () => {
+describe("the order", () => {
+  test("puts new events before retries, except in each tenth claim", async () => {
     const { queue, add, ran } = queueOf({
       concurrency: 1,
       backoff: () => 0,
@@ -126,8 +126,8 @@ describe("what goes first", () => {
   });
 });
 
-describe("while there is nothing to do", () => {
-  test("it asks the store nothing, and is woken by the store", async () => {
+describe("an idle loop", () => {
+  test("does not ask the store, which wakes it", async () => {
     const { store, calls } = counted(memoryStore());
     const { queue, add, ran } = queueOf({ store });
     queue.start();
@@ -141,7 +141,7 @@ describe("while there is nothing to do", () => {
     expect(ran).toEqual(["a"]);
   });
 
-  test("it sleeps until the next is due", async () => {
+  test("sleeps until the next event is due", async () => {
     const { store, calls } = counted(memoryStore());
     const { queue, add, ran } = queueOf({
       store,
@@ -158,7 +158,7 @@ describe("while there is nothing to do", () => {
     expect(ran).toEqual(["a", "a"]);
   });
 
-  test("it sleeps on where the next is due later than a timer can wait", async () => {
+  test("sleeps longer than a timer can wait", async () => {
     const { store, calls } = counted(memoryStore());
     const { queue, add, ran } = queueOf({ store, work: () => callbackFailed, backoff: () => 60 * DAY });
     await add("a");
@@ -171,7 +171,7 @@ describe("while there is nothing to do", () => {
     expect(ran).toEqual(["a", "a"]);
   });
 
-  test("a store that cannot notify is asked again every second", async () => {
+  test("polls a store that cannot notify each second", async () => {
     const memory = memoryStore();
     const silent = new Proxy(memory, {
       get: (target, property: keyof typeof memory) => {
@@ -188,7 +188,7 @@ describe("while there is nothing to do", () => {
     expect(ran).toEqual(["a"]);
   });
 
-  test("it takes over what another process left behind, when the lease has ended", async () => {
+  test("takes over the events of a dead process when their leases end", async () => {
     const store = memoryStore();
     await store.add(eventOf("a"));
     await store.claim({ limit: 1, leaseDuration: 30 * SECOND });
@@ -201,7 +201,7 @@ describe("while there is nothing to do", () => {
   });
 });
 
-test("a queue that is closed hears no more of the store", async () => {
+test("a closed queue unsubscribes from the store", async () => {
   let subscribers = 0;
   const store = alteredStore(memoryStore(), {
     subscribe: (own) => (wake) => {
@@ -221,7 +221,7 @@ test("a queue that is closed hears no more of the store", async () => {
 });
 
 describe("a store that fails", () => {
-  test("is asked again with growing waits, not hammered by new events, and its return is noticed", async () => {
+  test("is asked again with growing waits, which new events do not cut short", async () => {
     const broken: { claim?: () => Error } = { claim: () => new Error("connection refused") };
     const { store, calls } = counted(brokenStore(memoryStore(), broken));
     const { queue, add, ran, logged } = queueOf({ store });
@@ -242,7 +242,7 @@ describe("a store that fails", () => {
     expect(ran.length).toBe(soFar + 1);
   });
 
-  test("once it has worked again, the next failure is met with a short wait", async () => {
+  test("is asked again after a short wait if it worked in between", async () => {
     const broken: { claim?: () => Error } = { claim: () => new Error("down") };
     const { store, calls } = counted(brokenStore(memoryStore(), broken));
     const { queue, add, ran } = queueOf({ store });
@@ -259,7 +259,7 @@ describe("a store that fails", () => {
     expect(calls.claim).toBeGreaterThan(3);
   });
 
-  test("that says something is due and then gives nothing is not asked in a tight loop", async () => {
+  test("is not asked in a tight loop if it says that an event is due but gives none", async () => {
     const memory = memoryStore();
     const { store, calls } = counted(
       new Proxy(memory, {
@@ -278,7 +278,7 @@ describe("a store that fails", () => {
 });
 
 describe("an outage", () => {
-  test("of an hour parks nothing, asks little, and all is handled when it is over", async () => {
+  test("of an hour parks nothing and causes few reads, and all events are handled afterwards", async () => {
     let down = true;
     const { queue, add, ran, store, kinds } = queueOf({ work: () => (down ? outOfReach() : done) });
     await add(...Array.from({ length: 500 }, (_, n) => `e${n}`));
@@ -296,7 +296,7 @@ describe("an outage", () => {
     expect(await store.counts()).toMatchObject({ done: 500, parked: 0 });
   });
 
-  test("is probed with different records, so that unreadable ones at the front do not keep it up", async () => {
+  test("is probed with different records, so that unreadable ones do not prolong it", async () => {
     const { queue, add, store } = queueOf({
       work: ({ eventId }) => (eventId.startsWith("bad") ? outOfReach() : done),
     });
@@ -326,7 +326,7 @@ describe("an outage", () => {
     expect(await store.counts()).toMatchObject({ done: 100 });
   });
 
-  test("two records that had not failed before pause it; two that are known to be bad do not", async () => {
+  test("begins with two records that fail for the first time, not with two known bad ones", async () => {
     const { queue, store, add, ran } = queueOf({
       backoff: (attempt) => attempt * 7 * SECOND,
       work: ({ eventId }) => (eventId.startsWith("bad") ? outOfReach() : done),
@@ -341,7 +341,7 @@ describe("an outage", () => {
     expect(queue.state).toBe("running");
   });
 
-  test("an answer that was on its way lets the others go on at once", async () => {
+  test("ends with a late answer to an older request", async () => {
     const held = gate();
     const answered = gate();
     const { queue, add, ran } = queueOf({
@@ -366,7 +366,7 @@ describe("an outage", () => {
     held.open();
   });
 
-  test("the first answer resumes before its callback has ended", async () => {
+  test("ends with the first answer, before its callback has ended", async () => {
     let down = true;
     const held = gate();
     const { queue, add, ran } = queueOf({
@@ -388,7 +388,7 @@ describe("an outage", () => {
     held.open();
   });
 
-  test("a limit stops the rest at once, for as long as the platform asks", async () => {
+  test("begins at once with a rate limit, and lasts for Retry-After", async () => {
     let limited = true;
     const { queue, add, ran } = queueOf({
       concurrency: 2,

@@ -63,7 +63,7 @@ test("a record's snapshot is kept for recordRetention", async () => {
   expect(await store.recordOf("booking:x")).toBeUndefined();
 });
 
-test("thousands are deleted in small batches", async () => {
+test("thousands of events are deleted in small batches", async () => {
   const memory = memoryStore();
   const sizes: number[] = [];
   const watched = new Proxy(memory, {
@@ -85,7 +85,7 @@ test("thousands are deleted in small batches", async () => {
   expect(Math.max(...sizes)).toBe(200);
 });
 
-test("a store that fails to delete is asked again at the next pruning", async () => {
+test("the next pruning tries again if the store failed", async () => {
   let failing = true;
   const store = brokenStore(memoryStore(), {
     prune: () => (failing ? new Error("locked") : (undefined as never)),
@@ -101,7 +101,7 @@ test("a store that fails to delete is asked again at the next pruning", async ()
   expect(await stateOf("a")).toBeUndefined();
 });
 
-test("Infinity keeps for ever, and the store is not asked", async () => {
+test("Infinity keeps events forever, without asking the store", async () => {
   const calls: unknown[] = [];
   const forever = Number.POSITIVE_INFINITY;
   const store = brokenStore(memoryStore(), {
@@ -121,7 +121,7 @@ test("Infinity keeps for ever, and the store is not asked", async () => {
   expect(calls).toEqual([]);
 });
 
-test("a close waits for the batch that is being deleted, and no other is begun: the store may be closed then", async () => {
+test("close waits for the current batch and begins no other", async () => {
   let batches = 0;
   const slow = alteredStore(memoryStore(), {
     prune: () => async () => {

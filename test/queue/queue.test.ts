@@ -12,7 +12,7 @@ afterEach(() => {
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 describe("a pause", () => {
-  test("has its start and its reason, for as long as it lasts", async () => {
+  test("shows its start and its reason while it lasts", async () => {
     let down = true;
     const { queue, add, observed } = queueOf({ work: () => (down ? outOfReach() : done) });
     await add("a", "b");
@@ -50,7 +50,7 @@ describe("at the start", () => {
     held.open();
   });
 
-  test("it says nothing where nobody holds any, nor twice", async () => {
+  test("the log says nothing if no process holds events, and says it once", async () => {
     const { queue, store, logged } = queueOf();
     await store.add(eventOf("a"));
     queue.start();
@@ -62,7 +62,7 @@ describe("at the start", () => {
     expect(logged).toEqual([]);
   });
 
-  test("a store that cannot list holds nothing up", async () => {
+  test("a store that fails to list delays nothing", async () => {
     const store = brokenStore(memoryStore(), { list: () => new Error("down") });
     const { queue, add, stateOf } = queueOf({ store });
     await add("a");

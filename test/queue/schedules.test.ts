@@ -103,7 +103,7 @@ async function live(random: Random): Promise<Record<string, number>> {
   return { ...waiting, missing: events - ended };
 }
 
-test("in whatever order things happen, what is due is taken up in the end", {
+test("every due event is handled in the end, in whatever order things happen", {
   timeout: 170_000,
 }, async () => {
   for (let n = 0; n < SCHEDULES; n += 1) {

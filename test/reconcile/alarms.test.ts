@@ -32,7 +32,7 @@ async function known(handler: Partial<WebhookHandlerOptions> = {}) {
 }
 
 describe("changes of tracked fields", () => {
-  test("other nights are a change, which runs the callback with both dates", async () => {
+  test("include the nights: the callback gets both dates", async () => {
     const { sandbox, reconciler, webhooks, events, observations, bookingCode, ref } = await known();
     await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-02", checkOut: "2030-07-05" });
     expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
@@ -48,13 +48,13 @@ describe("changes of tracked fields", () => {
     expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
   });
 
-  test("a field that the handler does not track is none", async () => {
+  test("do not include fields that the handler does not track", async () => {
     const { sandbox, reconciler, bookingCode } = await known({ track: { booking: () => ({}) } });
     await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-02", checkOut: "2030-07-05" });
     expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
   });
 
-  test("a `track` that throws fails the record, and the pass goes on", async () => {
+  test("fail the record if `track` throws, and the pass goes on", async () => {
     const listing = () => {
       throw new Error("no such field");
     };
@@ -66,7 +66,7 @@ describe("changes of tracked fields", () => {
     ]);
   });
 
-  test("a list whose rows have fewer fields than the listing itself shows no change", async () => {
+  test("are not found if the rows of the list only have fewer fields", async () => {
     const sandbox = await startSandbox();
     const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
     const { webhooks, notify, client, told } = machineOf(sandbox, memory(), {
@@ -88,7 +88,7 @@ describe("changes of tracked fields", () => {
 });
 
 describe("missed", () => {
-  test("a change that no notification brought is an alarm, once, for the handler's observe too", async () => {
+  test("is observed once for a change without a notification, by the handler as well", async () => {
     const { sandbox, reconciler, webhooks, observations, alarms, bookingCode, ref } = await known();
     await sandbox.bookings.cancel(bookingCode);
     await reconciler.run();
@@ -105,7 +105,7 @@ describe("missed", () => {
     expect(observations("missed")).toHaveLength(1);
   });
 
-  test("a change whose notification waits to be handled is none", async () => {
+  test("is not observed while an event of the record waits", async () => {
     const { sandbox, reconciler, notify, observations, bookingCode } = await known();
     await sandbox.bookings.cancel(bookingCode);
     await notify({ bookingCode });
@@ -113,7 +113,7 @@ describe("missed", () => {
     expect(observations("missed")).toEqual([]);
   });
 
-  test("a change that was handled while the pass read its record is none", async () => {
+  test("is not observed for a change that was handled during the read", async () => {
     const { sandbox, reconciler, webhooks, client, notify, observations, bookingCode } = await known();
     const get = client.bookings.get.bind(client.bookings);
     client.bookings.get = (async (...args: Parameters<typeof get>) => {
@@ -128,7 +128,7 @@ describe("missed", () => {
     expect(observations("missed")).toEqual([]);
   });
 
-  test("a new listing after the first pass is one", async () => {
+  test("is observed for a new listing after the first pass", async () => {
     const { sandbox, reconciler, observations } = await known();
     await reconciler.run();
     const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
@@ -157,7 +157,7 @@ describe("drift", () => {
     return observations("drift").map(({ isActive, topics }) => ({ isActive, topics }));
   }
 
-  test("a configuration that is missing or off is drift", async () => {
+  test("is observed if the configuration is missing or off", async () => {
     const { sandbox, client, alarms, reconciler } = await known();
     expect(await driftAt(sandbox)).toEqual([{ isActive: false, topics: [] }]);
     await client.webhookConfig.ensure({ endpoints: { bookings: url } });
@@ -168,7 +168,7 @@ describe("drift", () => {
     expect(alarms).toEqual([{ kind: "drift", isActive: false, topics: [] }]);
   });
 
-  test("so is an endpoint that is not the one that `expect` names", async () => {
+  test("is observed for an endpoint that differs from `expect`", async () => {
     const { sandbox, client } = await known();
     await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: other } });
     expect(await driftAt(sandbox, { expect: { bookings: url } })).toEqual([]);
@@ -183,7 +183,7 @@ describe("drift", () => {
     ]);
   });
 
-  test("one URL in `expect` is compared as `ensure` writes it", async () => {
+  test("compares one URL in `expect` as `ensure` writes it", async () => {
     const { sandbox, client } = await known();
     await client.webhookConfig.ensure({ endpoints: url });
     expect(await driftAt(sandbox, { expect: url })).toEqual([]);
@@ -191,7 +191,7 @@ describe("drift", () => {
     expect(await driftAt(sandbox, { expect: url })).toEqual([{ isActive: true, topics: ["bookings"] }]);
   });
 
-  test("a configuration that cannot be read is none", async () => {
+  test("is not observed if the configuration cannot be read", async () => {
     const { sandbox } = await known();
     sandbox.faults.set([{ route: "GET /v2/webhooks/config", status: 403 }]);
     const { reconciler, observations } = machineOf(sandbox, memory());
@@ -200,7 +200,7 @@ describe("drift", () => {
   });
 });
 
-describe("a list that is not whole", () => {
+describe("a partial list", () => {
   /** A machine whose platform answers the list with this body. */
   function listing(body: () => unknown, client: object = {}) {
     const platform = { url: "https://platform.example", accessToken: "secret-token" };
@@ -224,7 +224,7 @@ describe("a list that is not whole", () => {
   }
   const row = (listingId: number) => ({ listingId, status: "Published" });
 
-  test("one that hints at further pages is partial, and no listing is vanished", async () => {
+  test("is reported as partial, and no listing as vanished", async () => {
     let body: unknown = [row(1), row(2)];
     const { reconciler, observed } = listing(() => body);
     expect(await reconciler.run()).not.toHaveProperty("partial");
@@ -236,7 +236,7 @@ describe("a list that is not whole", () => {
     expect(observed.filter(({ kind }) => kind === "vanished")).toMatchObject([{ ref: "listing:2" }]);
   });
 
-  test("rows that do not validate are failed, and the others are compared", async () => {
+  test("fails its invalid rows, and the others are compared", async () => {
     let body: unknown = [row(1), { listingId: "x" }, row(2), {}];
     const { reconciler, observed } = listing(() => body);
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 2 });
@@ -249,7 +249,7 @@ describe("a list that is not whole", () => {
   });
 });
 
-test("passes that change nothing leave the events as they are", async () => {
+test("passes without changes add no event", async () => {
   const { sandbox, reconciler, store, webhooks } = await known();
   await sandbox.listings.create({ status: "Published" });
   await reconciler.run();
@@ -269,7 +269,7 @@ test("a pass reads the configuration, the list and each booking once", async () 
   expect(reads()).toEqual(["/v2/listings", `/v2/bookings/${bookingCode}`]);
 });
 
-test("watch takes several codes; one that fails does not keep the others out", async () => {
+test("watch adds the other bookings if one fails", async () => {
   const { sandbox, reconciler, observations, bookingCode } = await known();
   const codes = ["W1", "W2", "W3"];
   for (const code of codes) await sandbox.bookings.create({ bookingCode: code, status: "Confirmed" });
@@ -283,7 +283,7 @@ test("watch takes several codes; one that fails does not keep the others out", a
   });
 });
 
-test("watch goes by the code that the platform answers", async () => {
+test("watch uses the code of the platform's answer", async () => {
   const { sandbox, reconciler, client, observations } = await known();
   await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Confirmed" });
   const get = client.bookings.get.bind(client.bookings);

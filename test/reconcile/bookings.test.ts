@@ -16,7 +16,7 @@ async function listen(webhooks: Parameters<typeof toNodeHandler>[0]): Promise<st
 }
 
 describe.each(Object.entries(stores))("%s", (_name, place) => {
-  test("where a third of the deliveries is lost, a pass brings the subscriber to the platform's state", async () => {
+  test("a pass repairs the state of a subscriber that lost a third of the deliveries", async () => {
     const sandbox = await startSandbox({ delivery: { drop: 1 / 3, shuffle: 20 } });
     const { client, webhooks, reconciler, told, store } = machineOf(sandbox, place()());
     const url = await listen(webhooks);
@@ -55,7 +55,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await reconciler.run()).toMatchObject({ changed: 0, failed: 0 });
   });
 
-  test("a change is told once, however many machines see it, and a webhook that comes later finds none", async () => {
+  test("a change runs the callback once over several machines, and a later webhook finds no change", async () => {
     const sandbox = await startSandbox();
     const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
     const { listingId } = await sandbox.listings.create({ status: "InReview" });
@@ -88,7 +88,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(first!.told.at(-1)).toMatchObject({ source: "webhook", changed: false, status: "Cancelled" });
   });
 
-  test("those declined, and those whose check-out has passed for a week, are read no more: on no machine", async () => {
+  test("bookings that are declined, or over for a week, are no longer read", async () => {
     const sandbox = await startSandbox();
     const booking = async (status: string, checkOut: string) =>
       (await sandbox.bookings.create({ status, checkIn: day(-40), checkOut })).bookingCode;
@@ -124,7 +124,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await second.store.counts()).toEqual(counts);
   });
 
-  test("watch: a booking that nobody told of is told now, and is read from then on", async () => {
+  test("watch adds a booking without notification, and later passes read it", async () => {
     const sandbox = await startSandbox();
     const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
     const open = place();
@@ -152,7 +152,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
 
 const memory = () => stores.memory!()();
 
-test("watch is counted by the next pass, which reads the booking whether it was handled by then or not", async () => {
+test("the next pass counts the bookings of watch and reads them", async () => {
   const sandbox = await startSandbox();
   const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
   const { reconciler, told, webhooks } = machineOf(sandbox, memory(), { handler: { autoStart: false } });
@@ -164,7 +164,7 @@ test("watch is counted by the next pass, which reads the booking whether it was 
   expect(told).toHaveLength(1);
 });
 
-test("a pass waits for a watch that was not awaited", async () => {
+test("a pass waits for a running watch", async () => {
   const sandbox = await startSandbox({ faults: [{ route: "GET /v2/bookings/{bookingCode}", delay: 150 }] });
   const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
   const { reconciler, told } = machineOf(sandbox, memory());
@@ -173,7 +173,7 @@ test("a pass waits for a watch that was not awaited", async () => {
   expect(told).toHaveLength(1);
 });
 
-test("watch refuses what is no code, says which booking there is not, and waits out an outage", async () => {
+test("watch rejects invalid codes and unknown bookings, and waits out an outage", async () => {
   const sandbox = await startSandbox();
   const { reconciler, store, webhooks, told } = machineOf(sandbox, memory(), {
     handler: { autoStart: false, backoff: () => 1 },
@@ -192,7 +192,7 @@ test("watch refuses what is no code, says which booking there is not, and waits 
   expect(told).toHaveLength(1);
 });
 
-test("a change that was taken back before its event's turn is not told; when it comes again, it is", async () => {
+test("a change that is undone before its event is handled runs no callback until it comes again", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, webhooks, told, observations } = machineOf(sandbox, memory(), {
@@ -215,7 +215,7 @@ test("a change that was taken back before its event's turn is not told; when it 
   expect(await reconciler.run()).toMatchObject({ changed: 0 });
 });
 
-test("a webhook that is handled between the pass and its event's turn leaves nothing to tell", async () => {
+test("an event of the reconciler runs no callback if a webhook was faster", async () => {
   const sandbox = await startSandbox();
   const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
   const { reconciler, webhooks, notify, told, store } = machineOf(sandbox, memory(), {
@@ -240,7 +240,7 @@ test("a webhook that is handled between the pass and its event's turn leaves not
   expect(told.at(-1)).toMatchObject({ source: "reconcile", status: "Confirmed", changed: false });
 });
 
-test("a callback that fails has its attempts, and a change that was parked for it is not put through again", async () => {
+test("an event that was parked for its callback is not added again", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const callback = vi.fn(() => Promise.reject(new Error("no")));
@@ -261,7 +261,7 @@ test("a callback that fails has its attempts, and a change that was parked for i
   expect(callback).toHaveBeenCalledTimes(2);
 });
 
-test("a change whose record could not be read until its event was given up is put through again", async () => {
+test("an event that was parked because its record could not be read is added again", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, webhooks, told, store } = machineOf(sandbox, memory(), {

@@ -38,7 +38,7 @@ test("a change that was handled meanwhile gets no second event", async () => {
   expect(await store.counts()).toMatchObject({ pending: 0, done: 1 });
 });
 
-test("the id is the same on every machine, and says which change it is", async () => {
+test("the id of a change is the same on every machine, and differs from change to change", async () => {
   const [first, second] = [await seen(), await seen()];
   const at = (sequence: number, status: string, checkIn: string | null = null): RecordSnapshot => ({
     ref: "booking:A1",
@@ -74,7 +74,7 @@ test("the handler adds each event: not every store tells its queue", async () =>
   expect(await Promise.all(add.mock.results.map(({ value }) => value))).toEqual(["added", "duplicate"]);
 });
 
-test("an event that the user has discarded is not added again", async () => {
+test("a discarded event is not added again", async () => {
   const { changes, store } = await seen();
   const eventId = await changes.add("booking:A1", undefined, confirmed);
   expect(await store.discard({ eventId })).toBe(1);

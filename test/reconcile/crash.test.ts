@@ -7,7 +7,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { machineOf, readsOf, startSandbox, stateIn, statusesAt, statusesIn } from "./support.ts";
 
-test("after a kill -9 in the middle of a pass another process goes on from its last place, and nothing is told twice", {
+test("after a kill -9 during a pass another process goes on from the checkpoint, and no callback runs twice", {
   timeout: 60_000,
 }, async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-crash-"));

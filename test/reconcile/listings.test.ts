@@ -4,7 +4,7 @@ import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from
 const done = { checked: expect.any(Number), changed: 0, failed: 0, duration: expect.any(Number) };
 
 describe.each(Object.entries(stores))("%s", (_name, place) => {
-  test("Published, Hidden, Published, Hidden, with webhooks off: each is told once", async () => {
+  test("Published, Hidden, Published, Hidden without webhooks: each runs its callback once", async () => {
     const sandbox = await startSandbox();
     const { listingId } = await sandbox.listings.create({ status: "Published" });
     const open = place();
@@ -32,7 +32,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     });
   });
 
-  test("the first pass only learns, and what comes after it is told, on another machine too", async () => {
+  test("the first pass only learns, and later changes run callbacks, on another machine as well", async () => {
     const sandbox = await startSandbox();
     for (let n = 0; n < 7; n += 1) await sandbox.listings.create({ status: "Published" });
     const open = place();
@@ -53,7 +53,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await statusesIn(second.store)).toEqual(statusesAt(sandbox));
   });
 
-  test("the first pass may have found none: the first listing after it is told", async () => {
+  test("after a first pass without listings, the first listing runs its callback", async () => {
     const sandbox = await startSandbox();
     const open = place();
     expect(await machineOf(sandbox, open()).reconciler.run()).toEqual({ ...done, checked: 0 });
@@ -63,7 +63,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(told).toMatchObject([{ type: "listing.Published" }]);
   });
 
-  test("baseline: false tells all on the first pass", async () => {
+  test("baseline: false runs all callbacks in the first pass", async () => {
     const sandbox = await startSandbox();
     await sandbox.listings.create({ status: "Published" });
     await sandbox.listings.create({ status: "Hidden" });
@@ -74,7 +74,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
   });
 });
 
-test("the first pass learns what is new in a store that has known others for long", async () => {
+test("the first pass learns unknown listings in a store that knows others", async () => {
   const sandbox = await startSandbox();
   const known = await sandbox.listings.create({ status: "Published" });
   await sandbox.listings.create({ status: "Published" });
@@ -89,7 +89,7 @@ test("the first pass learns what is new in a store that has known others for lon
   ]);
 });
 
-test("a listing whose notification still waits is not learned: its callback finds a change", async () => {
+test("a listing whose event still waits is not learned, so its callback sees a change", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, webhooks, notify, told } = machineOf(sandbox, stores.memory!()(), {
@@ -101,7 +101,7 @@ test("a listing whose notification still waits is not learned: its callback find
   expect(told).toMatchObject([{ type: "listing.Published", source: "webhook", changed: true }]);
 });
 
-test("a listing that is no longer in the list is left alone, and observe says so", async () => {
+test("a listing that is no longer in the list is observed as vanished", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, observations, told, store } = machineOf(sandbox, stores.memory!()());
@@ -117,7 +117,7 @@ test("a listing that is no longer in the list is left alone, and observe says so
   expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
 });
 
-test("a list that could not be read says of no listing that it is gone", async () => {
+test("no listing is vanished if the list could not be read", async () => {
   const sandbox = await startSandbox();
   await sandbox.listings.create({ status: "Published" });
   const { reconciler, observations } = machineOf(sandbox, stores.memory!()());

@@ -39,7 +39,7 @@ test.each([
   expect(refused(options)).toEqual(names);
 });
 
-test("anything but a handler, and options that are no object, are refused", () => {
+test("createReconciler throws without a handler, or if the options are no object", () => {
   for (const handler of [null, 7, client, { ...webhooks }])
     expect(refused({}, handler)).toEqual(["webhooks"]);
   for (const options of [null, 7, []]) expect(refused(options as never)).toEqual([""]);
@@ -47,7 +47,7 @@ test("anything but a handler, and options that are no object, are refused", () =
   createReconciler(webhooks);
 });
 
-test("a handler on forwardTo keeps no snapshots to compare with, and is refused", () => {
+test("createReconciler throws for a handler on forwardTo", () => {
   const forwards = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
   expect(() => createReconciler(forwards as never)).toThrow(/webhooks: must have an EventStore\. forwardTo/);
 });
@@ -73,7 +73,7 @@ test.each([
   expect(parseDuration(given)).toBe(ms);
 });
 
-test("observe and a logger that throw change nothing", async () => {
+test("an observe function or a logger that throws changes nothing", async () => {
   const lines: string[] = [];
   const offline = new StayhookClient({
     baseUrl: "https://platform.example",

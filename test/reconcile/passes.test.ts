@@ -46,7 +46,7 @@ function holdReads(client: StayhookClient) {
 }
 
 describe.each(Object.entries(stores))("%s", (_name, place) => {
-  test("a pass that was cut off goes on where it stopped, on another machine", async () => {
+  test("a pass that was cut off goes on from its checkpoint on another machine", async () => {
     const sandbox = await startSandbox();
     const open = place();
     const stop = new AbortController();
@@ -70,7 +70,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await second.reconciler.run()).toMatchObject({ checked: 12 });
   });
 
-  test("while a pass is under way, no other machine makes one; run() beside one's own waits for that", async () => {
+  test("one pass runs at a time over all machines, and run() joins its own", async () => {
     const sandbox = await startSandbox();
     const open = place();
     const [first, second] = [machineOf(sandbox, open()), machineOf(sandbox, open())] as const;
@@ -134,7 +134,7 @@ test("start goes on making passes, runs the callbacks, and stops at close", asyn
   reconciler.start();
 });
 
-test("start has what it finds handled also where the handler processes inline, and so has no loop", async () => {
+test("start has its events handled if the handler processes inline", async () => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, told, observations } = machineOf(sandbox, memory(), {
@@ -147,7 +147,7 @@ test("start has what it finds handled also where the handler processes inline, a
   await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
 });
 
-test("who found a pass due that another has made since makes none", async () => {
+test("a machine makes no pass if another one has just made it", async () => {
   const sandbox = await startSandbox();
   const store = memory();
   await machineOf(sandbox, store).reconciler.run();
@@ -172,7 +172,7 @@ test("who found a pass due that another has made since makes none", async () => 
   expect(reads()).toEqual([]);
 });
 
-test("a pass whose lock another process has taken ends", async () => {
+test("a pass ends if another process has taken its lock", async () => {
   const sandbox = await startSandbox();
   const store = memory();
   const machine = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 60 } });
@@ -197,7 +197,7 @@ test("a pass whose lock another process has taken ends", async () => {
   expect((await stateIn(store))?.owner).toBe("another");
 });
 
-test("who waits for another's pass does not end it by his own signal", async () => {
+test("a caller that joins a pass does not stop it with its own signal", async () => {
   const sandbox = await startSandbox();
   const machine = machineOf(sandbox, memory());
   await known(sandbox, machine, 2);
@@ -212,7 +212,7 @@ test("who waits for another's pass does not end it by his own signal", async () 
   expect(await beside).not.toHaveProperty("incomplete");
 });
 
-test("start leaves a handler alone whose user starts it himself", async () => {
+test("start does not start a handler with autoStart: false", async () => {
   const sandbox = await startSandbox();
   const { reconciler, webhooks, observations } = machineOf(sandbox, memory(), {
     handler: { autoStart: false },
@@ -222,7 +222,7 @@ test("start leaves a handler alone whose user starts it himself", async () => {
   expect(await webhooks.health()).toMatchObject({ state: "idle" });
 });
 
-test("a list that could not be read does not make the pass after it a first one", async () => {
+test("a list that could not be read does not make the next pass a first one", async () => {
   const sandbox = await startSandbox();
   const { reconciler } = machineOf(sandbox, memory());
   await reconciler.run();
@@ -233,7 +233,7 @@ test("a list that could not be read does not make the pass after it a first one"
   expect(await reconciler.run()).toMatchObject({ changed: 1 });
 });
 
-test("a pass that was asked for counts: the next is due `every` after it", async () => {
+test("run counts as the pass of its interval", async () => {
   const sandbox = await startSandbox();
   const store = memory();
   const every = 3_600_000;
@@ -251,7 +251,7 @@ test("a pass that was asked for counts: the next is due `every` after it", async
   expect(await due()).toBe(start + 1_800_000 + every);
 });
 
-test("a pass that start() could not make for the store is told of, and made again", async () => {
+test("start observes a failure of the store and tries again", async () => {
   const sandbox = await startSandbox();
   const store = memory();
   let fails = true;
@@ -274,7 +274,7 @@ test("a pass that start() could not make for the store is told of, and made agai
   await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
 });
 
-test("the place of a pass that was cut off longer than `every` ago is worth nothing", async () => {
+test("a checkpoint that is older than `every` is ignored", async () => {
   const sandbox = await startSandbox();
   const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1, every: "1h" } });
   const { codes } = await known(sandbox, machine, 3);
@@ -292,7 +292,7 @@ test("the place of a pass that was cut off longer than `every` ago is worth noth
 });
 
 describe("out of reach", () => {
-  test("Retry-After is waited for by all of the pass", async () => {
+  test("all reads of a pass wait for Retry-After", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
     const { codes, read } = await known(sandbox, machine, 8);
@@ -309,7 +309,7 @@ describe("out of reach", () => {
     expect(last.filter((at) => at > last[0]! + 500).length).toBeGreaterThanOrEqual(5);
   });
 
-  test("a wait longer than a minute ends the pass, which goes on later", async () => {
+  test("a Retry-After of more than a minute ends the pass, and the next one goes on", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
     const { codes, read } = await known(sandbox, machine, 6);
@@ -344,7 +344,7 @@ describe("out of reach", () => {
     expect(await machine.reconciler.run()).toMatchObject({ checked: 60, failed: 0 });
   });
 
-  test("with nothing but the list to ask for, a platform that does not answer is out of reach too", async () => {
+  test("a pass without bookings also finds that the platform is out of reach", async () => {
     const sandbox = await startSandbox();
     sandbox.faults.set([{ status: 503 }]);
     const { reconciler } = machineOf(sandbox, memory());
@@ -355,7 +355,7 @@ describe("out of reach", () => {
     expect(refused).not.toHaveProperty("incomplete");
   });
 
-  test("a list that cannot be read is a failure, and the bookings are read all the same", async () => {
+  test("a list that cannot be read counts as failed, and the bookings are read", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
     await known(sandbox, machine, 2);
@@ -369,7 +369,7 @@ describe("out of reach", () => {
     expect(machine.observations("learned")).toHaveLength(1);
   });
 
-  test("many that cannot be read are no outage while others between them are", async () => {
+  test("unreadable bookings are no outage while others are read in between", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
     const { codes } = await known(sandbox, machine, 9);
@@ -380,7 +380,7 @@ describe("out of reach", () => {
     expect(report).not.toHaveProperty("incomplete");
   });
 
-  test("one booking that is gone, or that cannot be read, does not stop the others", async () => {
+  test("one missing or unreadable booking does not stop the pass", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
     const { codes, read } = await known(sandbox, machine, 9);
@@ -404,7 +404,7 @@ describe("out of reach", () => {
   });
 });
 
-test("no more bookings are read at once than `concurrency` says", async () => {
+test("`concurrency` limits the reads at once", async () => {
   const sandbox = await startSandbox();
   const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 3 } });
   await known(sandbox, machine, 12);
@@ -424,7 +424,7 @@ test("no more bookings are read at once than `concurrency` says", async () => {
   expect(most).toBe(3);
 });
 
-test("a signal that has aborted already reads nothing; what is no signal is refused", async () => {
+test("an aborted signal prevents all reads, and an invalid signal throws", async () => {
   const sandbox = await startSandbox();
   const { reconciler } = machineOf(sandbox, memory());
   expect(await reconciler.run({ signal: AbortSignal.abort() })).toMatchObject({
@@ -435,7 +435,7 @@ test("a signal that has aborted already reads nothing; what is no signal is refu
   await expect(reconciler.run({ signal: "stop" as never })).rejects.toThrow(/signal: must be an AbortSignal/);
 });
 
-test("a pass keeps its lock for as long as it runs, with the place that it has come to", async () => {
+test("a pass renews its lock and writes its checkpoint while it runs", async () => {
   const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 60 }] });
   const store = memory();
   const first = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 300 } });
@@ -477,7 +477,7 @@ test.each([
   expect(logged).toEqual([]);
 });
 
-test("passes that are too far apart to keep statuses from being forgotten are warned of", () => {
+test("an `every` that is too long for recordRetention is warned of", () => {
   const handler = { recordRetention: 3 * 86_400_000 };
   const platform = { url: "http://127.0.0.1:1", accessToken: "secret-token" };
   for (const [every, warns] of [
