@@ -65,8 +65,12 @@ export class SafeTelemetry {
   }
 
   /** Adds a new event with the `traceparent` of its recording. */
-  async add<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
-    if (!this.#telemetry?.recorded) return add(event);
+  add<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
+    // Not asynchronous by itself: without telemetry, the intake must not wait for another promise.
+    return this.#telemetry?.recorded ? this.#addTraced(event, add) : add(event);
+  }
+
+  async #addTraced<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
     const { promise: added, resolve, reject } = Promise.withResolvers<A>();
     // The telemetry need not listen.
     added.catch(() => {});
@@ -94,7 +98,7 @@ export class SafeTelemetry {
   }
 
   observe(observation: Observation): void {
-    this.#call("observe", () => this.#telemetry?.observe?.(observation));
+    if (this.#telemetry?.observe) this.#call("observe", () => this.#telemetry?.observe?.(observation));
   }
 
   watch(store: EventStore<unknown>): void {

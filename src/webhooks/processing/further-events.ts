@@ -1,5 +1,5 @@
 import { v5 } from "uuid";
-import { atMost } from "../../async.ts";
+import { pause } from "../../async.ts";
 import type { AddOptions, ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 
 /** The handler makes no other UUIDs in this namespace. */
@@ -72,23 +72,14 @@ export class FurtherEvents {
 
   /** Repeats while the store fails, because that is no failure of the event. `undefined` if the signal aborts. */
   async #add(event: NewEvent, signal: AbortSignal, options?: AddOptions) {
-    let aborted: (() => void) | undefined;
-    const abort = new Promise<void>((resolve) => {
-      aborted = resolve;
-      signal.addEventListener("abort", resolve as () => void);
-    });
-    try {
-      while (!signal.aborted) {
-        try {
-          return await this.#options.add(event, options);
-        } catch {
-          await atMost(ADD_AGAIN, [abort]);
-        }
+    while (!signal.aborted) {
+      try {
+        return await this.#options.add(event, options);
+      } catch {
+        await pause(ADD_AGAIN, signal);
       }
-      return undefined;
-    } finally {
-      signal.removeEventListener("abort", aborted as () => void);
     }
+    return undefined;
   }
 }
 
