@@ -3,7 +3,7 @@ import type { Log } from "../logger.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer } from "./http.ts";
 
-/** Makes the data of an answer, or throws the error that the answer amounts to. */
+/** Reads the data from an answer, or throws the error that the answer reports. */
 export type Reader<T> = (answer: Answer) => T | Promise<T>;
 
 /** A kind of record that the platform has, and how to recognize one. */
@@ -29,7 +29,7 @@ export interface Page<T> {
   readonly length: number;
 }
 
-/** A list is read no further after this many issues: millions of invalid rows would take gigabytes. */
+/** The reader stops after this many issues, because the issues of millions of invalid rows would take gigabytes. */
 const maxIssues = 1_000;
 
 /** Readers that share a log, and warn once of each unexpected field. */
@@ -82,7 +82,7 @@ export class Readers {
       const part = findRecord(value, model.required);
       if (!part.whole && saysFailed(value)) throw answer.failed();
       const result = await validate(model.schema, part, answer);
-      return "issues" in result ? undefined : this.#checked(result.value, model);
+      return "issues" in result ? undefined : this.#warnOfUnexpected(result.value, model);
     };
   }
 
@@ -100,7 +100,7 @@ export class Readers {
       for (const value of list.value) {
         const result = await validate(model.schema, { value, path: [...list.path, read++] }, answer);
         if ("issues" in result) issues.push(...result.issues);
-        else rows.push(this.#checked(result.value, model));
+        else rows.push(this.#warnOfUnexpected(result.value, model));
         if (issues.length >= maxIssues) break;
       }
       return { answer, rows, issues, invalid: read - rows.length, length: list.value.length };
@@ -111,10 +111,10 @@ export class Readers {
     if (!part.whole && saysFailed(answer.body.value)) throw answer.failed();
     const result = await validate(model.schema, part, answer);
     if ("issues" in result) throw answer.invalid(result.issues);
-    return this.#checked(result.value, model);
+    return this.#warnOfUnexpected(result.value, model);
   }
 
-  #checked<T>(record: T, { name, unexpected }: Model<T>): T {
+  #warnOfUnexpected<T>(record: T, { name, unexpected }: Model<T>): T {
     for (const field of unexpected(record)) {
       const key = `${name}.${field}`;
       if (this.#warned.has(key)) continue;
@@ -134,7 +134,7 @@ export const rawJson: Reader<unknown> = (answer) => {
   return answer.body.kind === "json" ? answer.body.value : undefined;
 };
 
-/** Gives the parsed JSON as a schema makes it. */
+/** Validates the parsed JSON of an answer with a schema, and gives the output. */
 export function parseWith<T>(schema: StandardSchema<T>): Reader<T> {
   return async (answer) => {
     const result = await validate(schema, { value: await rawJson(answer), path: [] }, answer);
@@ -198,7 +198,7 @@ const maxWrappers = 2;
  * Finds the record in a body: in the body itself, or in an object up to two wrappers deep.
  *
  * @param required - the fields that a record must have, its identity first
- * @returns a part with all required fields, else the part that comes nearest, so that the error can speak of it
+ * @returns a part with all required fields, else the part that comes nearest, so that the error can name its path
  */
 export function findRecord(
   body: unknown,
@@ -210,7 +210,7 @@ export function findRecord(
   return { ...(whole ?? having([required[0]]) ?? (parts[0] as Part)), whole: whole !== undefined };
 }
 
-/** Finds the list in a body: an array of objects, which is the body itself or stands up to two wrappers deep. */
+/** Finds the list in a body: an array of objects, up to two wrappers deep. */
 export function findList(body: unknown): Part<readonly unknown[]> | undefined {
   const root: Part = { value: body, path: [] };
   if (isList(root)) return root;
@@ -266,7 +266,7 @@ export function isObject(value: unknown): value is Properties {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A number, or the number that a text writes; NaN for anything else. Objects from outside may not even convert. */
+/** A number, or the number that a text writes; NaN for anything else. Never converts an object, because that may throw. */
 export function toNumber(value: unknown): number {
   return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;
 }
@@ -282,7 +282,7 @@ function tellsFailure([name, value]: readonly [string, unknown]): boolean {
   return Number.isNaN(number) ? /^\s*(err|fail)/i.test(value as string) : !isGoodCode(number);
 }
 
-/** Whether an `error` property holds an error, and not one of the ways to say that there is none. */
+/** Whether an `error` property holds an error. `null`, `{}`, `0` and the like say that there is none. */
 function isSet(value: unknown): boolean {
   if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
   return Boolean(value) && !isGoodCode(toNumber(value));
@@ -334,7 +334,7 @@ function hasObjects({ value }: Part<readonly unknown[]>): boolean {
   return value.some(isObject);
 }
 
-/** An empty array of an unknown name is the list only if nothing else can be: no listing must look gone. */
+/** An empty array under an unknown name is the list only if it is the only array. Otherwise all listings could look deleted. */
 function onlyEmpty(lists: readonly Part<readonly unknown[]>[]): Part<readonly unknown[]> | undefined {
   const [only, second] = lists;
   if (!only || second || only.value.length > 0) return undefined;

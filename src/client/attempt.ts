@@ -1,6 +1,6 @@
 import { runWrapped, untilAborted } from "../async.ts";
 import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError, shorten } from "./errors.ts";
-import { type RequestObservation, type Settings, tell } from "./options.ts";
+import { notify, type RequestObservation, type Settings } from "./options.ts";
 import type { Redactor } from "./redact.ts";
 import type { Token, TokenSource } from "./token.ts";
 import { isBelow } from "./urls.ts";
@@ -111,16 +111,16 @@ async function observed(
   exchange: () => Promise<Exchange>,
 ): Promise<Exchange> {
   signal.throwIfAborted();
-  tell(observers.onRequest, info, log);
+  notify(observers.onRequest, info, log);
   const start = performance.now();
   const duration = (): number => performance.now() - start;
   try {
     const done = await exchange();
-    tell(observers.onResponse, { ...info, status: done.response.status, duration: duration() }, log);
+    notify(observers.onResponse, { ...info, status: done.response.status, duration: duration() }, log);
     return done;
   } catch (cause) {
     const error = failureOf(cause, call, signal.aborted);
-    tell(observers.onResponse, { ...info, error, duration: duration() }, log);
+    notify(observers.onResponse, { ...info, error, duration: duration() }, log);
     throw error;
   }
 }

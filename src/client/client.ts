@@ -86,7 +86,7 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
 
 /** The options of {@link StayhookClient.request}. */
 export interface CustomOptions extends RequestOptions {
-  /** Sent as JSON. */
+  /** The body. The client sends it as JSON. */
   body?: unknown;
 }
 

@@ -54,7 +54,7 @@ export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T>
   const data = answered.then((answer) => answer.data);
   return Object.assign(data, {
     withResponse: () => {
-      // The caller sees the rejection of the response. Nobody then listens to the promise of the data.
+      // Mark the rejection of `data` as handled: the caller gets it from the returned promise.
       data.catch(() => {});
       return answered.then((answer) => answer);
     },
@@ -65,9 +65,9 @@ export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T>
 export interface Call {
   readonly method: Method;
   readonly path: Path;
-  /** The query parameters of the endpoint. They go before those in `options`. */
+  /** The query parameters of the endpoint. They win over those in `options`. */
   readonly query?: Query | undefined;
-  /** Sent as JSON. */
+  /** The body. The client sends it as JSON. */
   readonly body?: unknown;
   /** The parts of the body that no error may show, even if the platform echoes them. */
   readonly secrets?: readonly string[] | undefined;
@@ -96,7 +96,7 @@ export interface Answer extends Exchange {
 
 /** The properties of an endpoint beside its method, path and answer. */
 type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
-  /** Gives the body, or throws where an argument is bad: the call then rejects. */
+  /** Makes the body. Throws if an argument is bad, so that the call rejects. */
   readonly body?: () => unknown;
   readonly secrets?: (body: unknown) => string[];
 };
@@ -285,7 +285,7 @@ function bodyOf(call: Call): string | undefined {
   try {
     text = JSON.stringify(call.body);
   } catch {
-    // A circular object or a bigint. The check below refuses it, as anything else that JSON cannot write.
+    // A circular object or a bigint. The check below throws for it.
   }
   if (text === undefined) throw refusal("cannot be written as JSON");
   return text;
@@ -300,7 +300,7 @@ export function searchOf(query: Query): string {
   return search.toString();
 }
 
-/** The client does not sleep longer than this, ms. It throws the error, which has the wait that was asked for. */
+/** The longest wait before a retry, ms. If the platform asks for more, the client throws the error, which has that wait. */
 const maxWait = 60_000;
 
 /**

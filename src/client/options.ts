@@ -142,7 +142,7 @@ export interface RequestOptions {
   timeout?: number | undefined;
   /** How often the client tries the request again. Default: the client's. */
   maxRetries?: number | undefined;
-  /** Headers for this call. They go before the client's. */
+  /** Headers for this call. They win over the client's. */
   headers?: HeadersInput | undefined;
   /** Query parameters for this call. */
   query?: Query | undefined;
@@ -305,7 +305,7 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
 }
 
 /** Calls an observer, which can neither delay nor break the request. */
-export function tell<T>(observer: ((info: T) => unknown) | undefined, info: T, log: Log): void {
+export function notify<T>(observer: ((info: T) => unknown) | undefined, info: T, log: Log): void {
   if (!observer) return;
   const failed = (error: unknown): void =>
     log.warn("the client's `onRequest` or `onResponse` threw", { error, fromUserCode: true });

@@ -23,11 +23,11 @@ export async function readAll<L>(
   let failed: Page<L> | undefined;
   for (let query: Query = {}; ; ) {
     const { data: page, response, body } = await readPage(query);
-    // Not by a spread: hundreds of thousands of arguments overflow the stack.
+    // A spread would overflow the stack for hundreds of thousands of rows.
     for (const row of page.rows) rows.push(row);
     invalid += page.invalid;
     cut ||= page.rows.length + page.invalid < page.length;
-    // The pages after an invalid row are read, too: the error is to have all valid rows.
+    // Read the pages after an invalid row, too, so that the error has all valid rows.
     if (page.invalid > 0) failed ??= page;
     asked.add(keyOf({ ...options?.query, ...query }));
 
@@ -74,14 +74,14 @@ async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<
   }
 }
 
-/** The same text for queries that ask for the same. */
+/** A text that is equal for queries with the same parameters. */
 function keyOf(query: Query): string {
   const search = new URLSearchParams(searchOf(query));
   search.sort();
   return search.toString();
 }
 
-/** What a caller inside this package has to know of a list beside its rows. */
+/** The facts of a list that the reconciler and the command line need beside its rows. */
 export interface ListFacts {
   /** The list may lack rows that the platform has. */
   readonly partial: boolean;
@@ -106,7 +106,7 @@ export function setListFacts<T extends object>(list: T, known: ListFacts): T {
   return list;
 }
 
-/** What a field says of the rows: some are missing, these are all, or the page is full, which proves nothing. */
+/** The meaning of a field: rows are missing (`more`), none is (`all`), or the page is full, which proves nothing. */
 type Sign = "more" | "all" | "full" | undefined;
 
 // The usual names of such fields, in lower case and without separators.

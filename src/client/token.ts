@@ -12,7 +12,7 @@ export type AccessToken =
       readonly reason: "initial" | "unauthorized";
     }) => string | Promise<string>);
 
-/** A token, and the number of refreshes that had ended when it was asked for. */
+/** A token. `generation` is the number of refreshes that had ended when the client asked for it. */
 export interface Token {
   readonly value: string;
   readonly generation: number;
@@ -49,7 +49,7 @@ export class TokenSource {
     try {
       return await untilAborted(flight.token, signal);
     } finally {
-      // Also when nobody waits any more: a refresh that hangs must not block later calls.
+      // Forget the refresh when no call waits for it, so that one that hangs does not block later calls.
       if (--flight.waiting === 0 && this.#flight === flight) this.#flight = undefined;
     }
   }

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 
-/** A path below the base URL. Building it checks its parameters, so that a bad argument can reject. */
+/** A path below the base URL. `build` checks the parameters, so that a bad argument rejects the call instead of throwing. */
 export interface Path {
   /** The path with the names of its parameters in place of their values: `/v2/bookings/{bookingCode}`. */
   readonly route: string;
@@ -11,7 +11,7 @@ export interface Path {
   build(): { readonly path: string; readonly query: string };
 }
 
-/** The name of one parameter, and its value. */
+/** The name and value of one parameter. */
 type Parameter = Readonly<Record<string, string | number>>;
 
 /**
@@ -82,7 +82,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    // A percent sign that encodes nothing. Dots that are encoded beside it still count.
+    // The part has a percent sign that encodes nothing. Decode only the dots and slashes in it.
     return part.replace(/%2e/gi, ".").replace(/%2f/gi, "/").replace(/%5c/gi, "\\");
   }
 }

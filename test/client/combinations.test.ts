@@ -100,7 +100,7 @@ describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, 
     );
   });
 
-  it("no record is told from an outage", async () => {
+  it("a missing record and an outage give different errors", async () => {
     const empty = fc.constantFrom<unknown>(null, {});
     const troubles = fc.constantFrom<[string, unknown]>(
       ["success", false],

@@ -82,7 +82,7 @@ describe("endpoint URLs", () => {
     ]);
   });
 
-  it("may not be null when creating or updating, and the switch must be one", async () => {
+  it("null URLs, and an isActive that is no boolean, reject create and update", async () => {
     const client = new StayhookClient({
       baseUrl: "https://h.example",
       accessToken,

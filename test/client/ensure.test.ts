@@ -101,21 +101,21 @@ describe("ensure", () => {
     });
   });
 
-  it("switches on by default", async () => {
+  it("sets isActive to true by default", async () => {
     const { sent } = await ensuring([{ json: { isActive: false, endpoints: { bookings } } }], {
       endpoints: { bookings },
     });
     expect(sent[1]).toEqual(["PUT", { isActive: true, endpoints: { bookings } }]);
   });
 
-  it("removing what is not there changes nothing", async () => {
+  it("removing a topic without a URL changes nothing", async () => {
     const { outcome } = await ensuring([{ json: { isActive: true, endpoints: { bookings } } }], {
       endpoints: { listings: null },
     });
     expect(outcome.action).toBe("unchanged");
   });
 
-  it("gives the configuration as answered, where it was", async () => {
+  it("gives the configuration that the platform answered", async () => {
     const answered = { isActive: true, endpoints: { bookings }, version: 2 };
     for (const none of [{ status: 404 }, { json: { isActive: false, endpoints: {} } }])
       expect(

@@ -36,7 +36,7 @@ describe("an APIError", () => {
     expect(error.status).toBe(status);
   });
 
-  it("has what came, and what was asked", async () => {
+  it("has the status, headers and body of the answer, and the method and path of the request", async () => {
     const error = await failing({
       status: 422,
       json: { error: { message: "no such code" } },
@@ -90,7 +90,7 @@ describe("an APIError", () => {
     );
   });
 
-  it("of status 429 says when to come back, in seconds", async () => {
+  it("of status 429 has retryAfter in seconds", async () => {
     expect(await failing({ status: 429, headers: { "retry-after": "120" } })).toMatchObject({
       retryAfter: 120,
     });
@@ -98,7 +98,7 @@ describe("an APIError", () => {
   });
 });
 
-describe("the others", () => {
+describe("the other errors", () => {
   it("form a hierarchy, with the names of their classes", () => {
     expect(new errors.ConnectionTimeoutError("")).toBeInstanceOf(errors.ConnectionError);
     for (const name of [
@@ -229,7 +229,7 @@ describe("the access token is not shown", () => {
     expect(observed).toHaveLength(2);
   });
 
-  it("neither the old one nor the new one, where it was refreshed", async () => {
+  it("where a refreshed token and its predecessor are repeated", async () => {
     const server = await platform(({ headers }) => ({
       status: headers.authorization?.endsWith("old-token") ? 401 : 403,
       text: "old-token new-token",
@@ -247,7 +247,7 @@ describe("the access token is not shown", () => {
     expect(error.body).toEqual({ message: "token [redacted] of client1 is not at1 all" });
   });
 
-  it("where the given fetch tells of what it sent", async () => {
+  it("where the error of the given fetch has it", async () => {
     for (const cause of [
       Object.assign(new Error("failed"), {
         config: { headers: { Authorization: `Bearer ${secret}` } },

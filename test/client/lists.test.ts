@@ -110,7 +110,7 @@ describe("a row that does not validate", () => {
     expect(error.valid).toEqual([{ ...listing, beds: 2 }]);
   });
 
-  it("is one of so many that the rest is not read: the list counts as partial", async () => {
+  it("is one of more than 1,000: the reader stops, and the list counts as partial", async () => {
     const json = [listing, ...Array(1_500).fill({ listingId: 1 }), listing];
     const error = await rejection((await answering({ json })).listings.list());
     expect(error.valid).toEqual([listing]);

@@ -67,7 +67,7 @@ describe("observers", () => {
     expect((seen[1] as ResponseObservation).error).toBe(error);
   });
 
-  it("see nothing of what does not go out", async () => {
+  it("see no request that is not sent", async () => {
     const { seen, client } = await observe([{ json: booking }], {
       accessToken: () => {
         throw new Error("none");

@@ -192,7 +192,7 @@ describe("the constructor", () => {
     expect(issuesOf({ baseUrl })).toEqual(["baseUrl"]);
   });
 
-  it("takes http elsewhere where it is allowed by name", () => {
+  it("takes http on any host with allowInsecureHttp", () => {
     expect(issuesOf({ baseUrl: "http://h.example", allowInsecureHttp: true })).toEqual([]);
     expect(issuesOf({ baseUrl: "http://h.example", allowInsecureHttp: "yes" })).toEqual(["baseUrl"]);
   });
@@ -217,7 +217,7 @@ describe("the constructor", () => {
     expect(issuesOf(options)).toEqual([path]);
   });
 
-  it("names all that is wrong at once, and wants options at all", () => {
+  it("names every wrong option at once, and rejects missing options", () => {
     expect(issuesOf({ baseUrl: 1, accessToken: 2, timeout: 3, maxRetries: -4 })).toEqual([
       "baseUrl",
       "accessToken",

@@ -88,7 +88,7 @@ describe("a record", () => {
     expect(error).toMatchObject({ name: "APIError", status: 200, body: reply.json });
   });
 
-  it("is asked for once if a 2xx answer reports a failure", async () => {
+  it("is not requested again if a 2xx answer reports a failure", async () => {
     const server = await platform([{ json: { success: false } }]);
     expect(await rejection(clientOf(server, { maxRetries: 2 }).bookings.get("A"))).toMatchObject({
       status: 200,

@@ -77,7 +77,7 @@ describe.each(repeatable)("%s", (name, act) => {
     expect(calls).toHaveLength(1);
   });
 
-  it("gives up after maxRetries, two unless said otherwise", async () => {
+  it("gives up after maxRetries, 2 by default", async () => {
     for (const [options, attempts] of [
       [{}, 3],
       [{ maxRetries: 0 }, 1],
@@ -162,7 +162,7 @@ describe("the wait before a retry", () => {
 });
 
 describe("a DELETE", () => {
-  it("that finds gone what its first attempt deleted has succeeded", async () => {
+  it("succeeds if its retry finds nothing, because the first attempt deleted it", async () => {
     const { client } = clientWith([broken, Response.json({ message: "gone" }, { status: 404 })]);
     expect(await settled(client.webhookConfig.delete())).toBeUndefined();
     const other = clientWith([status(502), Response.json({ message: "gone" }, { status: 404 })]);
@@ -177,7 +177,7 @@ describe("a DELETE", () => {
     expect(await rejection(settled(client.request("DELETE", "/x")))).toMatchObject({ name: "NotFoundError" });
   });
 
-  it("is the only one to which that goes", async () => {
+  it("is the only method whose retry may find nothing", async () => {
     const { client } = clientWith([broken, status(404)]);
     expect(await rejection(settled(client.webhookConfig.update(config)))).toMatchObject({
       name: "NotFoundError",

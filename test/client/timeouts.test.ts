@@ -26,7 +26,7 @@ describe("the timeout", () => {
     });
   });
 
-  it("is 10 s where nothing else is said", async () => {
+  it("is 10 s by default", async () => {
     vi.useFakeTimers();
     onTestFinished(() => void vi.useRealTimers());
     const client = new StayhookClient({
@@ -62,7 +62,7 @@ describe("the timeout", () => {
     expect(await client.bookings.get("A")).toEqual(booking);
   });
 
-  it("covers redirects together, not each", async () => {
+  it("covers all redirects together", async () => {
     const server = await platform(async ({ url }) => {
       await sleep(60);
       return url === "/end"
