@@ -8,7 +8,7 @@ import type { Sandbox } from "stayhook/testing";
 import { choosePort } from "../day/port.ts";
 import { commandOf } from "./commands.ts";
 
-const SECRET = "s3cret";
+const SECRET = "s3cret-of-a-test";
 /** Where programs are found first: this Node, and what this repository has installed. */
 const programs = [dirname(process.execPath), join(import.meta.dirname, "../../node_modules/.bin")];
 

@@ -29,7 +29,7 @@ export function createSubscriber(client: StayhookClient, store: EventStore, cale
   return createWebhookHandler({
     client,
     store,
-    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    verify: sharedSecret({ query: "key", secret: "s3cret-of-a-test" }),
     on: { "booking.Confirmed": onConfirmed(calendar), "booking.Cancelled": onCancelled(calendar) },
     autoStart: false, // the tests call drain()
   });

@@ -34,7 +34,7 @@ function statusOf(answer: Promise<{ readonly status: number }>) {
 }
 
 // README's table. Where an option is given, other tests hold it to what it does.
-describe("without an option to the contrary", () => {
+describe("the default", () => {
   test("a body has 65,536 bytes at most", async () => {
     const { deliver } = handlerOf();
     const padded = (length: number) => JSON.stringify(notificationOf()).padEnd(length);

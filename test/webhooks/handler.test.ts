@@ -27,7 +27,7 @@ describe("a notification", () => {
     expect(platform.reads).toEqual([]);
   });
 
-  test("whose Request was read before, and let go of, is answered 500 and not taken for an empty one", async () => {
+  test("whose Request was read and released before is answered 500, and does not count as empty", async () => {
     const { webhooks } = handlerOf({ autoStart: false });
     const body = JSON.stringify(notificationOf());
     const request = new Request("http://localhost/", { method: "POST", body });
@@ -65,7 +65,7 @@ describe("a notification", () => {
     expect((await delivery).status).toBe(200);
   });
 
-  test("runs one callback, though 200 deliveries of it come at once, in mixed case", async () => {
+  test("runs one callback for 200 deliveries at once, in mixed case", async () => {
     const callback = vi.fn();
     const { deliver, platform } = handlerOf({ on: { "booking.Confirmed": callback } });
     platform.booking("A1", "Confirmed");
@@ -81,7 +81,7 @@ describe("a notification", () => {
     expect(callback.mock.calls[0]?.[0].eventId).toBe(notification.eventId);
   });
 
-  test("that comes again after it was handled does nothing", async () => {
+  test("does nothing if it arrives again after it was handled", async () => {
     const callback = vi.fn();
     const { deliver, platform, kinds } = handlerOf({ on: { fallback: callback } });
     platform.booking("A1", "Confirmed");
@@ -94,7 +94,7 @@ describe("a notification", () => {
     expect(kinds()).toEqual(["received", "done", "duplicate"]);
   });
 
-  test("keeps what it brought, on event.notification, and the topic that the endpoint was told", async () => {
+  test("is event.notification with all its fields, and event.topic is the endpoint's", async () => {
     const callback = vi.fn();
     const { deliver } = handlerOf({ on: { unknown: callback } });
     const text = `{"eventId":"${notificationOf().eventId}","timestamp":"2026-05-01 14:00+0200","message":"a\\u0000b\\ud800","nested":{"__proto__":{"x":1}}}`;
@@ -124,7 +124,7 @@ describe("a notification", () => {
     expect(Object.values(await store.counts()).reduce((a, b) => a + b)).toBe(1);
   });
 
-  test("is answered 503 where it cannot be recorded, and comes in when it is sent again", async () => {
+  test("is answered 503 if it cannot be recorded, and is accepted when it is sent again", async () => {
     const memory = memoryStore();
     let failing = true;
     const store = new Proxy(memory, {
@@ -155,7 +155,7 @@ describe("processing begins", () => {
     expect((await webhooks.health()).state).toBe("running");
   });
 
-  test("with start(), with what was left behind", async () => {
+  test("with start(), which handles the events of an earlier process", async () => {
     const store = memoryStore();
     const before = handlerOf({ store, autoStart: false });
     await before.deliver(notificationOf({ bookingCode: "A1" }));
@@ -165,7 +165,7 @@ describe("processing begins", () => {
     expect(platform.reads).toEqual(["A1"]);
   });
 
-  test("at once, on a store that cannot notify, too", async () => {
+  test("at once, even on a store without notifications", async () => {
     const memory = memoryStore();
     const store = new Proxy(memory, {
       get: (target, property: keyof typeof memory) => {
@@ -182,7 +182,7 @@ describe("processing begins", () => {
     expect(platform.reads).toEqual(["A1", "A2"]);
   });
 
-  test("with start() alone, where autoStart is false", async () => {
+  test("with start() only, if autoStart is false", async () => {
     const { deliver, platform, webhooks } = handlerOf({ autoStart: false });
     expect(webhooks.autoStart).toBe(false);
     await deliver(notificationOf({ bookingCode: "A1" }));
@@ -195,7 +195,7 @@ describe("processing begins", () => {
 });
 
 describe("close", () => {
-  test("refuses what comes with 503, lets callbacks finish, and leaves the store open", async () => {
+  test("answers 503, lets callbacks finish, and leaves the store open", async () => {
     const { callback, release } = heldCallback();
     const { deliver, webhooks, store } = handlerOf({ on: { fallback: callback } });
     const notification = notificationOf();
@@ -238,7 +238,7 @@ describe("close", () => {
   });
 });
 
-test("once closed, nothing begins any more: the store may be closed too", async () => {
+test("after close, the handler starts nothing, so the store may be closed", async () => {
   const { deliver, webhooks, store, logger } = handlerOf();
   await deliver(notificationOf());
   await advance();
@@ -251,7 +251,7 @@ test("once closed, nothing begins any more: the store may be closed too", async 
   expect(logger.lines.filter((line) => /store/.test(line))).toEqual([]);
 });
 
-describe("what the user's own functions throw", () => {
+describe("an error that the user's own functions throw", () => {
   const thrown = [undefined, null, "text", new Error("an error"), Object.create(null), Symbol("s")];
 
   test("in a callback leads to another attempt, never to an unhandled rejection", async () => {

@@ -15,7 +15,7 @@ afterEach(() => {
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
 describe("health", () => {
-  test("tells counts, the age of the oldest in seconds, and when the last came", async () => {
+  test("has the counts, the age of the oldest event in seconds, and the time of the last notification", async () => {
     const { deliver, webhooks } = handlerOf({ autoStart: false });
     expect(await webhooks.health()).toEqual({
       state: "idle",
@@ -34,7 +34,7 @@ describe("health", () => {
     });
   });
 
-  test("tells when the last notification came to any process, also after a restart", async () => {
+  test("has the time of the last notification to any process, also after a restart", async () => {
     const store = memoryStore();
     const first = handlerOf({ autoStart: false, store });
     await first.deliver(notificationOf());
@@ -44,7 +44,7 @@ describe("health", () => {
     expect(await second.webhooks.health()).toMatchObject({ lastReceivedAt: NOW });
   });
 
-  test("takes nothing that was refused for received", async () => {
+  test("does not count a refused request as received", async () => {
     const { deliver, webhooks } = handlerOf({ autoStart: false });
     expect((await deliver("no notification")).status).toBe(400);
     expect((await webhooks.health()).lastReceivedAt).toBeUndefined();
@@ -72,14 +72,14 @@ describe("health", () => {
     expect((await webhooks.health()).state).toBe("stopped");
   });
 
-  test("never rejects: a store that cannot be asked is unavailable", async () => {
+  test("is unavailable if the store fails, and never rejects", async () => {
     const store = memoryStore();
     const { webhooks } = handlerOf({ store, autoStart: false });
     await store.close();
     expect(await webhooks.health()).toEqual({ state: "unavailable", error: expect.any(Error) });
   });
 
-  test("says unavailable of a store that does not answer within 10 s", async () => {
+  test("is unavailable if the store does not answer within 10 s", async () => {
     const store = memoryStore();
     vi.spyOn(store, "counts").mockReturnValue(new Promise(() => {}));
     const { webhooks } = handlerOf({ store, autoStart: false });
@@ -91,7 +91,7 @@ describe("health", () => {
     });
   });
 
-  test("with forwardTo is of this process", async () => {
+  test("with forwardTo reports this process only", async () => {
     const { webhooks, deliver } = handlerOf({ store: forwardTo(() => {}) as never });
     await deliver(notificationOf());
     expect(await webhooks.health()).toMatchObject({
@@ -103,12 +103,12 @@ describe("health", () => {
 });
 
 describe("ready", () => {
-  test("resolves where the store answers, and with forwardTo", async () => {
+  test("resolves if the store answers, and with forwardTo", async () => {
     expect(await handlerOf().webhooks.ready()).toBeUndefined();
     expect(await handlerOf({ store: forwardTo(() => {}) as never }).webhooks.ready()).toBeUndefined();
   });
 
-  test("rejects where the store cannot be had", async () => {
+  test("rejects if the store fails", async () => {
     const store = memoryStore();
     await store.close();
     await expect(handlerOf({ store }).webhooks.ready()).rejects.toThrow("closed");
@@ -116,7 +116,7 @@ describe("ready", () => {
 });
 
 describe("receive never rejects", () => {
-  test("503 where the store was closed before the first request", async () => {
+  test("it answers 503 if the store was closed before the first request", async () => {
     const store = memoryStore();
     const { webhooks, deliver } = handlerOf({ store });
     await store.close();
@@ -128,7 +128,7 @@ describe("receive never rejects", () => {
     expect((await inline.deliver(notificationOf())).status).toBe(503);
   });
 
-  test("200 for what is recorded, though it cannot be processed at once", async () => {
+  test("it answers 200 for a recorded event that cannot be processed at once", async () => {
     const store = memoryStore();
     vi.spyOn(store, "claim").mockRejectedValue(new Error("down"));
     const { webhooks, deliver } = handlerOf({ store, processing: "inline" });
@@ -156,7 +156,7 @@ describe("silentAfter", () => {
   const silences = (observed: readonly { kind: string }[]) =>
     observed.filter(({ kind }) => kind === "silent");
 
-  test("tells once when nothing has arrived for so long, and again after the next notification", async () => {
+  test("reports the silence once, and again after the next notification", async () => {
     const { deliver, webhooks, observed, logger } = handlerOf({ silentAfter: HOUR });
     webhooks.start();
     await advance(HOUR / 2);
@@ -177,7 +177,7 @@ describe("silentAfter", () => {
     expect(silences(observed)).toHaveLength(2);
   });
 
-  test("counts from the start where nothing ever came, and hears of notifications to other processes", async () => {
+  test("counts from the start if nothing ever arrived, and sees notifications to other processes", async () => {
     const store = memoryStore();
     const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
     webhooks.start();
@@ -189,7 +189,7 @@ describe("silentAfter", () => {
     expect(silences(observed)).toHaveLength(1);
   });
 
-  test("asks again where the store cannot be asked", async () => {
+  test("asks again after the store has failed", async () => {
     const store = memoryStore();
     vi.spyOn(store, "newestReceived").mockRejectedValueOnce(new Error("down"));
     const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
@@ -198,7 +198,7 @@ describe("silentAfter", () => {
     expect(silences(observed)).toHaveLength(1);
   });
 
-  test("is checked by drain where no loop runs", async () => {
+  test("is checked by drain if no loop runs", async () => {
     const { webhooks, deliver, observed } = handlerOf({ silentAfter: HOUR, autoStart: false });
     await deliver(notificationOf());
     await webhooks.drain();

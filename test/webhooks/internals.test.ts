@@ -15,7 +15,7 @@ const reconcileEvent = (fields: Partial<NewEvent> = {}): NewEvent => ({
   ...fields,
 });
 
-test("an event of the reconciler runs the callback where there is a change, once, and says where it is from", async () => {
+test("an event of the reconciler runs the callback once if there is a change, with its source", async () => {
   const fallback = vi.fn();
   const { webhooks, platform, store } = handlerOf({ autoStart: false, on: { fallback } });
   platform.listing(7, "Hidden");
@@ -33,7 +33,7 @@ test("an event of the reconciler runs the callback where there is a change, once
   expect(event).not.toHaveProperty("topic");
 });
 
-test("an event that the reconciler adds is handled, though its store notifies nobody", async () => {
+test("an event that the reconciler adds is handled even on a store without notifications", async () => {
   const silent = alteredStore(memoryStore(), { subscribe: () => undefined });
   const { webhooks, platform, store } = handlerOf({ store: silent });
   platform.listing(7, "Hidden");
@@ -49,7 +49,7 @@ test("an event that the reconciler adds is handled, though its store notifies no
   await webhooks.close();
 });
 
-test("the internals are no public part of a handler, and start only what the user leaves to them", async () => {
+test("the internals are not enumerable, and start nothing that the user has switched off", async () => {
   const { webhooks, store } = handlerOf({ autoStart: false });
   expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([]);
   const internals = internalsOf(webhooks)!;

@@ -83,7 +83,7 @@ describe("bad options", () => {
     expect((await webhooks.health()).state).toBe("idle");
   });
 
-  test("all of them are named at once, and a typo is told what there is", () => {
+  test("one error names all of them, and lists the types for a misspelt one", () => {
     expect(() =>
       createWebhookHandler({ ...good(), concurrency: 0, on: { "booking.Paid": 1 } } as never),
     ).toThrow(/on\.booking\.Paid: .*booking\.Confirmed.*concurrency/);

@@ -100,7 +100,7 @@ describe("forwardTo", () => {
 });
 
 describe("process", () => {
-  test("takes what forwardTo has sent, JSON text, or the notification itself", async () => {
+  test("takes the event that forwardTo sent, JSON text, or a notification", async () => {
     const seen: WebhookEvent[] = [];
     const { webhooks, platform, sent, deliver } = forwarding({
       on: { fallback: (event: WebhookEvent) => void seen.push(event) },
@@ -145,7 +145,7 @@ describe("process", () => {
     expect(await store.recordOf("booking:A1")).toBeUndefined();
   });
 
-  test("has an atomically that throws, even where the store has transactions", async () => {
+  test("has an atomically that throws, even if the store has transactions", async () => {
     const callback = vi.fn();
     const transactional = Object.create(memoryStore(), { transactional: { value: true } });
     const handler = handlerOf({ store: transactional, on: { unknown: callback } });
@@ -177,7 +177,7 @@ describe("process", () => {
     });
   });
 
-  test("a callback's failure may be tried again until maxAttempts", async () => {
+  test("a failed callback is retryable until maxAttempts", async () => {
     const thrown = new Error("no calendar");
     const { webhooks } = forwarding({ maxAttempts: 4, on: { unknown: () => Promise.reject(thrown) } });
     const attempt = async (n?: number) =>
@@ -204,7 +204,7 @@ describe("process", () => {
     if (status === 404) expect(last.cause).toBeInstanceOf(NotFoundError);
   });
 
-  test("maxAttempts counts also where it is less than five", async () => {
+  test("a maxAttempts below five limits unknown records, too", async () => {
     const { webhooks, platform } = forwarding({ maxAttempts: 2 });
     platform.answer("A1", { status: 404 });
     const attempt = (n: number) =>
@@ -233,7 +233,7 @@ describe("process", () => {
     },
   );
 
-  test("cut off by attemptTimeout or the caller's signal, the callback's signal aborts and it may clean up", async () => {
+  test("attemptTimeout and the caller's signal abort the callback's signal, and the callback may clean up", async () => {
     const aborted: unknown[] = [];
     const { webhooks } = forwarding({
       attemptTimeout: 5000,
@@ -262,7 +262,7 @@ describe("process", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("a caller who has aborted already is heard, and nothing is left on a signal that lives on", async () => {
+  test("an aborted signal is respected, and no listener stays on the caller's signal", async () => {
     const reason = new Error("worker stops");
     const { webhooks } = forwarding({ on: { unknown: () => new Promise(() => {}) } });
     const ended = failure(webhooks.process(notificationOf(), { signal: AbortSignal.abort(reason) }));

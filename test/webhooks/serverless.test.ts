@@ -11,8 +11,8 @@ afterEach(() => {
 
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
-describe("where no process lives on", () => {
-  test("waitUntil is given the work, and no loop is started", async () => {
+describe("on serverless", () => {
+  test("waitUntil gets the work, and no loop starts", async () => {
     const { callback, release } = heldCallback();
     const { deliver, platform, webhooks, store } = handlerOf({ on: { fallback: callback } });
     platform.booking("A1", "Confirmed");
@@ -38,7 +38,7 @@ describe("where no process lives on", () => {
     expect(callback).toHaveBeenCalledTimes(1);
   });
 
-  test("waitUntil takes what else is due too, and a duplicate gives it a push", async () => {
+  test("waitUntil gets the other due events too, and a duplicate causes it", async () => {
     const store = memoryStore();
     const earlier = handlerOf({ store, autoStart: false });
     const left = notificationOf({ bookingCode: "LEFT" });
@@ -50,7 +50,7 @@ describe("where no process lives on", () => {
     expect(platform.reads).toEqual(["LEFT"]);
   });
 
-  test("waitUntil does not ask a platform that is out of reach again with each notification", async () => {
+  test("waitUntil does not read again with each notification while the platform is out of reach", async () => {
     const { deliver, platform } = handlerOf();
     platform.answer("*", { status: 401 });
     for (let n = 0; n < 20; n += 1) {
@@ -79,7 +79,7 @@ describe("where no process lives on", () => {
     expect(logger.lines.join()).toMatch(/no connection/);
   });
 
-  test("inline answers when its own event has ended, with nothing else touched", async () => {
+  test("inline answers when its own event has ended, and handles no other", async () => {
     const { callback, release } = heldCallback();
     const { deliver, platform, webhooks, store } = handlerOf({
       processing: "inline",
@@ -109,7 +109,7 @@ describe("where no process lives on", () => {
     expect((await webhooks.health()).state).toBe("idle");
   });
 
-  test("inline answers 200 within replyWithin, though the callback goes on", async () => {
+  test("inline answers 200 within replyWithin while the callback goes on", async () => {
     const { callback, release } = heldCallback();
     const { deliver, store } = handlerOf({ processing: "inline", on: { fallback: callback } });
     let response: Response | undefined;
@@ -126,7 +126,7 @@ describe("where no process lives on", () => {
     expect((await store.get(notification.eventId))?.state).toBe("done");
   });
 
-  test("inline, replyWithin counts from the arrival, however long the recording took", async () => {
+  test("inline counts replyWithin from the arrival, with the recording", async () => {
     const memory = memoryStore();
     const store = new Proxy(memory, {
       get: (target, property: keyof typeof memory) => {
@@ -154,7 +154,7 @@ describe("where no process lives on", () => {
     expect(status).toBe(200);
   });
 
-  test("inline answers 200 when its callback fails: it is recorded", async () => {
+  test("inline answers 200 if its callback fails, because the event is recorded", async () => {
     const { deliver, store } = handlerOf({
       processing: "inline",
       on: {
@@ -171,7 +171,7 @@ describe("where no process lives on", () => {
     });
   });
 
-  test("inline, a duplicate pushes its event when it is due", async () => {
+  test("inline handles a due event again when its duplicate arrives", async () => {
     const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { deliver } = handlerOf({ processing: "inline", on: { unknown: callback }, backoff: () => 1000 });
     const notification = notificationOf();
@@ -183,7 +183,7 @@ describe("where no process lives on", () => {
     expect(callback).toHaveBeenCalledTimes(2);
   });
 
-  test("inline, a store that cannot claim is no reason not to answer 200", async () => {
+  test("inline answers 200 if the store cannot claim", async () => {
     const memory = memoryStore();
     const store = new Proxy(memory, {
       get: (target, property: keyof typeof memory) => {
@@ -196,7 +196,7 @@ describe("where no process lives on", () => {
     expect((await deliver(notificationOf())).status).toBe(200);
   });
 
-  test("drain handles what is due", async () => {
+  test("drain handles the due events", async () => {
     const callback = vi.fn();
     const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown: callback } });
     await deliver(notificationOf());

@@ -12,7 +12,7 @@ exports.createSubscriber = (client, store, calendar) =>
   createWebhookHandler({
     client,
     store,
-    verify: sharedSecret({ query: "key", secret: "s3cret" }),
+    verify: sharedSecret({ query: "key", secret: "s3cret-of-a-test" }),
     on: { "booking.Confirmed": exports.onConfirmed(calendar) },
     autoStart: false,
   });

@@ -22,7 +22,7 @@ describe("against the sandbox", () => {
     webhooks = createSubscriber(client, memoryStore(), calendar);
     server = createServer(toNodeHandler(webhooks));
     await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const bookings = `http://127.0.0.1:${server.address().port}/?key=s3cret`;
+    const bookings = `http://127.0.0.1:${server.address().port}/?key=s3cret-of-a-test`;
     await client.webhookConfig.ensure({ endpoints: { bookings } });
   });
 

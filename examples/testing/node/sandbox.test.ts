@@ -18,7 +18,7 @@ async function start(t: TestContext, options: SandboxOptions) {
   const server = createServer(toNodeHandler(webhooks)).listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
-  const bookings = `http://127.0.0.1:${port}/?key=s3cret`;
+  const bookings = `http://127.0.0.1:${port}/?key=s3cret-of-a-test`;
   await client.webhookConfig.ensure({ endpoints: { bookings } });
   t.after(async () => {
     await sandbox.close();

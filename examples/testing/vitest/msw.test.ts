@@ -21,7 +21,7 @@ test("a stay is blocked, and released when it is cancelled", async () => {
   const { calendar, blocked } = memoryCalendar();
   const webhooks = createSubscriber(client, memoryStore(), calendar);
   sandbox.deliverTo(webhooks.fetch); // no server, no port
-  await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/hooks?key=s3cret" } });
+  await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/?key=s3cret-of-a-test" } });
 
   const { bookingCode } = await sandbox.bookings.instantBook({
     listingId: 7,

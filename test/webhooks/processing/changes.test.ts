@@ -34,7 +34,7 @@ async function play(states: readonly object[], options: Parameters<typeof handle
 }
 
 describe("an event tells what changed", () => {
-  test("where a booking moves by a day and keeps its status", async () => {
+  test("if a booking moves by a day and keeps its status", async () => {
     const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-05" }]);
     expect(events[0]).toMatchObject({
       changed: true,
@@ -59,7 +59,7 @@ describe("an event tells what changed", () => {
     });
   });
 
-  test("and nothing where nothing did, in whatever form the days come", async () => {
+  test("and nothing if nothing changed, whatever the format of the dates", async () => {
     const { events, record } = await play([
       nights,
       { ...nights, checkIn: "2026-07-01T15:00:00+02:00", listingId: "7", guest: "Ann" },
@@ -77,7 +77,7 @@ describe("an event tells what changed", () => {
     ]);
   });
 
-  test("of a listing: its name", async () => {
+  test("if the name of a listing changes", async () => {
     const events: unknown[] = [];
     const { deliver, platform } = handlerOf({ on: { fallback: (event) => void events.push(event) } });
     for (const listingName of ["By the sea", "By the lake"]) {
@@ -150,7 +150,7 @@ describe("a track function", () => {
     },
   );
 
-  test("may give 4 KiB; undefined counts as null", async () => {
+  test("may return 4 KiB, and undefined counts as null", async () => {
     const note = "é".repeat(2000);
     const { record, events } = await play([nights], {
       track: { booking: () => ({ note, none: undefined }) },
@@ -186,7 +186,7 @@ describe("the default fields", () => {
     expect(bookingFields(booking)).toMatchObject(fields);
   });
 
-  test("never fail: they keep 200 characters of the JSON of what is too large", () => {
+  test("never fail: they keep 200 characters of the JSON of a large value", () => {
     const long = "😀".repeat(5_000);
     const getter = Object.defineProperty({}, "checkIn", {
       enumerable: true,

@@ -54,7 +54,7 @@ describe("the callback for a status", () => {
     expect(callback.mock.calls[0]?.[0]).not.toHaveProperty("booking");
   });
 
-  test("tells when it was recorded, and which attempt it is, whatever outages came before", async () => {
+  test("gets the time of the recording and the number of the attempt, without the outages before", async () => {
     const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { deliver, platform } = handlerOf({ on: { fallback: callback } });
     const recordedAt = new Date();
@@ -68,7 +68,7 @@ describe("the callback for a status", () => {
     expect(events.map(({ receivedAt }) => receivedAt)).toEqual([recordedAt, recordedAt]);
   });
 
-  test("has no topic where the endpoint was told none", async () => {
+  test("has no topic if the endpoint has none", async () => {
     const callback = vi.fn();
     const { deliver } = handlerOf({ on: { unknown: callback } });
     await deliver(notificationOf());
@@ -76,7 +76,7 @@ describe("the callback for a status", () => {
     expect(callback.mock.calls[0]?.[0]).not.toHaveProperty("topic");
   });
 
-  test("of a reconcile event says so, and that no notification came", async () => {
+  test("gets source reconcile and no notification for an event of the reconciler", async () => {
     const callback = vi.fn();
     const { webhooks, platform, store } = handlerOf({ on: { fallback: callback } });
     platform.booking("A1", "Confirmed");
@@ -111,7 +111,7 @@ describe("the callback for a status", () => {
     },
   );
 
-  test("neither reference is type unknown, and nothing is fetched", async () => {
+  test("an event without a reference has the type unknown, and nothing is fetched", async () => {
     const unknown = vi.fn();
     const { deliver, platform } = handlerOf({ on: { unknown } });
     await deliver(notificationOf());
@@ -120,7 +120,7 @@ describe("the callback for a status", () => {
     expect(platform.reads).toEqual([]);
   });
 
-  test("its own is preferred to fallback; with neither the event is done, its status handled", async () => {
+  test("goes before fallback. Without both, the event is done and its snapshot is kept", async () => {
     const own = vi.fn();
     const fallback = vi.fn();
     const both = handlerOf({ on: { "booking.Confirmed": own, fallback } });
@@ -144,7 +144,7 @@ describe("the callback for a status", () => {
     });
   });
 
-  test("callbacks that are inherited do not count", async () => {
+  test("inherited callbacks do not run", async () => {
     const inherited = vi.fn();
     const { deliver } = handlerOf({ on: Object.create({ unknown: inherited, fallback: inherited }) });
     await deliver(notificationOf());
@@ -152,7 +152,7 @@ describe("the callback for a status", () => {
     expect(inherited).not.toHaveBeenCalled();
   });
 
-  test("the client that it gets is the handler's", async () => {
+  test("gets the client of the handler", async () => {
     let code: string | undefined;
     const { deliver, platform } = handlerOf({
       on: { unknown: async ({ client }) => (code = (await client.bookings.get("A1")).bookingCode) },
@@ -196,7 +196,7 @@ describe("the status handled before", () => {
     ]);
   });
 
-  test("dispatch: changed leaves out what was handled already", async () => {
+  test("dispatch: changed skips a status that was handled before", async () => {
     const { seen, store } = await play(["Request", "Confirmed", "Confirmed", "Cancelled"], {
       dispatch: "changed",
     });
@@ -204,7 +204,7 @@ describe("the status handled before", () => {
     expect(await store.counts()).toMatchObject({ done: 4 });
   });
 
-  test("but not what is replayed, nor what is about no record", async () => {
+  test("dispatch: changed skips no replay, and no event without a record", async () => {
     const { seen, store, ids, deliver } = await play(["Confirmed"], { dispatch: "changed" });
     await store.replay({ eventId: ids[0] as string });
     await advance();
@@ -218,7 +218,7 @@ describe("the status handled before", () => {
     expect(deliver).toBeDefined();
   });
 
-  test("is not what a failed callback was given", async () => {
+  test("is not the status that a failed callback got", async () => {
     const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { deliver, platform } = handlerOf({ on: { fallback: failing }, backoff: () => 1000 });
     platform.booking("A1", "Confirmed");
@@ -274,7 +274,7 @@ describe("atomically", () => {
     return { store, table };
   }
 
-  test("throws a sentence on a store without transactions", async () => {
+  test("throws on a store without transactions, and says which stores have them", async () => {
     const callback = vi.fn();
     const { deliver } = handlerOf({ on: { unknown: callback } });
     await deliver(notificationOf());
@@ -283,7 +283,7 @@ describe("atomically", () => {
     expect(() => atomically(() => {})).toThrow(/^event\.atomically\(\) needs a store with transactions/);
   });
 
-  test("hands the writes to the store, in order, when the callback has returned", async () => {
+  test("passes the writes to the store in order, when the callback has returned", async () => {
     const { store, table } = transactionalStore();
     const atReturn: number[] = [];
     const { deliver } = handlerOf({
@@ -304,7 +304,7 @@ describe("atomically", () => {
     expect(table).toEqual(["one", "two"]);
   });
 
-  test("writes nothing where the callback throws", async () => {
+  test("writes nothing if the callback throws", async () => {
     const { store, table } = transactionalStore();
     const { deliver } = handlerOf({
       store: store as never,
@@ -321,7 +321,7 @@ describe("atomically", () => {
     expect(table).toEqual([]);
   });
 
-  test("says so when it is called after the callback has returned, or without a function", async () => {
+  test("throws after the callback has returned, and without a function", async () => {
     const { store } = transactionalStore();
     let atomically: ((write: unknown) => void) | undefined;
     const { deliver } = handlerOf({

@@ -22,7 +22,7 @@ async function failing(answer: Answer, options: Parameters<typeof handlerOf>[0] 
   return { ...handler, event: () => handler.store.get(notification.eventId) };
 }
 
-describe("a record that is not given", () => {
+describe("a record that the platform refuses", () => {
   test.each([404, 410])("%i: five attempts in all, then parked as not-found", async (status) => {
     const { event, platform, observed } = await failing({ status });
     expect(await event()).toMatchObject({ state: "retrying", attempts: 1, reason: "not-found" });
@@ -55,14 +55,14 @@ describe("a record that is not given", () => {
     expect(await event()).toMatchObject({ state: "parked", attempts: 5, reason });
   });
 
-  test("maxAttempts below five holds for these too", async () => {
+  test("a maxAttempts below five limits these, too", async () => {
     const { event, platform } = await failing({ status: 404 }, { maxAttempts: 2 });
     await advance(24 * HOUR);
     expect(platform.reads.length).toBe(2);
     expect(await event()).toMatchObject({ state: "parked", reason: "not-found" });
   });
 
-  test("a 404 that was only late is handled when the record is there", async () => {
+  test("a record that appears later is handled", async () => {
     const callback = vi.fn();
     const { platform, event } = await failing({ status: 404 }, { on: { "booking.Request": callback } });
     platform.booking("A1", "Request");
@@ -119,13 +119,13 @@ describe("a platform that is out of reach", () => {
     expect((await webhooks.health()).state).toBe("running");
   });
 
-  test("is asked once an attempt: the queue repeats, not the client", async () => {
+  test("is read once for each attempt, because the queue retries and not the client", async () => {
     const { platform } = await failing({ status: 500 });
     await advance(2000);
     expect(platform.reads).toEqual(["A1"]);
   });
 
-  test("a token that expires over night parks nothing", async () => {
+  test("an expired token parks nothing over night", async () => {
     let expired = true;
     const { deliver, platform, store } = handlerOf();
     for (let n = 0; n < 5; n += 1)
@@ -175,7 +175,7 @@ describe("a platform that is out of reach", () => {
   });
 });
 
-test("the first answer ends the outage, though its callback takes its time", async () => {
+test("the first answer ends the outage before its callback has ended", async () => {
   const { deliver, platform, webhooks } = handlerOf({
     on: { "booking.Confirmed": () => new Promise(() => {}) },
   });
@@ -187,7 +187,7 @@ test("the first answer ends the outage, though its callback takes its time", asy
   expect((await webhooks.health()).state).toBe("running");
 });
 
-test("what is cut off while it fetches stops fetching", async () => {
+test("a timeout aborts the read", async () => {
   let signal: AbortSignal | null | undefined;
   const client = clientOf({
     fetch: (_, init) => {
@@ -203,7 +203,7 @@ test("what is cut off while it fetches stops fetching", async () => {
   expect(signal?.aborted).toBe(true);
 });
 
-test("of an endless message, the beginning is kept", async () => {
+test("the beginning of an endless error message is kept", async () => {
   const { deliver, store } = handlerOf({
     on: { unknown: () => Promise.reject(new Error("no ".repeat(1e5))) },
   });
@@ -226,7 +226,7 @@ describe("a record that does not validate", () => {
     expect(await event()).toMatchObject({ state: "parked", reason: "invalid-record" });
   });
 
-  test("by the user's own model, too", async () => {
+  test("with a model of the user, too", async () => {
     const platform = platformOf();
     const client = new StayhookClient({
       baseUrl: "https://platform.example",
@@ -247,7 +247,7 @@ describe("a record that does not validate", () => {
     });
   });
 
-  test("is an answer: it ends an outage", async () => {
+  test("ends an outage, because it is an answer", async () => {
     const { deliver, platform, webhooks } = handlerOf();
     platform.answer("A1", { status: 401 });
     await deliver(notificationOf({ bookingCode: "A1" }));
@@ -259,7 +259,7 @@ describe("a record that does not validate", () => {
   });
 });
 
-test("the error that is kept shows no token, not even one that the platform echoes", async () => {
+test("the stored error shows no token, not even one that the platform echoes", async () => {
   const { event, observed, logger } = await failing({
     status: 403,
     body: { message: "token secret-token may not" },

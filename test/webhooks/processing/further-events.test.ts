@@ -55,7 +55,7 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(recheck?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
   });
 
-  test("runs no callback for it where there is nothing new, and adds no further recheck", async () => {
+  test("runs no callback for the recheck if nothing changed, and adds no further recheck", async () => {
     const { events, deliver, platform, store } = await handled();
     await deliver();
     await advance(60_000);
@@ -66,7 +66,7 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(platform.reads).toHaveLength(3);
   });
 
-  test("is rechecked once for a burst, and anew for a later one", async () => {
+  test("is rechecked once for each burst", async () => {
     const { deliver, store } = await handled();
     const add = vi.spyOn(store, "add");
     for (const _ of [1, 2, 3]) await deliver();
@@ -88,7 +88,7 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(ids[0]).toBe(ids[1]);
   });
 
-  test("ends done with its error in the history where the record cannot be read then", async () => {
+  test("ends done with its error in the history if the recheck cannot read the record", async () => {
     for (const status of [404, 503, 401]) {
       const { deliver, platform, store } = await handled();
       await deliver();
@@ -106,7 +106,7 @@ describe("a record that is unchanged when its notification comes", () => {
     }
   });
 
-  test("has its recheck before the end of its event is recorded", async () => {
+  test("gets its recheck before the end of its event is recorded", async () => {
     const { deliver, store } = await handled();
     const settled: number[] = [];
     const settle = store.settle.bind(store);
@@ -118,7 +118,7 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(settled).toEqual([1]);
   });
 
-  test("has its recheck though the store fails for a while", async () => {
+  test("gets its recheck after the store has failed for a while", async () => {
     const { deliver, store } = await handled();
     const add = vi.spyOn(store, "add");
     const { eventId } = notificationOf();
@@ -171,7 +171,7 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(await rechecksOf(store)).toHaveLength(before);
   });
 
-  test("waits for the next drain where no loop runs", async () => {
+  test("waits for the next drain if no loop runs", async () => {
     const { webhooks, platform, store, deliver } = handlerOf({ autoStart: false });
     platform.booking("A1", "Confirmed");
     for (const _ of [1, 2]) {
@@ -196,7 +196,7 @@ describe("a booking that answers under a code of another case", () => {
     return { ...handler, events };
   }
 
-  test("is handled once under its own ref, by an event that follows", async () => {
+  test("is handled once under its own ref by a follow-up event", async () => {
     const { deliver, events, store } = caseless();
     const first = notificationOf({ bookingCode: "hx3k9" });
     await deliver(first, { topic: "bookings" });
@@ -224,7 +224,7 @@ describe("a booking that answers under a code of another case", () => {
     expect(events.map(({ changed }) => changed).toSorted()).toEqual([false, false, false, true]);
   });
 
-  test("whose answers change case each time is followed once", async () => {
+  test("has one follow-up if its answers change case each time", async () => {
     const { deliver, events, store, platform } = caseless();
     // Not for ever, so that this test fails rather than hangs.
     platform.answer("HX3K9", (reads) => ({
@@ -261,7 +261,7 @@ describe("a booking that answers under a code of another case", () => {
     expect(events).toMatchObject([{ eventId: notification.eventId, booking: { bookingCode: "HX3K9" } }]);
   });
 
-  test("but another code or id is an invalid record", async () => {
+  test("with another code or id is an invalid record", async () => {
     const { deliver, store, platform } = handlerOf({ store: memoryStore(), maxAttempts: 1 });
     platform.answer("A1", { status: 200, body: { bookingCode: "B2", status: "Confirmed" } });
     platform.answer("7", { status: 200, body: { listingId: 8, status: "Published" } });

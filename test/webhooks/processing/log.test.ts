@@ -19,8 +19,8 @@ const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const lines = (spy: ReturnType<typeof vi.spyOn>): string[] =>
   spy.mock.calls.map((call: unknown[]) => String(call[0]));
 
-describe("by default, the console hears of", () => {
-  test("a failed attempt, with the stack of what the callback threw, and of an event that is given up", async () => {
+describe("by default, the console gets", () => {
+  test("a failed attempt with the stack of the callback's error, and a parked event", async () => {
     const thrown = new Error("no calendar");
     const { deliver, platform } = handlerOf({
       logger: undefined,
@@ -44,7 +44,7 @@ describe("by default, the console hears of", () => {
     );
   });
 
-  test("a wrong token, and the platform's return", async () => {
+  test("a wrong token, and the end of the pause", async () => {
     const { deliver, platform } = handlerOf({ logger: undefined });
     platform.answer("A1", { status: 401 });
     await deliver(notificationOf({ bookingCode: "A1" }));
@@ -59,7 +59,7 @@ describe("by default, the console hears of", () => {
     expect(lines(warned)).toContain("stayhook: the platform answers again. Processing continues");
   });
 
-  test("requests that are not let in, once a minute with their number", async () => {
+  test("refused requests, once a minute with their number", async () => {
     const { deliver } = handlerOf({ logger: undefined, verify: sharedSecret({ query: "key", secret: "s" }) });
     for (let n = 0; n < 30; n += 1) await deliver(notificationOf());
     const line = "stayhook: refused a request (401): verify did not accept it";
@@ -69,7 +69,7 @@ describe("by default, the console hears of", () => {
     expect(lines(warned).at(-1)).toBe(`${line} (29 lines like this were left out)`);
   });
 
-  test("nothing where all goes well", async () => {
+  test("nothing if nothing fails", async () => {
     const { deliver, platform } = handlerOf({ logger: undefined, on: { fallback: () => {} } });
     platform.booking("A1", "Confirmed");
     await deliver(notificationOf({ bookingCode: "A1" }));
@@ -79,7 +79,7 @@ describe("by default, the console hears of", () => {
   });
 });
 
-test("a logger function gets the details of a failed attempt, and close says what was left out", async () => {
+test("a logger function gets the details of a failed attempt, and close logs the number of lines left out", async () => {
   const entries: LogEntry[] = [];
   const thrown = new Error("no calendar");
   const { deliver, platform, webhooks } = handlerOf({

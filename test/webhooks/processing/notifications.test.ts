@@ -76,7 +76,7 @@ describe("a timestamp", () => {
     },
   );
 
-  test("of an event without a notification is its own", async () => {
+  test("of an event without a notification stays", async () => {
     const { store, events, webhooks } = collecting();
     const event = { eventId: randomUUID(), ref: "booking:A1", source: "webhook", topic: null } as const;
     await store.add({ ...event, timestamp: "2026-04-30T00:00:00.000Z", notification: null });
@@ -84,7 +84,7 @@ describe("a timestamp", () => {
     expect(events[0]).toMatchObject({ timestamp: new Date("2026-04-30"), notification: undefined });
   });
 
-  test("equals the receipt by the store's clock, also of an attempt that comes much later", async () => {
+  test("equals the receipt by the store's clock, also in a much later attempt", async () => {
     const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { deliver } = collecting({ on: { fallback: failing }, backoff: () => 3_600_000 });
     await deliver({ timestamp: "yesterday" });
@@ -138,14 +138,14 @@ describe("the messages topic", () => {
     });
   });
 
-  test("runs fallback where there is no on.message, each time", async () => {
+  test("runs fallback for each message if there is no on.message", async () => {
     const { deliver, events } = collecting({ dispatch: "changed" });
     await deliver({}, { topic: "messages" });
     await deliver({}, { topic: "messages" });
     expect(events.map(({ type }) => type)).toEqual(["message", "message"]);
   });
 
-  test("may stand in the endpoint's URL, and goes with forwarded events through process()", async () => {
+  test("is read from the endpoint's URL, and process() keeps it for forwarded events", async () => {
     const message = vi.fn();
     const { webhooks, store } = handlerOf({ autoStart: false, on: { message } });
     const body = JSON.stringify(notificationOf({ bookingCode: "A1" }));

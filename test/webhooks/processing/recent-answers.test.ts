@@ -29,8 +29,8 @@ async function waiting(count: number, options: Parameters<typeof handlerOf>[0] =
   return { ...handler, add, ids: await add(count) };
 }
 
-describe("one read serves all that wait", () => {
-  test("each with a callback and an object of its own", async () => {
+describe("a recent answer", () => {
+  test("serves all waiting events, each with a callback and an object of its own", async () => {
     const events: WebhookEvent[] = [];
     const { webhooks, platform } = await waiting(20, {
       on: {
@@ -48,7 +48,7 @@ describe("one read serves all that wait", () => {
     expect(new Set(events.map(({ booking }) => booking)).size).toBe(20);
   });
 
-  test("but not what was recorded after the read began", async () => {
+  test("does not serve an event that was recorded after the read began", async () => {
     const { webhooks, platform, add } = await waiting(1);
     await webhooks.drain();
     await add(1);
@@ -56,7 +56,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("nor what was recorded in the same ms", async () => {
+  test("does not serve an event that was recorded in the same ms", async () => {
     const handler = handlerOf({ autoStart: false, recheckAfter: false });
     handler.platform.booking("A1", "Confirmed");
     for (const _ of [1, 2]) await handler.deliver(notificationOf({ bookingCode: "A1" }));
@@ -64,7 +64,7 @@ describe("one read serves all that wait", () => {
     expect(handler.platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("nor a second attempt, or anything after an attempt that failed with the answer", async () => {
+  test("does not serve a second attempt, nor any event after an attempt that failed with it", async () => {
     const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
     const { webhooks, platform } = await waiting(2, { on: { fallback: callback }, backoff: () => 1000 });
     await webhooks.drain();
@@ -75,7 +75,7 @@ describe("one read serves all that wait", () => {
     expect(callback).toHaveBeenCalledTimes(3);
   });
 
-  test("nor anything after an attempt that was cut off", async () => {
+  test("does not serve an event after an attempt that timed out", async () => {
     const callback = vi.fn().mockReturnValueOnce(new Promise(() => {}));
     const { webhooks, platform } = await waiting(2, {
       on: { fallback: callback },
@@ -88,7 +88,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("nor what is replayed", async () => {
+  test("does not serve a replay", async () => {
     const { webhooks, platform, store, ids } = await waiting(2);
     await webhooks.drain();
     await store.replay({ eventId: ids[0]! });
@@ -96,7 +96,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("nor an event of the reconciler", async () => {
+  test("does not serve an event of the reconciler", async () => {
     const { webhooks, platform, store, ids } = await waiting(1);
     const eventId = ids[0]!.replace(/./, (digit) => (digit === "0" ? "1" : "0"));
     const timestamp = new Date().toISOString();
@@ -107,7 +107,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("for 10 s", async () => {
+  test("is used for 10 s", async () => {
     const callback = vi.fn(() => new Promise<void>((resolve) => setTimeout(resolve, 6_000)));
     const { webhooks, platform } = await waiting(3, { on: { fallback: callback } });
     const drained = webhooks.drain();
@@ -117,7 +117,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("unless another process has handled a later answer since", async () => {
+  test("is not used if another process has handled a newer answer", async () => {
     const store = memoryStore();
     const events: unknown[] = [];
     const { webhooks, platform } = await waiting(2, {
@@ -143,7 +143,7 @@ describe("one read serves all that wait", () => {
     ]);
   });
 
-  test("not where the model makes other things than plain data", async () => {
+  test("is not kept if the model makes other values than plain data", async () => {
     const platform = platformOf();
     platform.booking("A1", "Confirmed");
     const client = clientOf(platform);
@@ -156,7 +156,7 @@ describe("one read serves all that wait", () => {
     expect(platform.reads).toEqual(["A1", "A1"]);
   });
 
-  test("and the oldest of more than 1,000 answers goes", () => {
+  test("is dropped as the oldest of more than 1,000", () => {
     const answers = new RecentAnswers();
     const claimOf = (code: string, fields: Partial<ClaimedEvent> = {}) =>
       ({

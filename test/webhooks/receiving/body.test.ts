@@ -82,7 +82,7 @@ describe("text", () => {
     );
   });
 
-  it("puts a character together that chunks have cut", async () => {
+  it("joins a character that chunks have cut", async () => {
     const body = bytesOf(JSON.stringify({ ...bookingNotification, note: "🏡" }));
     const cut = body.length - 4;
     const { post, added } = harness();
@@ -128,7 +128,7 @@ describe("an object that a parser made", () => {
     expect(asText.added[0]?.notification).toBe(body);
   });
 
-  it("is refused where it is no JSON", async () => {
+  it("is refused if it has no JSON", async () => {
     const circle: Record<string, unknown> = { ...bookingNotification };
     circle.self = circle;
     const long: Record<string, unknown> = { ...bookingNotification };
@@ -214,7 +214,7 @@ describe("a body larger than maxBodyBytes", () => {
     expect(state.pulled).toBe(0);
   });
 
-  it("is cancelled, but not before the answer is out", async () => {
+  it("is cancelled after the answer", async () => {
     vi.useFakeTimers();
     try {
       const { stream, state } = countingStream(endless());
@@ -282,14 +282,14 @@ describe("a body that stalls", () => {
     }
   }
 
-  it("may be slow, as long as it goes on", async () => {
+  it("may be slow if it goes on", async () => {
     const { post } = harness({ bodyTimeout: 300 });
     const answer = post({ body: dripping(10) });
     await vi.advanceTimersByTimeAsync(2_100);
     expect((await answer).result.status).toBe(200);
   });
 
-  it("is answered 408 within replyWithin of the arrival all the same", async () => {
+  it("is answered 408 within replyWithin of the arrival", async () => {
     const { post } = harness({ bodyTimeout: 300, replyWithin: 1_000 });
     let answered = false;
     const answer = post({ body: dripping(10) }).finally(() => (answered = true));
@@ -405,7 +405,7 @@ describe("a body that was read before", () => {
     expect(log).toMatchObject([{ level: "error", message: expect.stringContaining("before it") }]);
   });
 
-  it("is just empty where there was nothing in it", async () => {
+  it("is empty if it had no bytes", async () => {
     const stream = Readable.from([]);
     stream.resume();
     await new Promise((resolve) => stream.once("close", resolve));
@@ -414,7 +414,7 @@ describe("a body that was read before", () => {
   });
 });
 
-it("records the same event whichever way it came", async () => {
+it("records the same event for every kind of body", async () => {
   const { post, added } = harness();
   for (const make of Object.values(shapes)) expect((await post({ body: make() })).result.status).toBe(200);
   expect(added).toHaveLength(1);
@@ -424,7 +424,7 @@ it("records the same event whichever way it came", async () => {
 describe("readStream", () => {
   const limits = { maxBodyBytes: 10, bodyTimeout: 1_000, deadlines: new Deadlines() };
 
-  it("settles once, whatever comes after", async () => {
+  it("settles once", async () => {
     for (const [body, read] of [
       ["{}", { content: expect.any(Uint8Array) }],
       ["{".repeat(11), { failure: "too-large" }],
@@ -439,7 +439,7 @@ describe("readStream", () => {
     }
   });
 
-  it("lets go of a stream that is over before it was opened", () => {
+  it("releases a stream that has ended before", () => {
     const settled = vi.fn();
     let listeners = 0;
     let paused = false;
@@ -458,7 +458,7 @@ describe("readStream", () => {
     expect([listeners, paused]).toEqual([3, true]);
   });
 
-  it("awaits nothing any more when it is done", async () => {
+  it("leaves no deadline when it is done", async () => {
     const remove = vi.spyOn(limits.deadlines, "remove");
     const read = (chunks: Uint8Array[], replyBy: number): Promise<unknown> =>
       new Promise((resolve) => readStream(webStream(...chunks), { ...limits, replyBy }, resolve));

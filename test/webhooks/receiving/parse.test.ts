@@ -84,7 +84,7 @@ const spelling = fc.record({
 });
 
 describe("a notification that is well-formed", () => {
-  it("is never refused, and means the same however it is written", () => {
+  it("is never refused, and makes the same event in every notation", () => {
     fc.assert(
       fc.property(
         eventId,
@@ -159,7 +159,7 @@ describe("a timestamp that cannot be read", () => {
   );
 });
 
-describe("what is malformed", () => {
+describe("a malformed body", () => {
   const valid = fc.tuple(eventId, timestamp, references, further).map(
     ([id, time, about, fields]): Record<string, unknown> => ({
       ...fields,
@@ -233,7 +233,7 @@ describe("what is malformed", () => {
     );
   });
 
-  it("is never recorded where it is not JSON any more", () => {
+  it("is never recorded if it is not JSON", () => {
     fc.assert(
       fc.property(valid, fc.nat(), (value, seed) => {
         const text = JSON.stringify(value);
@@ -246,7 +246,7 @@ describe("what is malformed", () => {
     );
   });
 
-  it("is never recorded where it is not UTF-8", () => {
+  it("is never recorded if it is not UTF-8", () => {
     const bytes = bytesOf(JSON.stringify({ ...bookingNotification, bookingCode: "HX-?" }));
     const broken = Uint8Array.from(bytes, (byte) => (byte === 0x3f ? 0xe9 : byte));
     expect(parseBody(broken, undefined)).toEqual({
@@ -256,8 +256,8 @@ describe("what is malformed", () => {
   });
 });
 
-describe("whatever comes", () => {
-  it("is answered without throwing, and an event is one", () => {
+describe("any body", () => {
+  it("is parsed without throwing, and an accepted one makes a valid event", () => {
     const anything = fc.oneof(
       fc.string({ unit: "binary" }),
       fc.uint8Array(),

@@ -18,7 +18,7 @@ describe("what is recorded", () => {
     expect((await answer).result.status).toBe(200);
   });
 
-  it("hands the store the event in its own terms", async () => {
+  it("passes the store a NewEvent", async () => {
     const { post, added, seen } = harness();
     const body = `{"eventId":"${EVENT_ID.toUpperCase()}", "timestamp":"2026-03-01 12:00:00.5+0200","bookingCode":"HX-1","listingId":null,"x":1.0}`;
     const { recorded } = await post({ body, topic: "bookings" });
@@ -50,7 +50,7 @@ describe("what is recorded", () => {
     expect(added[0]?.ref).toBe(ref);
   });
 
-  it("answers 200 for a duplicate, and says that it was one", async () => {
+  it("answers 200 for a duplicate, and observes it as one", async () => {
     const { post, added, seen, log } = harness();
     await post();
     const { result, recorded } = await post({
@@ -63,7 +63,7 @@ describe("what is recorded", () => {
     expect(log).toEqual([]);
   });
 
-  it("warns once of a duplicate that refers to something else", async () => {
+  it("warns once of a duplicate with another reference", async () => {
     const { post, seen, log } = harness({ add: async () => "conflict" });
     const { result, recorded } = await post();
     expect(result.status).toBe(200);
@@ -81,7 +81,7 @@ describe("what is recorded", () => {
     },
   );
 
-  it("says until when it must be answered", async () => {
+  it("returns the latest time for the answer", async () => {
     const { post, receive } = harness({ replyWithin: 7_000 });
     const before = performance.now();
     const { replyBy } = await post();
@@ -134,7 +134,7 @@ describe("what is refused", () => {
     expect(added).toEqual([]);
   });
 
-  it("keeps a hostile body's answer and log short", async () => {
+  it("keeps the answer and the log line of a hostile body short", async () => {
     const { post, log } = harness({ maxBodyBytes: 100_000 });
     const fields = Array.from({ length: 2_000 }, (_, index) => [`field${index}`, "x".repeat(20)]);
     const { result } = await post({
@@ -159,7 +159,7 @@ describe("what is refused", () => {
     },
   );
 
-  it("takes POST in lower case, as some servers have it", async () => {
+  it("accepts a method in lower case", async () => {
     const { post } = harness();
     expect((await post({ method: "post" })).result.status).toBe(200);
   });
@@ -177,7 +177,7 @@ describe("what is refused", () => {
     expect(seen[0]).toEqual({ kind: "refused", status: 503, reason: "closing", topic: null });
   });
 
-  it("asks verify before the body is looked at", async () => {
+  it("calls verify before it reads the body", async () => {
     const { post, seen } = harness({ verify: () => false });
     for (const body of ["not JSON", "x".repeat(2_000)]) {
       expect((await post({ body })).result.status).toBe(401);
@@ -185,7 +185,7 @@ describe("what is refused", () => {
     expect(seen.map((event) => event.kind === "refused" && event.reason)).toEqual(["verify", "verify"]);
   });
 
-  it("looks at the size before the JSON, and at the JSON before the store", async () => {
+  it("checks the size before the JSON, and the JSON before the store", async () => {
     const add = vi.fn(async () => "added" as const);
     const { post } = harness({ add });
     expect((await post({ body: "{".repeat(2_000) })).result.status).toBe(413);
@@ -193,7 +193,7 @@ describe("what is refused", () => {
     expect(add).not.toHaveBeenCalled();
   });
 
-  it("does without headers", async () => {
+  it("works without headers", async () => {
     const verify = ({ headers }: { headers: Headers }): boolean => !headers.has("x");
     const { post } = harness({ verify });
     for (const body of [bookingNotification, JSON.stringify(bookingNotification)]) {
@@ -201,7 +201,7 @@ describe("what is refused", () => {
     }
   });
 
-  it("answers 500 without detail where the request itself is broken", async () => {
+  it("answers 500 without detail if the request object throws", async () => {
     const { receive, log } = harness();
     const { result } = await receive({
       get method(): string {
@@ -237,7 +237,7 @@ describe("a store that does not record", () => {
     expect(log.map(({ level }) => level)).toEqual(["error"]);
   });
 
-  it("is answered 503 when it takes longer than recordTimeout, and its late rejection is nobody's", async () => {
+  it("is answered 503 after recordTimeout, and a late rejection is ignored", async () => {
     vi.useFakeTimers();
     const unhandled = vi.fn();
     process.on("unhandledRejection", unhandled);
@@ -287,7 +287,7 @@ describe("a store that does not record", () => {
 });
 
 describe("what a request costs", () => {
-  it("makes no timer, Error, URL, Headers or AbortController for one that is simply recorded", async () => {
+  it("makes no timer, Error, URL, Headers or AbortController for a plain request", async () => {
     const { post, receive } = harness({ verify: ({ url }) => url === "/hooks" });
     await post(); // The one timer that all share.
     const made: string[] = [];

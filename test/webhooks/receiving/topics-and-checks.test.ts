@@ -18,7 +18,7 @@ describe("the topic in an endpoint's URL", () => {
     expect(topicIn(url?.replace("#?", "?#"), { query: "topic" })).toBe(topic);
   });
 
-  it("becomes the event's topic, and verify sees it", async () => {
+  it("becomes the event's topic, and verify gets it", async () => {
     const verify = vi.fn(() => true);
     const { post, added } = harness({ verify });
     await post({ url: "/hooks?topic=bookings" });
@@ -26,7 +26,7 @@ describe("the topic in an endpoint's URL", () => {
     expect(verify).toHaveBeenCalledWith(expect.objectContaining({ topic: "bookings" }));
   });
 
-  it("may stand in another parameter, and an adapter's topic goes before it", async () => {
+  it("is read from the parameter of topicFrom, and an adapter's topic goes before it", async () => {
     const { post, added } = harness({ topicFrom: { query: "t" } });
     await post({ url: "/hooks?t=listings&topic=messages", topic: "bookings" });
     const body = { ...bookingNotification, eventId: "0b0e7a0c-5a52-4d6e-9a37-3f0f6f1f2a12" };
@@ -41,7 +41,7 @@ describe("the topic in an endpoint's URL", () => {
     expect(log).toEqual([]);
   });
 
-  it("is told of a refused request", async () => {
+  it("is observed with a refused request", async () => {
     const { post, seen } = harness({ verify: () => false });
     await post({ url: "/hooks?topic=listings" });
     expect(seen).toEqual([{ kind: "refused", status: 401, reason: "verify", topic: "listings" }]);
@@ -49,7 +49,7 @@ describe("the topic in an endpoint's URL", () => {
 });
 
 describe("doubts about a notification", () => {
-  it("are logged once a minute each, without a word of what was sent", async () => {
+  it("are logged once a minute each, and repeat nothing of the request", async () => {
     const { post, added, log } = harness();
     for (const digit of [1, 2, 3]) {
       const eventId = `${bookingNotification.eventId.slice(0, -1)}${digit}`;
@@ -77,7 +77,7 @@ describe("a reachability check", () => {
     },
   );
 
-  it("has to pass verify, and while closing is answered 503", async () => {
+  it("must pass verify, and is answered 503 while closing", async () => {
     const refusing = harness({ answerChecks: true, verify: () => false });
     expect((await refusing.post(text)).result.status).toBe(401);
     const closing = harness({ answerChecks: true, closing: () => true });
@@ -98,7 +98,7 @@ describe("an invalid body", () => {
     return event?.kind === "invalid" ? event.body : "not invalid";
   };
 
-  it("is observed whole where it is short", async () => {
+  it("is observed whole if it is short", async () => {
     expect(await bodyOf('{"eventId":"é"')).toBe('{"eventId":"é"');
     expect(await bodyOf(new Uint8Array([0x7b, 0xff]))).toBe("{\uFFFD");
   });
@@ -131,7 +131,7 @@ describe("a backlog", () => {
     parked: 99,
   });
 
-  it("above maxWaiting still takes an event that the store has: the platform would repeat it for ever", async () => {
+  it("above maxWaiting accepts a known event, which the platform would repeat forever", async () => {
     let known = false;
     const isKnown = async () => known;
     const { post, added } = harness({ backlog: new Backlog(async () => counts(9), 10), isKnown });
@@ -159,7 +159,7 @@ describe("a backlog", () => {
     expect(result.status).toBe(200);
   });
 
-  it("is counted once for many requests, and before a count is 1 s old nobody waits for the next", async () => {
+  it("is counted once for many requests, and no request waits for a count that is renewed", async () => {
     const count = vi.fn(async () => counts(0));
     const backlog = new Backlog(count, 10);
     expect(await Promise.all([backlog.isFull(), backlog.isFull()])).toEqual([false, false]);
@@ -169,13 +169,13 @@ describe("a backlog", () => {
     expect(count).toHaveBeenCalledTimes(2);
   });
 
-  it("is not counted where there is no limit", () => {
+  it("is not counted without a limit", () => {
     const count = vi.fn(async () => counts(0));
     expect(new Backlog(count, Number.POSITIVE_INFINITY).isFull()).toBe(false);
     expect(count).not.toHaveBeenCalled();
   });
 
-  it("that cannot be counted leaves it to the store to say what is wrong", async () => {
+  it("that cannot be counted leaves the error to the store", async () => {
     const { post } = harness({ backlog: new Backlog(() => Promise.reject(new Error("no")), 10) });
     expect((await post()).result.status).toBe(200);
   });

@@ -21,7 +21,7 @@ async function underFakeTimers(body: () => Promise<void>): Promise<void> {
 }
 
 describe("verify", () => {
-  it("is given the request, with standard headers", async () => {
+  it("gets the request with standard headers", async () => {
     let given: VerifyRequest | undefined;
     const { post } = harness({
       verify: (request) => {
@@ -80,7 +80,7 @@ describe("verify", () => {
     for (const said of [JSON.stringify(result), JSON.stringify(log)]) expect(said).not.toContain("geheim");
   });
 
-  it("says nothing of the URL, whatever becomes of the request", async () => {
+  it("logs and observes no URL", async () => {
     const outcomes = [
       harness({ closing: () => true }),
       harness({ verify: () => false }),
@@ -95,7 +95,7 @@ describe("verify", () => {
     }
   });
 
-  it("does not have the body parsed or read when it says no", async () => {
+  it("that refuses prevents the body from being read", async () => {
     const { stream, state } = countingStream([bytesOf(text)]);
     const { post } = harness({ verify: () => false });
     expect((await post({ body: stream })).result.status).toBe(401);
@@ -103,7 +103,7 @@ describe("verify", () => {
     expect(stream.locked).toBe(false);
   });
 
-  it("is not waited for longer than replyWithin, and its late end is nobody's", () =>
+  it("has replyWithin to decide, and a late end is ignored", () =>
     underFakeTimers(async () => {
       let fail: (error: Error) => void = () => {};
       const verify: Verify = () => new Promise((_, reject) => (fail = reject));
@@ -141,7 +141,7 @@ describe("rawBody()", () => {
     expect(added).toHaveLength(1);
   });
 
-  it("is empty where there is no body", async () => {
+  it("is empty if there is no body", async () => {
     const verify: Verify = async ({ rawBody }) => (await rawBody()).length === 0;
     expect((await harness({ verify }).post({ body: undefined })).result.status).toBe(400);
   });
@@ -177,7 +177,7 @@ describe("rawBody()", () => {
     expect(declared.state.pulled).toBe(0);
   });
 
-  it("says why it cannot be had", async () => {
+  it("rejects with the reason if the body cannot be read", async () => {
     const reasons: string[] = [];
     const verify: Verify = async ({ rawBody }) => {
       await rawBody().catch((error: Error) => reasons.push(error.message));
@@ -197,7 +197,7 @@ describe("rawBody()", () => {
     ]);
   });
 
-  it("behind a parser that has eaten the bytes throws, so that the answer is 401", async () => {
+  it("rejects behind a parser that has read the bytes, and the answer is 401", async () => {
     const verify: Verify = async ({ rawBody }) => (await rawBody()).length > 0;
     const { post, seen } = harness({ verify });
     expect((await post({ body: bookingNotification })).result.status).toBe(401);
@@ -206,7 +206,7 @@ describe("rawBody()", () => {
     ]);
   });
 
-  it("of a body that stalls is 408, as soon as that is known", () =>
+  it("of a stalling body leads to 408 at once", () =>
     underFakeTimers(async () => {
       const verify: Verify = async ({ rawBody }) => (await rawBody()).length > 0;
       for (const [options, after] of [
@@ -224,7 +224,7 @@ describe("rawBody()", () => {
       }
     }));
 
-  it("asked for late is 408 too where it is the body that keeps verify waiting", () =>
+  it("that is called late leads to 408, too, if the body stalls", () =>
     underFakeTimers(async () => {
       const verify: Verify = async ({ rawBody }) => {
         await new Promise((resolve) => setTimeout(resolve, 500));
@@ -236,7 +236,7 @@ describe("rawBody()", () => {
       expect((await answer).result.status).toBe(408);
     }));
 
-  it("that nobody waits for harms nothing", () =>
+  it("that is not awaited leaves no unhandled rejection", () =>
     underFakeTimers(async () => {
       const error = new Error("reset");
       const broken = (): ReadableStream =>
@@ -256,7 +256,7 @@ describe("rawBody()", () => {
       }
     }));
 
-  it("does not hold a verify that hangs after it", () =>
+  it("does not extend the time of a verify that hangs after it", () =>
     underFakeTimers(async () => {
       const verify: Verify = async ({ rawBody }) => {
         await rawBody();
