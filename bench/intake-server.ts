@@ -28,7 +28,7 @@ const client = new StayhookClient({ baseUrl: "https://platform.example", accessT
 const logger = ({ level, message }: LogEntry): void => {
   if (level === "error") console.error(message);
 };
-const base = { client, on: {}, autoStart: false, logger } as const;
+const base = { client, on: {}, autoStart: false, verify: false, logger } as const;
 const inMemory = (options = {}): WebhookHandler =>
   createWebhookHandler({ ...base, store: memoryStore(), ...options });
 

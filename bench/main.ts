@@ -37,13 +37,13 @@ process.env.BENCH_SERVERS = JSON.stringify({
 } satisfies Servers);
 
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
-  intake: () => (quick ? intake(2, 300, of) : intake(7, 800, of)),
+  intake: () => (quick ? intake(2, 300, of) : intake(6, 700, of)),
   "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
   wake: () => wakes(quick ? 10 : 60),
   client: () => (quick ? clientReads(2, 200) : clientReads(7, 500)),
   import: () => importTimes(quick ? 3 : 11),
   size: () => sizes(),
-  stores: () => stores(quick ? 1 : 4, of),
+  stores: () => stores(quick ? 1 : 3, of),
 };
 /** Only by its name: it takes minutes. */
 const slow = { kept: () => kept() };

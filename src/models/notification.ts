@@ -4,7 +4,7 @@ import type { Issue } from "../errors.ts";
 import { integer, tolerant } from "./fields.ts";
 import { toIssues } from "./standard-schema.ts";
 import { toInteger } from "./stay.ts";
-import { readTimestamp } from "./timestamp.ts";
+import { isoTimestamp } from "./timestamp.ts";
 
 const string = z.string({
   error: (issue) => (issue.input === undefined ? "is missing" : "must be a string"),
@@ -56,8 +56,8 @@ export interface ParsedNotification {
   readonly ok: true;
   /** In lower case. */
   readonly eventId: string;
-  /** `undefined` where the time is missing or cannot be read. */
-  readonly timestamp: Date | undefined;
+  /** In ISO 8601; `undefined` where the time is missing or cannot be read. */
+  readonly timestamp: string | undefined;
   readonly bookingCode: string | null;
   readonly listingId: number | null;
 }
@@ -83,7 +83,7 @@ export function parseNotification(
   return {
     ok: true,
     eventId: eventId.toLowerCase(),
-    timestamp: readTimestamp(timestamp),
+    timestamp: isoTimestamp(timestamp),
     bookingCode,
     listingId,
   };

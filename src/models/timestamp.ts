@@ -4,6 +4,16 @@ const pattern =
 /** The numbers that are taken for a time: from 1973, so that a counter is none, to the year 9999 in ms. */
 const [leastTime, mostTime] = [1e8, 253_402_300_799_999];
 
+/** The form that JSON has a date in, on a day that every month has. */
+const usual = /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3])(?::[0-5]\d){2}(?:\.\d{3})?Z$/;
+
+/** Reads a time as {@link readTimestamp}, and writes it in ISO 8601. */
+export function isoTimestamp(value: unknown): string | undefined {
+  if (typeof value === "string" && usual.test(value))
+    return value.length === 24 ? value : `${value.slice(0, 19)}.000Z`;
+  return readTimestamp(value)?.toISOString();
+}
+
 /**
  * Reads a time in whatever form a platform may write it: ISO 8601 (see {@link parseTimestamp}), or seconds or ms since
  * 1970, as a number or as text. Numbers below 1e11 are seconds.
@@ -24,12 +34,6 @@ export function readTimestamp(value: unknown): Date | undefined {
  * @returns `undefined` for any other text, and for a day or time that does not exist
  */
 export function parseTimestamp(text: string): Date | undefined {
-  // The usual form needs no pattern. Only the form of `toISOString` gives the same text again.
-  if (text.length === 24 || text.length === 20) {
-    const date = new Date(text);
-    const usual = text.length === 24 ? text : `${text.slice(0, 19)}.000Z`;
-    if (!Number.isNaN(date.getTime()) && date.toISOString() === usual) return date;
-  }
   const match = pattern.exec(text);
   if (!match) return undefined;
   const part = (index: number): number => Number(match[index] ?? 0);

@@ -35,7 +35,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
       ref: refOf(parsed, topic),
       source: "webhook",
       topic: topic ?? null,
-      timestamp: (timestamp ?? new Date()).toISOString(),
+      timestamp: timestamp ?? new Date().toISOString(),
       notification: wellFormed(text),
     },
     doubts: [...(timestamp ? [] : ["timestamp" as const]), ...(isDoubtful ? ["references" as const] : [])],
