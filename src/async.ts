@@ -37,7 +37,7 @@ export class Alarm {
   }
 }
 
-/** Waits for the first of `promises`, `ms` at most. Rejects only if one of them does. */
+/** Waits for the first of `promises`, but `ms` at most. Rejects only if one of them rejects first. */
 export async function atMost(ms: number, promises: readonly Promise<unknown>[] = []): Promise<void> {
   let timer: Timer | undefined;
   const over = new Promise<void>((resolve) => {
@@ -81,9 +81,9 @@ export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promi
 const WRAPPER_PATIENCE = 1000;
 
 /**
- * Runs `run` once, inside a wrapper of the user's. A wrapper that throws, hangs or never calls `run` changes nothing.
+ * Runs `run` once, inside a wrapper of the user's. If the wrapper throws, hangs or does not call `run`, `run` runs without it.
  *
- * @param onFailure - gets each failure of the wrapper's own
+ * @param onFailure - gets the errors of the wrapper itself
  * @returns what `run` returns
  */
 export async function runWrapped<T>(
@@ -103,7 +103,7 @@ export async function runWrapped<T>(
       () => undefined,
       (thrown) => ({ thrown }),
     );
-    // The wrapper passes the error of `run` on.
+    // Ignore an error of `run` that the wrapper passes on.
     if (own?.thrown !== error) onFailure(error);
   });
   if (!running) await atMost(WRAPPER_PATIENCE, [began.promise, wrapped]);
@@ -111,7 +111,7 @@ export async function runWrapped<T>(
   return runOnce();
 }
 
-/** Made by {@link createSlots}. */
+/** A limit on concurrent work. */
 export interface Slots {
   run<T>(work: () => Promise<T>): Promise<T>;
 }

@@ -30,11 +30,10 @@ export interface TelemetryOptions {
 }
 
 /**
- * Makes the `telemetry` of a handler and of its client: spans and metrics by OpenTelemetry's semantic conventions for
- * messaging and HTTP.
+ * Makes the `telemetry` of a handler and of its client. Its spans and metrics follow OpenTelemetry's semantic conventions
+ * for messaging and HTTP.
  *
- * Start the OpenTelemetry SDK before this call: a meter of the global provider that is asked for earlier measures
- * nothing.
+ * Start the OpenTelemetry SDK before this call. The global provider has no working meter before.
  *
  * @throws InvalidArgumentError naming the option that is wrong
  * @example
@@ -67,7 +66,7 @@ function checkOptions(options: TelemetryOptions): void {
   if (issues.length > 0) throw new InvalidArgumentError(issues);
 }
 
-/** Begins the span `send {topic}`. It ends when the event is in the store. */
+/** Begins the span `send {topic}`, which ends when the store has the event. */
 function recorded(
   tracer: Tracer,
   instruments: Instruments,
@@ -81,7 +80,7 @@ function recorded(
   });
   added.then(
     (result) => {
-      // A duplicate records nothing: its span never ends, and so nobody exports it.
+      // A duplicate records nothing. A span that never ends is not exported.
       if (result !== "added") return;
       instruments.sent.add(1, common);
       span.end();
@@ -138,8 +137,8 @@ async function process<R extends AttemptResult>(
 }
 
 /**
- * The context of an attempt. A claim of the queue has a lease, and begins a trace of its own: the loop may have been
- * started by a request that has nothing to do with the event. An attempt of `webhooks.process()` belongs to its caller.
+ * The parent context of an attempt. An attempt of the queue has a lease, and begins a trace of its own: the active span may
+ * be of an unrelated request that started the loop. An attempt of `webhooks.process()` has no lease and belongs to its caller.
  */
 function parentOf({ lease }: ClaimedEvent): Context {
   return lease === "" ? context.active() : ROOT_CONTEXT;
@@ -228,7 +227,7 @@ function instrumentsOf(meter: Meter) {
 
 const system = { "messaging.system": "stayhook" } as const;
 
-/** The attributes that spans and metrics have. They hold no id: each value of a metric's attribute is a time series. */
+/** The attributes of both spans and metrics. They hold no id, because each value would make another time series. */
 function messaging(operation: "send" | "process", event: NewEvent): Attributes {
   const destination = destinationOf(event);
   return {
@@ -250,7 +249,7 @@ function nameOf(operation: string, event: NewEvent): string {
   return [operation, destinationOf(event)].filter(Boolean).join(" ");
 }
 
-/** The event's topic. An event without one belongs to the topic of its record. */
+/** The topic of the event, else the topic of its record. */
 function destinationOf({ topic, ref }: NewEvent): string | undefined {
   return topic ?? (ref === null ? undefined : ref.startsWith("booking:") ? "bookings" : "listings");
 }
@@ -270,7 +269,7 @@ function errorName(error: unknown): string {
   return error instanceof Error ? error.name : "_OTHER";
 }
 
-/** `undefined` where no SDK makes spans. */
+/** `undefined` if no SDK is installed. */
 function traceparentOf(span: Span): string | undefined {
   const spanContext = span.spanContext();
   if (!trace.isSpanContextValid(spanContext)) return undefined;

@@ -5,11 +5,11 @@ import type { AttemptResult, ProcessAttempt } from "../queue/policy.ts";
 import type { ClaimedEvent, EventState, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observe.ts";
 
-/** What is waiting in a store, as a gauge shows it. */
+/** The events of a store that need attention. */
 export interface WaitingEvents {
   /** How many events are pending or retrying. */
   readonly waiting: number;
-  /** Age in ms of the oldest event that waits to be handled; 0 where none does. */
+  /** Age of the oldest event that waits to be handled, ms; 0 if none does. */
   readonly oldestAge: number;
   /** How many events are parked. */
   readonly parked: number;
@@ -18,29 +18,29 @@ export interface WaitingEvents {
 /**
  * Traces and measures a handler and its client. `telemetry()` of `stayhook/otel` makes one for OpenTelemetry.
  *
- * A function that throws, hangs or does not call `run` costs no event: the handler logs it once a minute and goes on
- * without. Each function may be missing.
+ * If one of its functions throws, hangs or does not call `run`, the event is handled all the same. The handler logs the
+ * failure, once a minute at most.
  */
 export interface Telemetry extends RequestTelemetry {
   /**
-   * Called before an event is recorded.
+   * Called before the store records a new event.
    *
-   * @param added - how the recording went. Rejects where the store failed
-   * @returns the W3C `traceparent` that the store keeps with the event, for the attempts in other processes
+   * @param added - resolves to the store's answer. Rejects if the store failed
+   * @returns the W3C `traceparent` that the store keeps with the event; {@link process} gets it, also in other processes
    */
   recorded(event: NewEvent, added: Promise<"added" | "duplicate" | "conflict">): string | undefined;
   /**
    * Wraps an attempt, from its start to the recording of its end. Has to call `run` once and to resolve to its result.
    *
-   * @param event - `traceparent` is what {@link recorded} returned for it
+   * @param event - the event, with the `traceparent` that {@link recorded} returned
    */
   process<R extends AttemptResult>(event: ClaimedEvent, run: () => Promise<R>): Promise<R>;
-  /** Gets all that the handler's `observe` gets. */
+  /** Gets everything that the handler's `observe` gets. */
   observe?(observation: Observation): void;
   /**
-   * Called once when a handler with a store is made.
+   * Called once, when a handler with a store is made.
    *
-   * @param waiting - counts the events that wait. It asks the store at most once a second
+   * @param waiting - counts the waiting events. Asks the store at most once a second
    * @returns a function that the handler calls when it closes
    */
   watch?(waiting: () => Promise<WaitingEvents>): () => void;
@@ -53,7 +53,7 @@ const MAX_TRACEPARENT = 256;
 
 type Added = "added" | "duplicate" | "conflict";
 
-/** Calls the user's telemetry so that its failures cost no event. Without telemetry, it only passes calls on. */
+/** Calls the user's telemetry, and keeps its failures from events. Without telemetry, it passes calls on. */
 export class SafeTelemetry {
   readonly #telemetry: Partial<Telemetry> | undefined;
   readonly #log: Log;
@@ -72,7 +72,7 @@ export class SafeTelemetry {
 
   async #addTraced<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
     const { promise: added, resolve, reject } = Promise.withResolvers<A>();
-    // The telemetry need not listen.
+    // The telemetry may ignore the promise. Its rejection must not count as unhandled.
     added.catch(() => {});
     const traceparent = this.#traceparent(event, added);
     try {
@@ -85,7 +85,7 @@ export class SafeTelemetry {
     }
   }
 
-  /** Wraps the attempts of the queue; `undefined` where nothing does. */
+  /** Wraps the attempts of the queue; `undefined` if there is nothing to wrap them with. */
   get process(): ProcessAttempt | undefined {
     const telemetry = this.#telemetry;
     if (!telemetry?.process) return undefined;
@@ -115,14 +115,14 @@ export class SafeTelemetry {
   #traceparent(event: NewEvent, added: Promise<Added>): string | undefined {
     const traceparent = this.#call("recorded", () => this.#telemetry?.recorded?.(event, added));
     if (typeof traceparent !== "string") return undefined;
-    // Each store keeps printable ASCII as it is.
+    // All stores keep printable ASCII unchanged.
     return traceparent.length <= MAX_TRACEPARENT && /^[!-~]+$/.test(traceparent) ? traceparent : undefined;
   }
 
   #call(name: string, call: () => unknown): unknown {
     try {
       const result = call();
-      // An async function passes for each of them.
+      // An async function has the type of a function that returns nothing.
       if (result instanceof Promise) result.catch((error) => this.#failed(name, error));
       return result;
     } catch (error) {
@@ -139,7 +139,7 @@ export class SafeTelemetry {
   }
 }
 
-/** Makes a function that counts the events that wait, with an answer of at most {@link FRESH} ms of age. */
+/** Makes a function that counts the waiting events. Its answer is at most {@link FRESH} ms old. */
 function countsOf(store: EventStore<unknown>): () => Promise<WaitingEvents> {
   let last: { readonly at: number; readonly answer: Promise<WaitingEvents> } | undefined;
   return () => {
