@@ -2,8 +2,15 @@ import { createSlots } from "../async.ts";
 import type { Log } from "../logger.ts";
 import { Recent } from "./api.ts";
 import type { Clock } from "./clock.ts";
-import type { DeliverySettings } from "./options.ts";
+import {
+  check,
+  type DeliverySettings,
+  deliverySchema,
+  type SandboxDeliveryOptions,
+  toDeliverySettings,
+} from "./options.ts";
 import { createRandom } from "./random.ts";
+import { copy } from "./records.ts";
 
 /** A function that takes deliveries instead of the network, such as a webhook handler's `fetch`. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
@@ -34,6 +41,22 @@ export interface SandboxDelivery {
   readonly status: number | undefined;
   /** The reason why there was no answer. */
   readonly error: string | undefined;
+}
+
+/** How notifications are delivered. It can change while the sandbox runs. */
+export interface SandboxDeliveryControl {
+  /**
+   * Changes the given options for later notifications. The other options stay.
+   *
+   * @throws InvalidArgumentError naming each wrong option
+   * @example
+   * ```ts
+   * sandbox.delivery.set({ drop: 1 }); // lose every notification
+   * ```
+   */
+  set(options: SandboxDeliveryOptions): void;
+  /** A copy of the present options. */
+  readonly current: SandboxDeliveryOptions;
 }
 
 /** A notification and its destination. */
@@ -194,6 +217,24 @@ export function createDeliveryQueue(options: {
     list: (limit) => recent.list(limit).map((delivery) => ({ ...delivery })),
   };
   return queue;
+}
+
+export function deliveryControl(
+  initial: SandboxDeliveryOptions,
+  queue: DeliveryQueue,
+): SandboxDeliveryControl {
+  let options = copy(initial);
+  return {
+    set(changes) {
+      check(deliverySchema, changes, ["delivery"]);
+      const given = Object.entries(changes).filter(([, value]) => value !== undefined);
+      options = copy({ ...options, ...Object.fromEntries(given) });
+      queue.settings = toDeliverySettings(options);
+    },
+    get current() {
+      return copy(options);
+    },
+  };
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };

@@ -8,7 +8,9 @@ import { type Clock, createClock } from "./clock.ts";
 import {
   createDeliveryQueue,
   type DeliveryQueue,
+  deliveryControl,
   type SandboxDelivery,
+  type SandboxDeliveryControl,
   type SandboxReceiver,
 } from "./deliveries.ts";
 import { createFaults, type SandboxFaults } from "./faults.ts";
@@ -16,10 +18,8 @@ import type { SandboxListings } from "./listings.ts";
 import {
   check,
   defaultAccessToken,
-  deliverySchema,
   optionsObject,
   readOptions,
-  type SandboxDeliveryOptions,
   type SandboxOptions,
   type SandboxSettings,
   toDeliverySettings,
@@ -145,22 +145,6 @@ export interface Sandbox {
 
   /** Stops the server and the deliveries, and discards deliveries that wait. Further calls do nothing. */
   close(): Promise<void>;
-}
-
-/** How notifications are delivered. It can change while the sandbox runs. */
-export interface SandboxDeliveryControl {
-  /**
-   * Changes the given options for later notifications. The other options stay.
-   *
-   * @throws InvalidArgumentError naming each wrong option
-   * @example
-   * ```ts
-   * sandbox.delivery.set({ drop: 1 }); // lose every notification
-   * ```
-   */
-  set(options: SandboxDeliveryOptions): void;
-  /** A copy of the present options. */
-  readonly current: SandboxDeliveryOptions;
 }
 
 /**
@@ -379,21 +363,6 @@ class InMemorySandbox implements Sandbox {
     const server = await this.#starting?.catch(() => undefined);
     await Promise.all([server?.close(), this.#queue.settled()]);
   }
-}
-
-function deliveryControl(initial: SandboxDeliveryOptions, queue: DeliveryQueue): SandboxDeliveryControl {
-  let options = copy(initial);
-  return {
-    set(changes) {
-      check(deliverySchema, changes, ["delivery"]);
-      const given = Object.entries(changes).filter(([, value]) => value !== undefined);
-      options = copy({ ...options, ...Object.fromEntries(given) });
-      queue.settings = toDeliverySettings(options);
-    },
-    get current() {
-      return copy(options);
-    },
-  };
 }
 
 function topicOf(notification: unknown): string {

@@ -1,6 +1,6 @@
 export type { SandboxRequest } from "../sandbox/api.ts";
 export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/bookings.ts";
-export type { SandboxDelivery, SandboxReceiver } from "../sandbox/deliveries.ts";
+export type { SandboxDelivery, SandboxDeliveryControl, SandboxReceiver } from "../sandbox/deliveries.ts";
 export type { SandboxFaults } from "../sandbox/faults.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/listings.ts";
 export type {
@@ -10,6 +10,6 @@ export type {
   SandboxOptions,
 } from "../sandbox/options.ts";
 export type { SandboxWebhookConfig } from "../sandbox/platform.ts";
-export { createSandbox, type Sandbox, type SandboxDeliveryControl } from "../sandbox/sandbox.ts";
+export { createSandbox, type Sandbox } from "../sandbox/sandbox.ts";
 export { createTestEvent, createTestEventOf } from "./test-event.ts";
 export type { TestEvent, TestEventExtras, TestEventType } from "./test-event-types.ts";
