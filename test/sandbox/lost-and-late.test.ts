@@ -239,7 +239,6 @@ describe("timeout", () => {
     const last = await sandbox.send({}, { url: endpoint.url });
     expect(last).toMatchObject({ attempt: 2, status: undefined, error: "no answer within 0.04 s" });
     expect(last.duration).toBeGreaterThanOrEqual(39);
-    expect(endpoint.received).toHaveLength(2);
   });
 
   it("ends a function that ignores its signal", async () => {
