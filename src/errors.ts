@@ -39,7 +39,7 @@ export class InvalidArgumentError extends StayhookError {
   }
 }
 
-/** `endpoints.bookings: must be https`, or the message alone where it names the field itself. */
+/** Such as `endpoints.bookings: must be https`. The message alone if it names the field itself. */
 export function describeIssue({ path, message }: Issue): string {
   const field = path.join(".");
   return field === "" || message.includes(`\`${field}\``) ? message : `${field}: ${message}`;

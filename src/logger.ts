@@ -63,7 +63,7 @@ export function isLogger(value: unknown): value is Logger {
 /** The message of the issue for a `logger` that {@link isLogger} refuses. */
 export const loggerProblem = "must be a function, or have the functions debug, info, warn and error";
 
-/** What the parts of this package say of a line. */
+/** The details that this package passes with a line. */
 export interface LineDetails extends LogDetails {
   /** The user's own code threw `error`. The console then shows its stack. A `reason` of `callback` says the same. */
   readonly fromUserCode?: boolean | undefined;
@@ -75,14 +75,14 @@ interface Kind {
   last: { readonly level: LogLevel; readonly message: string; readonly details: LineDetails | undefined };
 }
 
-/** How often a kind of line that a stranger can cause is written, ms. */
+/** The time between two lines of a kind that a stranger can cause, ms. */
 const limitInterval = 60_000;
-/** Further kinds share one limit, so that kinds cannot fill the memory. */
+/** More kinds than this share one limit, so that they cannot fill the memory. */
 const maxKinds = 100;
 const maxMessageBytes = 8192;
 const maxFrames = 30;
 
-/** What the parts of this package write their lines to. It never throws. */
+/** Writes the log lines of this package. It never throws. */
 export class Log {
   readonly #logger: Logger | undefined;
   readonly #kinds = new Map<string, Kind>();
@@ -108,7 +108,7 @@ export class Log {
     this.#write("error", message, details);
   }
 
-  /** Writes a line of this kind at most once a minute; the next one says how many were left out. */
+  /** Writes a line of this kind at most once a minute. The next line says how many were left out. */
   limited(kind: string, level: LogLevel, message: string, details?: LineDetails): void {
     const now = Date.now();
     const name = this.#kinds.has(kind) || this.#kinds.size < maxKinds ? kind : "";
@@ -124,7 +124,7 @@ export class Log {
     this.#write(level, message, details, known?.suppressed);
   }
 
-  /** Says how many lines were left out since the last one of their kind. */
+  /** Writes how many lines of each kind were left out since the last one. */
   close(): void {
     for (const { last, suppressed } of this.#kinds.values())
       if (suppressed > 0) this.#write(last.level, last.message, last.details, suppressed);
@@ -155,7 +155,7 @@ export class Log {
   }
 }
 
-// An async function passes for a logger.
+// A logger may be an async function.
 function ignoreRejection(result: unknown): void {
   if (result instanceof Promise) result.catch(() => {});
 }

@@ -41,7 +41,7 @@ export function nearest(name: string, names: readonly string[]): string | undefi
 
 /** How far two words differ: from 0, the same, to 1, nothing in common. */
 function difference(a: string, b: string): number {
-  // `token` for `accessToken`, `urls` for `url`.
+  // Finds `token` for `accessToken` and `urls` for `url`.
   const most = Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a)) ? 0.3 : 1;
   // The Levenshtein distance, row by row.
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
