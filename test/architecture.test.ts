@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { cruise, type ICruiseResult } from "dependency-cruiser";
 import extractTSConfig from "dependency-cruiser/config-utl/extract-ts-config";
@@ -66,4 +67,13 @@ test("no file imports itself by way of others", () => {
     .filter(({ rule }) => rule.name === "circular")
     .map(({ from, to }) => `${from} -> ${to}`);
   expect(circles).toEqual([]);
+});
+
+test("each file that ARCHITECTURE.md names is there", () => {
+  const text = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+  const names = [...text.matchAll(/(?:\]\(|`)((?:src|test|tools|docs)\/[\w./-]+|subpaths\.config\.ts)/g)].map(
+    ([, name]) => name as string,
+  );
+  expect(names.length).toBeGreaterThan(20);
+  expect(names.filter((name) => !existsSync(join(root, name)))).toEqual([]);
 });
