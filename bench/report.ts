@@ -1,7 +1,6 @@
 // docs/benchmarks.md and its plots. A run writes its own sections and leaves the rest of the file.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { plot } from "./plot.ts";
 
@@ -38,14 +37,14 @@ export function print(section: Section): void {
 
 /** Writes sections into the document, each between its markers. */
 export function write(sections: readonly Section[]): void {
-  let document = readFileSync(file, "utf8");
+  let document = replaced(readFileSync(file, "utf8"), "machine", machine());
   for (const section of sections) {
     document = replaced(document, section.name, markdownOf(section));
     if (!section.plot) continue;
     mkdirSync(new URL("images/", docs), { recursive: true });
     writeFileSync(new URL(`images/bench-${section.name}.svg`, docs), plot(section));
   }
-  writeFileSync(file, replaced(document, "machine", machine()));
+  writeFileSync(file, document);
 }
 
 function replaced(document: string, name: string, text: string): string {
@@ -83,17 +82,13 @@ function goalText({ ratio, goal }: Row): string {
 /** Day, machine and versions of a run. */
 function machine(): string {
   const { length, 0: cpu } = cpus();
+  // By path: some packages do not export their package.json.
   const version = (name: string): string => {
-    const path = `${name}/package.json`;
-    for (const from of [import.meta.url, new URL("../package.json", import.meta.url)]) {
-      try {
-        return (createRequire(from)(path) as { readonly version: string }).version;
-      } catch {
-        // Some packages do not export it.
-      }
-    }
-    const own = new URL(`node_modules/${path}`, import.meta.url);
-    return (JSON.parse(readFileSync(own, "utf8")) as { readonly version: string }).version;
+    const paths = ["", "../"].map((up) => new URL(`${up}node_modules/${name}/package.json`, import.meta.url));
+    const path = paths.find((each) => existsSync(each));
+    return path
+      ? (JSON.parse(readFileSync(path, "utf8")) as { readonly version: string }).version
+      : "unknown";
   };
   const packages = ["ky", "zod", "pg", "ioredis", "mysql2", "stripe", "svix", "@octokit/webhooks", "openai"];
   const versions = packages.map((name) => `${name} ${version(name)}`).join(", ");
