@@ -150,8 +150,8 @@ function fill(file: string, count: number): void {
     WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ${count})
     INSERT INTO stayhook_events (${columns.join(", ")})
     SELECT ${values.join(", ")} FROM n, (SELECT * FROM stayhook_events WHERE state = 'done' LIMIT 1) AS e;
-    INSERT OR IGNORE INTO stayhook_records (record, snapshot, sequence, seen_at)
-    SELECT record, '${JSON.stringify(DONE.record.snapshot)}', 1, max(ended_at) FROM stayhook_events GROUP BY record;
+    INSERT OR IGNORE INTO stayhook_records (record, snapshot, sequence, seen_at, seen_from)
+    SELECT record, '${JSON.stringify(DONE.record.snapshot)}', 1, max(ended_at), max(ended_at) FROM stayhook_events GROUP BY record;
     COMMIT;
     PRAGMA journal_mode = WAL;
     PRAGMA wal_checkpoint(TRUNCATE);`);

@@ -1,12 +1,35 @@
-// Figures that take minutes to measure. `npm run soak` runs all parts; `npm run soak -- forged` one of them.
+// Figures that take minutes to measure. `npm run soak` runs all parts; `npm run soak -- forged` one of them;
+// `npm run soak -- --events 5000 --stores sqlite` a short endurance run.
+import { parseArgs } from "node:util";
+import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
+import type { StoreName } from "./places.ts";
 import { print, type Row } from "./table.ts";
 
+const STORES: readonly StoreName[] = ["sqlite", "postgres", "redis", "mysql"];
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { events: { type: "string" }, stores: { type: "string" } },
+});
+const events = Number(values.events ?? 200_000);
+if (!Number.isSafeInteger(events) || events < 1)
+  throw new Error("--events must be a whole number, 1 or more.");
+const stores = (values.stores?.split(",") ?? STORES) as readonly StoreName[];
+const unknown = stores.filter((name) => !STORES.includes(name));
+if (unknown.length > 0)
+  throw new Error(`There is no store ${unknown[0]}. The stores are ${STORES.join(", ")}.`);
+
 const parts: Readonly<Record<string, { readonly title: string; readonly run: () => Promise<Row[]> }>> = {
+  endurance: {
+    title: "Bursts, duplicates, outages and killed processes",
+    run: () => endurance(stores, events),
+  },
   forged: { title: "How long a genuine event waits among forged ones", run: forged },
 };
 
-const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(parts);
+const isEndurance = values.events !== undefined || values.stores !== undefined;
+const names = positionals.length > 0 ? positionals : isEndurance ? ["endurance"] : Object.keys(parts);
 for (const name of names) {
   const part = parts[name];
   if (!part) throw new Error(`There is no part ${name}. The parts are ${Object.keys(parts).join(", ")}.`);

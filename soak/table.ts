@@ -13,6 +13,6 @@ export function print(title: string, rows: readonly Row[]): void {
   console.log(`\n${title}`);
   lines.forEach((line, n) => {
     const text = line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
-    console.log(`  ${text}${n > 0 && rows[n - 1]?.failed ? "  TOO LONG" : ""}`);
+    console.log(`  ${text}${n > 0 && rows[n - 1]?.failed ? "  FAILED" : ""}`);
   });
 }

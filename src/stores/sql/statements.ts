@@ -171,8 +171,9 @@ export function statementsOf(dialect: SqlDialect) {
         UNION ALL ${OLDEST("state = 'retrying'")} AS b
         UNION ALL ${OLDEST("state = 'processing' AND ready_at <= ?")} AS c) AS waiting`,
     counts: dialect.counts ?? "SELECT state, count(*) AS events FROM stayhook_events GROUP BY state",
-    newestReceived: `
-      SELECT received_at AS at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
+    newestReceived:
+      dialect.newestReceived ??
+      `SELECT received_at AS at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
 
     meta: "SELECT value, set_at FROM stayhook_meta WHERE name = ?",
     insertMeta: insertIgnore("INSERT INTO stayhook_meta (name, value, set_at) VALUES (?, ?, ?)"),

@@ -178,7 +178,15 @@ export function* newestReceived({ sql }: Operation): SqlSteps<Date | undefined> 
 /** The name in `stayhook_meta` of the `received_at` of the newest webhook event that was deleted. */
 const NEWEST_DELETED = "newest_deleted";
 
-function* keepNewest({ sql, now }: Operation, at: number | null): SqlSteps<void> {
+/** Notes the newest of the webhook events that are about to be deleted. */
+function* keepNewest(
+  { sql, dialect, now }: Operation,
+  newestOf: string,
+  ...params: SqlValue[]
+): SqlSteps<void> {
+  if (dialect.newestReceived !== undefined) return;
+  const [newest] = yield* select(newestOf, ...params);
+  const at = numberOrNull(newest?.at);
   if (at === null) return;
   if ((yield* change(sql.insertMeta, NEWEST_DELETED, String(at), now)) > 0) return;
   const [known] = yield* select(sql.meta, NEWEST_DELETED);
@@ -197,8 +205,7 @@ export function* prune(operation: Operation, { state, reason, age, limit }: Prun
         ? [sql.newestParked, sql.pruneParked]
         : [sql.newestParkedFor, sql.pruneParkedFor];
   const params = [...(reason === undefined ? [] : [reason]), before(now, age), limitOf(limit)];
-  const [row] = yield* select(newest, ...params);
-  yield* keepNewest(operation, numberOrNull(row?.at));
+  yield* keepNewest(operation, newest, ...params);
   return yield* change(drop, ...params);
 }
 
@@ -218,8 +225,7 @@ export function* erase(operation: Operation, ref: string): SqlSteps<number | und
   yield* change(sql.insertQueue, record, null, null);
   const row = yield* queueOf(operation, record);
   if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
-  const [newest] = yield* select(sql.newestOfRecord, record);
-  yield* keepNewest(operation, numberOrNull(newest?.at));
+  yield* keepNewest(operation, sql.newestOfRecord, record);
   const erased = yield* change(sql.eraseEvents, record);
   yield* change(sql.dropQueue, record);
   yield* change(sql.dropRecord, record);

@@ -35,6 +35,7 @@ export const sqliteDialect: SqlDialect = {
     ), wanted (record) AS (SELECT ?)
     SELECT seq FROM wanted CROSS JOIN blocks CROSS JOIN stayhook_events AS e
     WHERE e.${BLOCK} = block AND ${SUFFIX.replace("record", "e.record")} = ${SUFFIX.replace("record", "wanted.record")} AND e.record = wanted.record`,
+  newestReceived: "SELECT CAST(value AS INTEGER) AS at FROM stayhook_meta WHERE name = 'newest_received'",
   counts: "SELECT state, events FROM stayhook_counts",
   schema: [
     `CREATE TABLE stayhook_meta (
@@ -76,7 +77,6 @@ export const sqliteDialect: SqlDialect = {
     "CREATE INDEX stayhook_events_waits ON stayhook_events (wait_from) WHERE wait_from IS NOT NULL",
     "CREATE INDEX stayhook_events_later ON stayhook_events (ready_at) WHERE state = 'pending' AND ready_at > 0",
     "CREATE INDEX stayhook_events_open ON stayhook_events (state) WHERE state <> 'done'",
-    "CREATE INDEX stayhook_events_source ON stayhook_events (source)",
     "CREATE INDEX stayhook_events_done ON stayhook_events (ended_at) WHERE state = 'done'",
     "CREATE INDEX stayhook_events_parked ON stayhook_events (ended_at) WHERE state = 'parked'",
     "CREATE INDEX stayhook_events_parked_for ON stayhook_events (reason, ended_at) WHERE state = 'parked'",
@@ -110,6 +110,11 @@ export const sqliteDialect: SqlDialect = {
     "INSERT INTO stayhook_counts VALUES ('pending', 0), ('processing', 0), ('retrying', 0), ('done', 0), ('parked', 0)",
     `CREATE TRIGGER stayhook_counts_insert AFTER INSERT ON stayhook_events BEGIN
       UPDATE stayhook_counts SET events = events + 1 WHERE state = NEW.state;
+    END`,
+    // An index on the source would take more space and time.
+    `CREATE TRIGGER stayhook_newest_received AFTER INSERT ON stayhook_events WHEN NEW.source = 'webhook' BEGIN
+      INSERT INTO stayhook_meta (name, value, set_at) VALUES ('newest_received', NEW.received_at, NEW.received_at)
+      ON CONFLICT (name) DO UPDATE SET value = excluded.value;
     END`,
     `CREATE TRIGGER stayhook_counts_delete AFTER DELETE ON stayhook_events BEGIN
       UPDATE stayhook_counts SET events = events - 1 WHERE state = OLD.state;

@@ -67,10 +67,11 @@ function foreign(row: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(entries);
 }
 
-/** Numbered placeholders, the database's own clock, and counts that are counted. */
+/** Numbered placeholders, the database's own clock, and figures that are looked for among the events. */
 const dialect: SqlDialect = {
   ...sqliteDialect,
   counts: undefined,
+  newestReceived: undefined,
   placeholder: (number) => `?${number}`,
   clock: "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
 };

@@ -46,7 +46,6 @@ test.each([
   ["oldRecords", "stayhook_records_seen (seen_from<?)"],
   ["eraseEvents", "stayhook_events_record (<expr>=? AND <expr>=?)"],
   ["parkedOf", "stayhook_events_parked_of (record=?)"],
-  ["newestReceived", "stayhook_events_source (source=?)"],
   ["oldestWaiting", "stayhook_events_open (state=?"],
 ] as const)("%s goes by %s", (name, index) => {
   expect(planOf(statements[name]).join("\n")).toContain(index);

@@ -1,0 +1,94 @@
+// A process of the endurance run: it receives notifications over HTTP, and handles them.
+import { openSync, writeSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { openStore, type Place } from "./places.ts";
+
+export interface WorkerOptions {
+  readonly place: Place;
+  /** The file to which the process writes the id of each event before it handles it. */
+  readonly log: string;
+}
+
+/** What the parent tells the process. */
+export type Order = { readonly outage: boolean } | "sample" | "close";
+
+/** What the process tells its parent. */
+export type Report = { readonly port: number } | { readonly handled: number } | { readonly sample: Sample };
+
+export interface Sample {
+  /** Bytes after a garbage collection. */
+  readonly heap: number;
+  /** Open TCP connections, to the server and from the parent. */
+  readonly sockets: number;
+}
+
+/** So short that done events are pruned during the run, ms. */
+const RETENTION = 10_000;
+
+const { place, log }: WorkerOptions = JSON.parse(process.argv[2]!);
+const file = openSync(log, "a");
+let isOut = false;
+let handled = 0;
+
+const store = openStore(place);
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: "token",
+    maxRetries: 0,
+    async fetch(url) {
+      await sleep(1);
+      if (isOut) return new Response("", { status: 503 });
+      return Response.json({ bookingCode: new URL(url).pathname.split("/").at(-1), status: "Confirmed" });
+    },
+  }),
+  store,
+  verify: false,
+  recheckAfter: false,
+  retention: RETENTION,
+  leaseDuration: 10_000,
+  backoff: () => 200,
+  logger: () => {},
+  on: {
+    async fallback({ eventId }) {
+      // The system keeps the line when the process is killed.
+      writeSync(file, `${eventId}\n`);
+      await sleep(1);
+      handled += 1;
+    },
+  },
+});
+await webhooks.ready();
+webhooks.start();
+
+const server = createServer(toNodeHandler(webhooks)).listen(0, "127.0.0.1", () => {
+  tell({ port: (server.address() as AddressInfo).port });
+});
+const telling = setInterval(() => tell({ handled }), 100);
+
+process.on("message", async (order: Order) => {
+  if (order === "sample") {
+    globalThis.gc?.();
+    const sockets = process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
+    tell({ sample: { heap: process.memoryUsage().heapUsed, sockets } });
+  } else if (order === "close") {
+    clearInterval(telling);
+    server.close();
+    server.closeAllConnections();
+    await webhooks.close();
+    await store.close();
+    process.disconnect();
+  } else {
+    isOut = order.outage;
+  }
+});
+// Without a parent there is nothing to do.
+process.on("disconnect", () => process.exit());
+
+function tell(report: Report): void {
+  process.send?.(report);
+}
