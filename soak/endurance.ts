@@ -246,9 +246,8 @@ function rowOf(
   const lost = answered.filter((eventId) => !runs.events.has(eventId)).length;
   const heap = flat(samples.map((sample) => sample.heap / 2 ** 20));
   const file = flat(samples.map((sample) => (sample.file ?? 0) / 2 ** 20));
-  const sockets = flat(samples.map((sample) => sample.sockets));
-  const grows =
-    heap.last > heap.first + 16 || file.last > file.first + 64 || sockets.last > sockets.first + 10;
+  const open = flat(samples.map((sample) => sample.files));
+  const grows = heap.last > heap.first + 16 || file.last > file.first + 64 || open.last > open.first + 10;
   return {
     cells: {
       store,
@@ -260,8 +259,8 @@ function rowOf(
       "again, in flight at a kill": String(runs.inFlight),
       "again otherwise": String(runs.twice),
       "heap, MB": heap.text,
-      "file, MB": samples[0]?.file === undefined ? "" : file.text,
-      connections: sockets.text,
+      "database, MB": samples[0]?.file === undefined ? "" : file.text,
+      "open files": open.text,
     },
     failed: lost > 0 || runs.twice > 0 || runs.inFlight > kills * IN_FLIGHT || grows,
   };

@@ -68,6 +68,20 @@ export const leases: Cases = {
     equal("the status before it", again.previous?.status, "Confirmed");
   },
 
+  "an event whose lease has ended waits while another one of its record is handled": async (bench) => {
+    const { store, add, claimOne, claimLater, done, unit } = bench;
+    const first = await add("booking:A");
+    const second = await add("booking:A");
+    await claimOne({ leaseDuration: unit });
+    await claimLater(0, { eventId: second.eventId, leaseDuration: unit });
+    const again = await claimLater(0);
+    equal("the first to be claimed again", again.eventId, first.eventId);
+    await done(again);
+    check((await store.nextDue()) !== undefined, "nextDue: expected a number, as the second event is left");
+    const left = await claimLater(0);
+    equal("the second one", [left.eventId, left.attempts], [second.eventId, 2]);
+  },
+
   "a lease that is renewed goes on": async ({ store, add, claim, claimOne, done, get, sleep, unit }) => {
     const event = await add("booking:A");
     await add("booking:A");

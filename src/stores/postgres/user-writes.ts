@@ -76,7 +76,7 @@ async function runWrites(session: Session, writes: Writes): Promise<void> {
     } catch (cause) {
       // The store's failure: the attempt is made again, and the callback is not to blame.
       if (session.isLost() || serverGone(cause) || hasTimedOut(cause))
-        throw new Error("the connection was lost during event.atomically", { cause });
+        throw new Error("a statement of event.atomically got no answer", { cause });
       throw new WriteFailed(cause);
     }
   });

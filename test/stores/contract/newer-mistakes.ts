@@ -87,6 +87,20 @@ export const newerMistakes: Mistakes = {
     }),
     fails: "order: of a record with a retry and a new event, the oldest due one goes",
   },
+  "forgets an event that was claimed by its id, once its lease has ended": {
+    wrap: (store) => {
+      const forgotten = new Set<string>();
+      return {
+        async claim(options) {
+          const claims = await store.claim(options);
+          if (options.eventId === undefined) return claims.filter(({ eventId }) => !forgotten.has(eventId));
+          for (const { eventId } of claims) forgotten.add(eventId);
+          return claims;
+        },
+      };
+    },
+    fails: "lease: an event whose lease has ended waits while another one of its record is handled",
+  },
   "says that an event was claimed when it was received": {
     wrap: (store) => ({
       claim: async (options) =>

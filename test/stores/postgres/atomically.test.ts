@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidWriteError } from "../../../src/stores/event-store.ts";
+import type { PostgresStoreOptions } from "../../../src/stores/postgres/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres } from "./support.ts";
 
@@ -13,10 +14,10 @@ describePostgres("event.atomically", () => {
 
   let tests = 0;
   /** A store with a table of the user's beside it, and claims for `count` events of different records. */
-  async function claimed(count: number) {
+  async function claimed(count: number, options: PostgresStoreOptions = {}) {
     tests += 1;
     const name = String(tests);
-    const store = schemas.store();
+    const store = schemas.store(options);
     onTestFinished(() => store.close());
     await Promise.all(Array.from({ length: count }, () => store.add(eventOf(null))));
     const claims = await store.claim(CLAIM);
@@ -146,6 +147,25 @@ describePostgres("event.atomically", () => {
     expect(settled).toEqual([true, true]);
     expect(both).toBeGreaterThan(2);
     expect(await nights()).toEqual(["one", "two"]);
+  });
+
+  test("a statement of theirs that gets no answer in time is the store's failure", async () => {
+    const { store, claims, done } = await claimed(1, { commandTimeout: 1000 });
+    let thrown: unknown;
+    const slow = async (tx: ClientBase) => {
+      try {
+        await tx.query("SELECT pg_sleep(3)");
+      } catch (error) {
+        thrown = error;
+        throw error;
+      }
+    };
+    const rejection = await store.settle(claims[0]!, done(slow)).catch((error: unknown) => error);
+    expect(thrown).toMatchObject({ message: "Query read timeout" });
+    // The queue tells whose failure it is by this: a store rejects with the very error that a write threw.
+    expect(rejection).not.toBe(thrown);
+    expect(rejection).toMatchObject({ name: "StayhookError" });
+    expect(await store.counts()).toMatchObject({ processing: 1, done: 0 });
   });
 
   describe("a write that does not keep to the rules", () => {
