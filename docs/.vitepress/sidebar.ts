@@ -80,6 +80,7 @@ export const sidebar: Item[] = [
       { text: "Errors", link: "/errors/" },
       { text: "Fields", link: "/fields" },
       { text: "Benchmarks", link: "/benchmarks" },
+      { text: "Soak", link: "/soak" },
       { text: "Size", link: "/size" },
       { text: "Upgrading and support", link: "/upgrading" },
       { text: "Changelog", link: "/project/changelog" },
