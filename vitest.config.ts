@@ -14,6 +14,7 @@ export default defineConfig({
     // On two cores vitest would keep one for itself, which does nothing.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ["test/**/*.test.ts"],
+    globalSetup: "test/support/compile-cache.ts",
     // The native compiler takes a third of the time.
     typecheck: {
       enabled: true,

@@ -1,12 +1,18 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Extractor, ExtractorConfig, ExtractorLogLevel } from "@microsoft/api-extractor";
+import { CompilerState, Extractor, ExtractorConfig, ExtractorLogLevel } from "@microsoft/api-extractor";
+import { subpaths } from "../subpaths.config.ts";
 
 const root = join(import.meta.dirname, "..");
 
 /** Where the reports stand, one for each subpath. A review sees in them what a change does to the public surface. */
 export const reports = join(root, "api");
+
+const declarationsOf = (subpath: string): string => join(root, `dist/${subpath}.d.ts`);
+
+/** One TypeScript program for the reports of all subpaths: to make one takes longer than a report. */
+let compilerState: CompilerState | undefined;
 
 /**
  * Writes the public surface of a subpath, as its built declarations have it, to `into`.
@@ -19,7 +25,7 @@ export function reportApi(subpath: string, into: string): string {
   const config = ExtractorConfig.prepare({
     configObject: {
       projectFolder: root,
-      mainEntryPointFilePath: join(root, `dist/${subpath}.d.ts`),
+      mainEntryPointFilePath: declarationsOf(subpath),
       compiler: { tsconfigFilePath: join(root, "tsconfig.json"), skipLibCheck: true },
       apiReport: {
         enabled: true,
@@ -41,7 +47,11 @@ export function reportApi(subpath: string, into: string): string {
     configObjectFullPath: undefined,
     packageJsonFullPath: join(root, "package.json"),
   });
+  compilerState ??= CompilerState.create(config, {
+    additionalEntryPoints: Object.keys(subpaths).map(declarationsOf),
+  });
   Extractor.invoke(config, {
+    compilerState,
     localBuild: true,
     showVerboseMessages: false,
     messageCallback: (message) => {

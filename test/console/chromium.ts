@@ -53,9 +53,14 @@ export async function openPage(options: BrowserContextOptions = {}, expected?: R
   return page;
 }
 
-/** What axe finds wrong with a page. */
-export async function violationsOf(page: Page): Promise<readonly string[]> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
+/**
+ * What axe finds wrong with a page.
+ *
+ * @param rules - default: all
+ */
+export async function violationsOf(page: Page, rules?: string[]): Promise<readonly string[]> {
+  const axe = new AxeBuilder({ page });
+  const { violations } = await (rules ? axe.withRules(rules) : axe).analyze();
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target }) => `${id}: ${help}: ${target.join(" ")}`),
   );

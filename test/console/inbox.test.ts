@@ -394,23 +394,26 @@ describe("the stream of a page", () => {
     }
   });
 
-  test("reads a slow store less often", async () => {
+  test.each([
+    // When each look begins and how long it takes, ms.
+    ["reads a slow store less often", [0, 3000, 14_000, 25_000], () => 1000],
+    ["is not held up by one slow look", [0, 2000, 7000, 9000], (n: number) => (n === 2 ? 3000 : 0)],
+  ])("%s", async (_, expected, durationOf) => {
     vi.useFakeTimers();
     try {
-      let looks = 0;
+      const began = Date.now();
+      const looks: number[] = [];
       const look = async () => {
-        looks++;
-        await new Promise((resolve) => setTimeout(resolve, 1000));
+        looks.push(Date.now() - began);
+        await new Promise((resolve) => setTimeout(resolve, durationOf(looks.length)));
         return { body: "", stats: {} };
       };
       const reader = liveStream(look, () => {}).getReader();
       const reading = (async () => {
         for (let n = 0; n < 100; n++) if ((await reader.read()).done) return;
       })();
-      await vi.advanceTimersByTimeAsync(10_900);
-      expect(looks).toBe(1);
-      await vi.advanceTimersByTimeAsync(200);
-      expect(looks).toBe(2);
+      await vi.advanceTimersByTimeAsync(26_000);
+      expect(looks.slice(0, 4).map((at) => Math.round(at / 100) * 100)).toEqual(expected);
       await reader.cancel();
       await reading;
     } finally {

@@ -73,15 +73,21 @@ function sqliteContract(directory: string) {
   });
 }
 
+/** Both at once: most of their time they wait. */
+async function contracts(directory: string) {
+  const [memory, sqlite] = await Promise.all([
+    contractOf(storeContract(() => memoryStore(), { unit: 150 })),
+    contractOf(sqliteContract(directory)),
+  ]);
+  return { memory, sqlite };
+}
+
 async function main(options: ProcessOptions) {
   const { directory } = options;
   return {
     probe: await probe(options),
     served: await serve(options),
-    ...(directory !== undefined && {
-      memory: await contractOf(storeContract(() => memoryStore(), { unit: 150 })),
-      sqlite: await contractOf(sqliteContract(directory)),
-    }),
+    ...(directory !== undefined && (await contracts(directory))),
   };
 }
 

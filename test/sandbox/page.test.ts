@@ -209,7 +209,12 @@ describe("the page", () => {
     const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
     let read = "";
     const until = async (text: string) => {
-      while (!read.includes(text)) read += (await reader.read()).value;
+      while (!read.includes(text)) {
+        const { done, value } = await reader.read();
+        // Without this, a stream that ends is a loop that no timeout can stop.
+        if (done) throw new Error(`The stream ended before ${text}. It said: ${read}`);
+        read += value;
+      }
     };
     await until("No deliveries yet.");
     read = "";

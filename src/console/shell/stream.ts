@@ -1,6 +1,9 @@
 /** ms between two looks at what a page shows. */
 const EVERY = 2000;
-/** The wait between two looks is at least so many times as long as the last look: a slow store is read less often. */
+/**
+ * The wait between two looks is at least so many times as long as the shorter one of the last two: a slow store is read
+ * less often. One slow look alone, as on a machine that is busy for a moment, does not stop the page.
+ */
 const EVERY_TIMES = 10;
 /** How long a stream lasts, ms. The browser then opens the next one, and `authorize` decides again. */
 const LONGEST = 120_000;
@@ -31,6 +34,7 @@ export function liveStream(
   let wait: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined;
   let isFirst = true;
   let took = 0;
+  let tookBefore = 0;
   let hasEnded = false;
   const end = (): void => {
     if (hasEnded) return;
@@ -49,7 +53,7 @@ export function liveStream(
     } catch {
       return message("trouble", true);
     } finally {
-      took = performance.now() - began;
+      [tookBefore, took] = [took, performance.now() - began];
     }
   };
   // The stream pulls only after the reader has taken the last message. A slow reader causes no reads of the store.
@@ -57,7 +61,7 @@ export function liveStream(
     async pull(controller) {
       if (!isFirst) {
         await new Promise<void>((done) => {
-          wait = { timer: setTimeout(done, Math.max(every, EVERY_TIMES * took)), done };
+          wait = { timer: setTimeout(done, Math.max(every, EVERY_TIMES * Math.min(took, tookBefore))), done };
         });
       }
       const text = hasEnded ? "" : (isFirst ? "retry: 1000\n\n" : "") + (await news());

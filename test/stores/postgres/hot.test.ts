@@ -5,7 +5,7 @@ import { statements } from "../../../src/stores/postgres/statements.ts";
 import { DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-const EVENTS = 1000;
+const EVENTS = 400;
 
 describePostgres("a hot record under somebody's long transaction", () => {
   const schemas = createSchemas();

@@ -118,7 +118,7 @@ test("kill -9 at any moment, over and over, loses nothing", async () => {
   const random = seeded(seed);
   console.log(`SEED=${seed}`);
   const history = createHistory();
-  for (let round = 0; round < 8; round++) {
+  for (let round = 0; round < 5; round++) {
     const { child, ended, said } = history.start(150);
     await said();
     await sleep(random() * 350);

@@ -1,6 +1,7 @@
 /** One of the processes: takes notifications, or handles events. Writes down all that happens, as it does. */
 import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { flushCompileCache } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { toNodeHandler } from "../../../src/adapters/node.ts";
 import { createWebhookHandler, type EventStore, StayhookClient } from "../../../src/index.ts";
@@ -82,6 +83,8 @@ const webhooks = createWebhookHandler({
   },
 });
 
+// A process that is killed would leave nothing in the cache of test/support/compile-cache.ts.
+flushCompileCache();
 if (role === "web") {
   const server = createServer(toNodeHandler(webhooks));
   server.listen(0, "127.0.0.1", () => process.send?.({ port: (server.address() as { port: number }).port }));

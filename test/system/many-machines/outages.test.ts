@@ -19,8 +19,10 @@ test.for(kinds)(
     onTestFinished(() => way.close());
     const place = { ...server.place, url: through(way, server.place.url) };
     const cluster = new Cluster(place, { leaseDuration: 3000, work: 2 });
-    const webs = await Promise.all([cluster.start("web"), cluster.start("web")]);
-    await Promise.all([cluster.start("worker"), cluster.start("worker"), cluster.start("worker")]);
+    const [webs] = await Promise.all([
+      Promise.all([cluster.start("web"), cluster.start("web")]),
+      Promise.all([cluster.start("worker"), cluster.start("worker"), cluster.start("worker")]),
+    ]);
 
     const answered = { 200: 0, 503: 0 } as Record<number, number>;
     const accepted: string[] = [];

@@ -1,0 +1,17 @@
+/**
+ * Set up once a run: Node keeps the code that it has compiled, in a directory that is deleted after the run. Tests start
+ * hundreds of processes with the same modules. With the cache, a process that imports src starts in a third of the time.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export default function setup(): () => void {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-compiled-"));
+  // Workers of vitest and their child processes inherit it.
+  process.env.NODE_COMPILE_CACHE = directory;
+  return () => {
+    delete process.env.NODE_COMPILE_CACHE;
+    rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
+  };
+}
