@@ -100,6 +100,7 @@ const webhooks = createWebhookHandler({
   // A recheck runs no callback here, so that it would be done without a row in the table.
   recheckAfter: false,
   client,
+  verify: false,
   store,
   on: {
     async fallback(event) {
