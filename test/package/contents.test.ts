@@ -16,6 +16,7 @@ test("the tarball holds what was built, what a reader looks for, and nothing els
     "CHANGELOG.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "package.json",
   ]);
   const foreign = files.filter(

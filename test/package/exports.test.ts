@@ -67,11 +67,11 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/node": ["node:buffer"],
   "stayhook/otel": ["@opentelemetry/api"],
   "stayhook/postgres": ["node:crypto", "node:timers", "pg"],
-  "stayhook/reconcile": ["uuid", "zod"],
+  "stayhook/reconcile": ["ky", "uuid", "zod"],
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises"],
   "stayhook/store": [],
-  "stayhook/testing": ["ky", "node:http", "uuid", "zod"],
+  "stayhook/testing": ["ky", "node:buffer", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
 };
 
@@ -136,9 +136,9 @@ describe.each(Object.entries(formats))("%s", (format, { extension, load, taking 
     expect(await runs("across", script)).toEqual([aStayhookError, aStayhookError]);
   });
 
-  test.runIf(format === "esm")(
-    "ky is loaded by the first retry, and not by a process that only receives and reads",
-    async () => {
+  // The hook sees imports alone.
+  if (format === "esm")
+    test("ky is loaded by the first retry, and not by a process that only receives and reads", async () => {
       const script = `
 import { registerHooks } from "node:module";
 const loaded = [];
@@ -156,8 +156,7 @@ status = 503;
 const { name } = await client.bookings.get("A", { maxRetries: 1 }).catch((error) => error);
 console.log(JSON.stringify([result.status, bookingCode, before, name, loaded.includes("ky")]));`;
       expect(await runs("ky", script)).toEqual([200, "A", false, "InternalServerError", true]);
-    },
-  );
+    });
 
   test("the version is to be had", async () => {
     const script = `${format === "esm" ? `import { createRequire } from "node:module"; const require = createRequire(import.meta.url);` : ""}

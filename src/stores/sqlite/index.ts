@@ -85,14 +85,14 @@ function* optionIssues(durability: unknown, busyTimeout: unknown): Generator<Iss
 
 const MEMORY = ":memory:";
 
-export interface OpenOptions {
+interface OpenOptions {
   readonly durability: "power-loss" | "process-crash";
   /** ms */
   readonly busyTimeout: number;
 }
 
 /** Opens the file, or takes the user's connection. Waits up to `busyTimeout` for other processes that open it, too. */
-export function open(source: string | DatabaseSync, options: OpenOptions): Opened {
+function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   const own = typeof source === "string";
   const name = own ? source : "the given DatabaseSync";
   let db: DatabaseSync | undefined;

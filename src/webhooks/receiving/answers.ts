@@ -1,8 +1,12 @@
 import { describeIssue, type Issue } from "../../errors.ts";
 import type { Log, LogLevel } from "../../logger.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
-import { ALREADY_READ } from "./body.ts";
 import type { Doubt } from "./parse.ts";
+
+/** The problem, and what to do, if a body parser has read the body before. */
+export const ALREADY_READ =
+  "something in front, such as a body parser, has already read the body. " +
+  "Mount the webhook handler before it, or pass on the bytes";
 
 /** An answer, for any server to send. */
 export interface ReceiveResult {

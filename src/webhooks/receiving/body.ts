@@ -1,4 +1,5 @@
 import { StayhookError } from "../../errors.ts";
+import { ALREADY_READ } from "./answers.ts";
 import {
   type BodyFailure,
   type BodyLimits,
@@ -135,11 +136,6 @@ function decodedLength(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.floor((base64.length * 3) / 4) - padding;
 }
-
-/** The problem, and what to do, if a body parser has read the body before. */
-export const ALREADY_READ =
-  "something in front, such as a body parser, has already read the body. " +
-  "Mount the webhook handler before it, or pass on the bytes";
 
 function textFits(text: string, maxBytes: number): boolean {
   // A UTF-16 unit has three bytes at most, so most texts need not be encoded.
