@@ -68,7 +68,7 @@ export async function exchange(
 function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): ReceiveRequest["body"] {
   if (!request.readableDidRead && isUnparsed(body)) return request;
   if (ArrayBuffer.isView(rawBody)) return rawBody;
-  // Somebody read the stream and kept nothing. The handler's log line says what to do.
+  // A middleware read the stream and kept nothing. The handler's log line says what to do.
   return body === undefined ? request : (body as ReceiveRequest["body"]);
 }
 

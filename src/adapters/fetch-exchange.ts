@@ -11,7 +11,7 @@ import {
 } from "./exchange.ts";
 import { type FetchHandler, isFetchHandler } from "./fetch-handler.ts";
 
-/** Starts the processing of a webhook handler. There is nothing to start of other handlers. */
+/** Starts the processing of a webhook handler. Other handlers, such as the console, have no processing. */
 export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
   if (isFetchHandler(handler)) checkNoUnknown(options, []);
   else startProcessing(handler, options);

@@ -4,9 +4,9 @@ import { isReadOnly, mayTryAgain, sqlState, storeError } from "./postgres-errors
 import { migrate } from "./schema.ts";
 import type { Statements } from "./statements.ts";
 
-/** How often a transaction that met another one is tried. */
+/** How often a transaction that conflicts with another one is tried. */
 const TRIES = 4;
-/** How often to look for the leases of a claim without an answer, which may still be on its way, ms. */
+/** How often to look for the leases of an unanswered claim, ms. PostgreSQL may still run that claim. */
 const AGAIN = 1000;
 /** How many commands without an answer are remembered of each kind. */
 const MOST = 10_000;
@@ -16,11 +16,11 @@ export interface CommandsOptions {
   readonly statements: Statements;
   /** Throws when the store is closed. */
   assertOpen(): void;
-  /** Something is due sooner than other processes know. */
+  /** Tells other processes that something is due sooner. */
   madeDue(): void;
 }
 
-/** Runs commands once the schema is there, and looks after those whose answers were lost. */
+/** Runs commands after the schema exists, and recovers from lost answers. */
 export class Commands {
   readonly lost = new Lost();
   readonly #connections: Connections;
@@ -52,7 +52,7 @@ export class Commands {
     });
   }
 
-  /** If its answer is lost, the next command gives its events back. */
+  /** Runs a claim. If its answer is lost, the next command releases its events. */
   claim(token: string, leaseDuration: number, values: readonly unknown[]): Promise<Row[]> {
     return this.call("events could not be claimed", async () => {
       await this.#giveBack();
@@ -69,11 +69,11 @@ export class Commands {
     });
   }
 
-  /** Releases the events of claims whose answers were lost: nobody works on them, and the attempt must not count. */
+  /** Releases the events of claims whose answers were lost. No process works on them, so the attempt must not count. */
   async #giveBack(): Promise<void> {
     const tokens = this.lost.claims();
     if (tokens.length === 0) return;
-    // A failure is no reason to fail the caller: a later call tries again.
+    // Do not fail the caller: a later call tries again.
     const rows = await this.#connections.query(this.#options.statements.giveBack, [tokens]).catch(() => []);
     this.lost.released(rows.map(({ token }) => token as string));
     if (rows.length > 0) this.#options.madeDue();
@@ -90,7 +90,7 @@ export class Commands {
   }
 }
 
-/** PostgreSQL has undone a transaction that met another one. On a server that only reads, nothing was done either. */
+/** Retries a command if PostgreSQL rolled it back after a conflict, or if the server was read-only. */
 export async function again<T>(run: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -102,20 +102,20 @@ export async function again<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Remembers commands whose answers were lost with their connection: the server may have run them, or still may. */
+/** Remembers commands whose answers were lost with their connection. The server may have run them, or may run them later. */
 class Lost {
   readonly #claims = new Map<string, number>();
   readonly #settlings = new Set<string>();
   #askedAt = Number.NEGATIVE_INFINITY;
 
-  /** A claim without an answer. After its lease its events are free anyway. */
+  /** Remembers an unanswered claim until its lease would end. After that its events are free anyway. */
   claim(token: string, leaseDuration: number): void {
     this.#claims.set(token, performance.now() + leaseDuration);
     forgetOldest(this.#claims);
     this.#askedAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** The tokens of claims whose leases are to be looked for now. */
+  /** Returns the tokens of unanswered claims, at most once in {@link AGAIN} ms. */
   claims(): string[] {
     const now = performance.now();
     if (this.#claims.size === 0 || now - this.#askedAt < AGAIN) return [];
@@ -128,7 +128,7 @@ class Lost {
     for (const token of tokens) this.#claims.delete(token);
   }
 
-  /** The end of a lease without an answer. */
+  /** Remembers an unanswered settle. */
   settling(lease: string): void {
     this.#settlings.add(lease);
     forgetOldest(this.#settlings);

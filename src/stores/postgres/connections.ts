@@ -3,13 +3,13 @@ import { StayhookError } from "../../errors.ts";
 import { connectWithin } from "../server-pool.ts";
 import { isReadOnly, lostConnection } from "./postgres-errors.ts";
 
-/** A row of text: a pool may read other types in its own way. */
+/** A row of text columns. A user's pool may have its own parsers for other types. */
 export type Row = Readonly<Record<string, string | null>>;
 
-/** One connection, for the time of one job. */
+/** A connection that is lent to one job. */
 export interface Session {
   readonly client: PoolClient;
-  /** Rejects when it takes longer than a command may, or than `timeout` ms. */
+  /** Runs a statement. Rejects if it takes longer than `commandTimeout`, or than `timeout` ms. */
   query(text: string, values?: readonly unknown[], timeout?: number): Promise<Row[]>;
   /** The connection has ended. */
   isLost(): boolean;
@@ -26,7 +26,7 @@ export interface ConnectionOptions {
 /** A job failed and has cleaned up: its connection can be lent again. `cause` is the failure. */
 export class Undone extends Error {}
 
-/** Where sessions come from: a pool of our own, made when it is first needed, or the user's. */
+/** Lends sessions from the user's pool, or from a pool that it makes at the first use. */
 export class Connections {
   readonly #options: ConnectionOptions;
   readonly #jobs = new Set<Promise<unknown>>();
@@ -46,13 +46,13 @@ export class Connections {
     return this.#options.commandTimeout;
   }
 
-  /** How often the server was found to be read-only. Connections from before the last time are not used any more. */
+  /** How often the server turned out to be read-only. Older connections are not used any more. */
   get failovers(): number {
     return this.#failovers;
   }
 
   /**
-   * Lends a session to `job`. Rejects when none can be had within `commandTimeout`. A lost connection is closed and not
+   * Lends a session to `job`. Rejects if no session is free within `commandTimeout`. A lost connection is closed and not
    * lent again.
    */
   use<T>(job: (session: Session) => Promise<T>): Promise<T> {
@@ -85,7 +85,7 @@ export class Connections {
     }
   }
 
-  /** A client that was not connected before the last failover: a new one resolves the server's name again. */
+  /** A client that connected after the last failover. A new client resolves the server's name again. */
   async #current(): Promise<PoolClient> {
     for (;;) {
       const client = await this.#connect();
@@ -100,7 +100,7 @@ export class Connections {
     return this.use((session) => session.query(text, values));
   }
 
-  /** A connection beside the pool, set up as those in it are; not connected yet. */
+  /** Makes a client outside the pool with the pool's settings. The caller connects it. */
   async createClient(): Promise<Client> {
     const pool = (await this.#thePool()) as Pool & { readonly Client: new (options: unknown) => Client };
     return new pool.Client(pool.options);
@@ -119,7 +119,7 @@ export class Connections {
       query: async (text, values, timeout = this.commandTimeout) => {
         const config = { text, query_timeout: timeout, ...(values && { values: [...values] }) };
         const result = await client.query(config);
-        // Several statements have several results, which nobody needs.
+        // A text of several statements gives several results. No caller needs them.
         return Array.isArray(result) ? [] : (result.rows as Row[]);
       },
     };

@@ -1,16 +1,16 @@
-// Not the globals: with a user's fake timers nothing would be recorded.
+// Not the globals: a user's fake timers would stop the recording.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import { isLocked, lostConnection } from "./postgres-errors.ts";
 
-/** The most that one statement takes. */
+/** The limits of one statement. */
 const MOST_EVENTS = 256;
 const MOST_TEXT = 1_000_000;
-/** Statements under way at once. One that takes longer than SLOW, as it waits for a lock, does not count. */
+/** How many statements may run at once. A statement that has run for SLOW does not count: it waits for a lock. */
 const AT_ONCE = 2;
 /** ms */
 const SLOW = 50;
 
-/** How long a statement waits for a record that another transaction holds: a moment with events of several records, longer with events of that record alone. */
+/** How long a statement waits for a locked record. The wait is short if the statement also has other records. */
 export const PATIENCE = { together: "250ms", alone: "5s" } as const;
 
 /** A part of a statement: an event to add, or the end of one. */
@@ -30,9 +30,9 @@ interface Job<P, A> {
 }
 
 /**
- * Groups the parts of statements of one kind: one statement, and one wait for the disk, for all that came in while the
- * last one was under way. If it fails, the parts of each record are sent again by themselves. A record is in one
- * statement at a time, so that a record that somebody holds does not keep all connections waiting.
+ * Groups the parts of statements of one kind. All parts that come in while a statement runs share the next statement, and
+ * its wait for the disk. If the statement fails, each record's parts are sent again alone. A record is in one statement
+ * at a time, so that a locked record does not keep all connections waiting.
  */
 export class Groups<P extends Part, A> {
   readonly #send: Send<P, A>;
@@ -47,7 +47,7 @@ export class Groups<P extends Part, A> {
     this.#send = send;
   }
 
-  /** Settles as the statement does that the part becomes a part of. */
+  /** Resolves or rejects with the statement that the part is sent in. */
   add(part: P): Promise<A> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ part, resolve, reject });
@@ -66,11 +66,11 @@ export class Groups<P extends Part, A> {
   #schedule(): void {
     if (this.#scheduled || this.#counted >= AT_ONCE || this.#queue.length === 0) return;
     this.#scheduled = true;
-    // After the input that has arrived on sockets by now, so that it goes into the same statement.
+    // Wait for the sockets to be read, so that requests that have arrived share the statement.
     setImmediate(() => {
       this.#scheduled = false;
       const jobs = this.#take();
-      // All records are in statements under way. The end of one schedules again.
+      // Every record is in a running statement. The end of a statement schedules again.
       if (jobs.length === 0) return;
       const running = this.#run(jobs).finally(() => this.#running.delete(running));
       this.#running.add(running);

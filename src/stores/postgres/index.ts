@@ -20,7 +20,7 @@ const NAMES = [
 ];
 /** A name that needs no escaping anywhere. */
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
-/** A connection string that pg takes: a URL, or the path of a socket. */
+/** A connection string of pg: a URL, or the path of a socket. */
 const DATABASE = /^\s*(postgres(ql)?:\/\/|socket:|\/)/i;
 
 /** Options of {@link postgresStore}. It needs `connectionString` or `pool`. */
@@ -32,8 +32,8 @@ export interface PostgresStoreOptions {
   /** The PostgreSQL schema of the tables. The store makes it if there is none. Default `stayhook`. */
   readonly schema?: string | undefined;
   /**
-   * How the store notices other processes' events. `notify` (default): by LISTEN on a connection beside the pool. As
-   * long as no call comes through there, as behind PgBouncer in transaction mode, it polls. `poll`: it only polls.
+   * How the store notices other processes' events. `notify` (default): by LISTEN on one more connection. The store polls
+   * until a NOTIFY arrives there: none does behind PgBouncer in transaction mode. `poll`: the store only polls.
    */
   readonly wake?: "notify" | "poll" | undefined;
   /** How often the store polls, ms. Default 1000. */
@@ -45,9 +45,9 @@ export interface PostgresStoreOptions {
 }
 
 /**
- * Keeps events in PostgreSQL (13 or later), for many machines: any number of processes on one schema share the
- * work, and no two handle the same booking or listing at once. Needs the package `pg`. Connects, and makes its
- * schema, when it is first used.
+ * Keeps events in PostgreSQL 13 or newer, for many machines. Any number of processes on one schema share the work, and
+ * no two handle the same booking or listing at once. Needs the package `pg`. The first call connects and makes the
+ * schema.
  *
  * @throws {@link InvalidArgumentError} where an option cannot be used
  *
@@ -78,13 +78,13 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 export interface MigrationOptions {
   /** Default `stayhook`. */
   readonly schema?: string | undefined;
-  /** The version of the schema that is there: the result of its function `schema_version()`. Default: there is none. */
+  /** The version of the existing schema: the result of its function `schema_version()`. Default: no schema exists. */
   readonly from?: number | undefined;
 }
 
 /**
- * The SQL that makes the schema, or brings an older version of it up to this one, for your own migrations. Run it in
- * one transaction, once. The store then needs no right to create anything. The SQL is empty where nothing is to be done.
+ * Returns the SQL that makes the schema, or upgrades an older version of it, for your own migrations. Run the SQL once, in
+ * one transaction. The store then needs no right to create anything. The SQL is empty if the schema is up to date.
  *
  * @throws {@link InvalidArgumentError} for a bad option
  *

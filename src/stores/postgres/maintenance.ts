@@ -2,16 +2,16 @@ import { definer, newest, parts, quote } from "./sql.ts";
 
 /** How many events one step of a list, a replay or a discard looks at. */
 const MOST_SCANNED = 5000;
-/** The key in `meta` of when the newest webhook event that is gone by now was received. No other key begins with a backslash. */
+/** The key in `meta` of the receipt time of the newest deleted webhook event. No other key begins with a backslash. */
 export const NEWEST_RECEIVED = "\\newestReceived";
 
-/** The functions beside the queue: filters, changes by hand, snapshots, and what is deleted. */
+/** The functions beside the queue: filters, manual changes, snapshots and deletions. */
 export function maintenance(schema: string): string {
   const s = quote(schema);
   const define = definer(schema);
   const { version, retries, pending } = parts(schema);
 
-  /** A DELETE of events that keeps when the newest one was received. */
+  /** Deletes events, and remembers when the newest of them was received. */
   const remove = (which: string) => `
     WITH deleted AS (DELETE FROM ${s}.events WHERE ${which} RETURNING source, received_at)
     SELECT count(*), max(received_at) FILTER (WHERE source = 'webhook') INTO gone, last FROM deleted;

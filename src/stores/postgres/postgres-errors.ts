@@ -1,15 +1,15 @@
 import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 
-/** The transaction met another one. PostgreSQL has undone it, and it may be tried again at once. */
+/** The transaction conflicted with another one. PostgreSQL has rolled it back, so it may be retried at once. */
 const TRY_AGAIN = ["40001", "40P01"];
-/** Another transaction holds what is needed. */
+/** Another transaction holds a lock. */
 const LOCKED = "55P03";
-/** After a failover, the session is on a server that only reads. */
+/** After a failover, the session is on a read-only server. */
 const READ_ONLY = "25006";
-/** The server ends or starts, has ended the session, or only reads. */
+/** The server is stopping or starting, has ended the session, or is read-only. */
 const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 
-/** PostgreSQL's code, where it was PostgreSQL that refused. */
+/** The code of an error that PostgreSQL sent; `undefined` for other errors. */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
@@ -27,26 +27,26 @@ export function isReadOnly(error: unknown): boolean {
   return sqlState(error) === READ_ONLY;
 }
 
-/** PostgreSQL itself said that this session is of no use any more. */
+/** PostgreSQL reported that this session cannot be used any more. */
 export function serverGone(error: unknown): boolean {
   return SERVER_GONE.test(sqlState(error) ?? "");
 }
 
-/** `pg` gave up its wait for an answer, and has no code for that. The statement may still run. */
+/** `pg` timed out, for which it has no error code. The statement may still run. */
 export function hasTimedOut(error: unknown): boolean {
   return error instanceof Error && error.message === "Query read timeout";
 }
 
-/** The connection may be in any state, and the command may have been done or not. */
+/** The connection may be in any state, and PostgreSQL may have run the command or not. */
 export function lostConnection(error: unknown): boolean {
   return sqlState(error) === undefined || serverGone(error);
 }
 
-/** Says what the store was doing. Never with the connection string, which may hold a password. */
+/** Adds what the store was doing. Leaves out the connection string, which may contain a password. */
 export function storeError(doing: string, cause: unknown): unknown {
   if (cause instanceof StayhookError) return cause;
   const error = cause as { readonly code?: unknown; readonly message?: unknown } | null | undefined;
-  // Node's error holds the whole connection string.
+  // Node's error contains the whole connection string.
   if (error?.code === "ERR_INVALID_URL") {
     return new InvalidArgumentError({ path: ["connectionString"], message: "is not the URL of a database" });
   }

@@ -1,26 +1,26 @@
-// Not the globals: other processes go by no fake clock.
+// Not the globals: a test's fake timers must not stop messages of other processes.
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import type { Subscribers } from "../base-store.ts";
 import type { Connections } from "./connections.ts";
 
-/** How often a listening connection is checked, and subscribers are woken whatever was heard, ms. */
+/** How often a listening connection is checked, ms. Each check also wakes the subscribers, in case a message was lost. */
 const SAFETY = 10_000;
 /** Waits before connecting again, ms; jittered. */
 const AGAIN = [100, 500, 2000, 5000] as const;
 
 export interface NotifierOptions {
   readonly channel: string;
-  /** `false`: only poll. */
+  /** Whether to use LISTEN. `false`: only poll. */
   readonly listen: boolean;
   /** ms */
   readonly pollInterval: number;
 }
 
 /**
- * Tells subscribers of this process, and the other processes on the schema, that something may be due: by NOTIFY, to
- * a listening connection of each process. Until that connection has heard a call of its own, it polls: behind
- * PgBouncer in transaction mode no call comes through. It does not keep the process alive.
+ * Tells this process and the other processes on the schema by NOTIFY that something may be due. Each process has a
+ * listening connection. The notifier polls until that connection has received its own test message: behind PgBouncer in
+ * transaction mode, no message arrives. It does not keep the process alive.
  */
 export class Notifier {
   readonly #connections: Connections;
@@ -37,7 +37,7 @@ export class Notifier {
     this.#options = options;
   }
 
-  /** For the first subscriber. */
+  /** Starts with the first subscriber. */
   start(): void {
     this.#setPolling(true);
     if (!this.#options.listen) return;
@@ -47,17 +47,17 @@ export class Notifier {
     });
   }
 
-  /** When the last subscriber has gone. */
+  /** Stops after the last subscriber. */
   stop(): void {
     this.#listener?.stop();
     this.#listener = undefined;
     this.#setPolling(false);
   }
 
-  /** After a commit of this process that made something due. */
+  /** Call it after a commit of this process that made something due. */
   madeDue(): void {
     this.#subscribers.wake();
-    // A NOTIFY in the transaction itself would make all commits of the database wait for its disk.
+    // A NOTIFY inside the transaction would serialize all commits of the database.
     if (this.#notifying) this.#again = true;
     else void this.#notify();
   }
@@ -69,7 +69,7 @@ export class Notifier {
       try {
         await this.#connections.query("SELECT pg_notify($1, '')::text", [this.#options.channel]);
       } catch {
-        // The others find the event when they poll, or at the next check.
+        // Other processes find the event at their next poll or check.
       }
     } while (this.#again);
     this.#notifying = false;
@@ -86,11 +86,11 @@ export class Notifier {
 interface Heard {
   /** Something may be due. */
   heard(): void;
-  /** Whether calls come through. */
+  /** Called with whether messages arrive. */
   works(works: boolean): void;
 }
 
-/** A listening connection. A lost one is replaced until it is stopped. */
+/** Keeps a listening connection, and replaces a lost one until `stop` is called. */
 class Listener {
   readonly #connections: Connections;
   readonly #channel: string;
@@ -150,7 +150,7 @@ class Listener {
       if (payload === test && !works) {
         works = true;
         this.#tell.works(true);
-        // Events may have come while nobody listened.
+        // Messages may have been missed before LISTEN.
         this.#tell.heard();
       } else if (payload === "" || payload === undefined) this.#tell.heard();
     });
@@ -158,7 +158,7 @@ class Listener {
     try {
       unref(client);
       await this.#inTime(client, client.connect());
-      // Once more: TLS has another socket.
+      // Again, because TLS replaces the socket.
       unref(client);
       if (this.#stopped) return;
       await this.#inTime(client, client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`));
@@ -166,7 +166,7 @@ class Listener {
       await callItself();
       while (!this.#stopped) {
         await this.#pause(SAFETY);
-        // After a failover the old server still answers, but nobody notifies there.
+        // After a failover the old server still answers, but receives no NOTIFY.
         if (this.#stopped || this.#ended || failovers !== this.#connections.failovers) return;
         await this.#inTime(client, client.query("SELECT 1"));
         if (!works) await callItself();

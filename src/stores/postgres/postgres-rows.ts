@@ -17,7 +17,7 @@ import type { Part } from "./groups.ts";
 const ESCAPED = /^\\|\0|\p{Cs}/u;
 const LONE = "\\event ";
 
-/** As PostgreSQL can keep it: its UTF-8 has no place for NUL and lone surrogates. Other texts stay as they are. */
+/** Escapes NUL and lone surrogates, which PostgreSQL's UTF-8 cannot hold. Leaves other texts as they are. */
 export function toText(text: string): string {
   return ESCAPED.test(text) ? `\\${JSON.stringify(text)}` : text;
 }
@@ -30,7 +30,10 @@ export function optional(text: string | null | undefined): string | null {
   return text === null || text === undefined ? null : toText(text);
 }
 
-/** The key of the row that locks an event: its record's `ref`, or one of its own. No text of {@link toText} begins like that one. */
+/**
+ * The key of the row that locks an event: its record's `ref`, or a key of its own if it has no record. No text of
+ * {@link toText} begins as such a key does.
+ */
 export function toRecord({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
   return ref === null ? `${LONE}${toText(eventId)}` : toText(ref);
 }
@@ -116,7 +119,7 @@ export interface Addition extends Part {
   readonly dueIn: number | undefined;
 }
 
-/** With a copy of the event, as the caller may change it before it is sent. */
+/** Copies the event, because the caller may change it before it is sent. */
 export function toAddition(event: NewEvent, dueIn: number | undefined): Addition {
   return { event: { ...event }, dueIn, record: toRecord(event), length: event.notification?.length ?? 0 };
 }

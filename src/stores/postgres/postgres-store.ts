@@ -47,19 +47,19 @@ import { channelOf } from "./schema.ts";
 import { type Statements, statements } from "./statements.ts";
 import { settleWithWrites } from "./user-writes.ts";
 
-/** 300 years in ms: an interval may not hold more. */
+/** 300 years in ms, because PostgreSQL's intervals are limited. */
 const LONGEST = 1e13;
 const MOST_ROWS = 2 ** 31 - 1;
-/** How long the renewal of a lease waits for a transaction that holds its record, ms. */
+/** How long the renewal of a lease waits for a locked record, ms. */
 const MOST_PATIENCE = 5000;
-/** A claim looks below the heads that this process knows of after this time, ms. */
+/** After this time, a claim looks again below the oldest head that this process knows, ms. */
 const THOROUGH = 250;
-/** So far below the head of the last claim the next one begins. */
+/** How far below the head of the last claim the next claim begins. */
 const MARGIN = 256;
 
 export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
   readonly schema: string;
-  /** Transactions with the user's writes at once: the other connections are for calls that must not wait for them. */
+  /** How many transactions with the user's writes run at once. Other calls use the connections that are left. */
   readonly writesAtOnce: number;
 }
 
@@ -75,11 +75,11 @@ export interface PostgresStore extends EventStore<ClientBase> {
   readonly transactional: true;
   /**
    * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other
-   * event of the same booking or listing can be recorded or handled. Keep it short: an attempt for that record cannot
-   * renew its lease meanwhile. It loses the lease after a wait of a third of `leaseDuration`, 5 s at most.
+   * event of the same booking or listing can be recorded or handled. Keep the transaction short: an attempt for that
+   * record cannot renew its lease, and loses it after a third of `leaseDuration`, 5 s at most.
    */
   with(client: ClientBase): TransactionStore;
-  /** Makes the schema, or brings it up to this version. The first call of any method does so, too. */
+  /** Makes the schema, or upgrades it to this version. The first call of any method does so, too. */
   migrate(): Promise<void>;
 }
 
@@ -172,7 +172,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
       const rows = await this.#renew(claims, leaseDuration, null);
       const held = new Set(rows.filter(({ locked }) => locked !== "true").map(at));
       const locked = rows.filter(({ locked }) => locked === "true").map(at);
-      // A record that another transaction holds must not cost the others their leases.
+      // One locked record must not cost the other records their leases.
       const patience = `${Math.round(Math.min(MOST_PATIENCE, Math.max(1, leaseDuration / 3)))}ms`;
       const alone = async (index: number) => {
         const renewed = await this.#renew([claims[index] as ClaimedEvent], leaseDuration, patience);
@@ -314,7 +314,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     await this.#connections.close();
   }
 
-  /** Where claims begin. Dead entries of the index, which a long transaction of anybody's keeps, are below. */
+  /** Where claims begin in the index. Below are dead entries, which a long transaction of any client keeps. */
   #sinceNow(): number {
     const now = performance.now();
     if (now - this.#thoroughAt >= THOROUGH || now < this.#thoroughAt) {

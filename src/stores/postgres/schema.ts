@@ -9,7 +9,7 @@ const PATIENCE = 60_000;
 /** PostgreSQL cuts longer names. */
 export const NAME_BYTES = 63;
 
-/** What each version of the schema adds to the one before it. A released step is never changed. */
+/** The steps from each version of the schema to the next. Never change a released step. */
 const steps: readonly ((schema: string) => string)[] = [
   (schema) => `${tables(schema)}${functions(schema, channelOf(schema))}${maintenance(schema)}`,
 ];
@@ -31,12 +31,11 @@ export function channelOf(schema: string): string {
  * event of lane 0, and the event of lane 1 that became due first. `blocked_until` is the end of the lease, or of
  * the wait if `wait_from` is set.
  *
- * Each write of a `records` row gives it a higher `version`, and each lookup asks for the highest. While somebody's
- * long transaction keeps dead rows alive, a lookup by `record` alone would read every old version of a hot record.
- * As the key has the version, it cannot keep a record unique: `refs` does, whose rows are never updated.
+ * Each write of a `records` row raises its `version`, and each lookup asks for the highest. Without the version, a lookup
+ * would read every dead row of a busy record while a long transaction of any client keeps dead rows. The key includes the
+ * version, so it cannot make records unique. `refs` makes them unique, and its rows are never updated.
  *
- * `events_open` goes by `-seq`: for an ORDER BY `seq`, PostgreSQL may take the primary key and walk through all done
- * events.
+ * `events_open` has `-seq`. For ORDER BY `seq`, PostgreSQL may scan the primary key, and with it all done events.
  */
 function tables(schema: string): string {
   const s = quote(schema);
@@ -115,7 +114,7 @@ CREATE TABLE ${s}.meta (
 `;
 }
 
-/** The SQL of the steps from version `from` to this one, in a transaction of the caller's. */
+/** Returns the SQL of the steps from version `from` to this one. The caller runs it in a transaction. */
 export function migrationSql(schema: string, from = 0): string {
   if (from >= steps.length) return "";
   const s = quote(schema);
@@ -131,8 +130,8 @@ CREATE OR REPLACE FUNCTION ${s}.schema_version() RETURNS integer LANGUAGE sql IM
 }
 
 /**
- * Brings the schema up to this version, once even if many processes start at the same time. A newer version is used
- * as it is: newer packages only add to it.
+ * Upgrades the schema to this version, once even if many processes start at the same time. Leaves a newer version as it
+ * is, because newer packages only add to the schema.
  *
  * @throws {@link StayhookError} for a schema of stayhook 0.1, or a database that is not in UTF-8
  */
@@ -167,7 +166,7 @@ async function versionOf(session: Session, schema: string): Promise<number> {
   );
 }
 
-/** Another encoding may be unable to hold a notification, which would then never be answered 200. */
+/** Another encoding may be unable to hold a notification. The handler could then never answer 200 to it. */
 async function assertUnicode(session: Session): Promise<void> {
   const [row] = await session.query("SELECT current_setting('server_encoding') AS encoding");
   if (row?.encoding === "UTF8") return;

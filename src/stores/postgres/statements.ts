@@ -1,7 +1,7 @@
 import type { EventState } from "../event-store.ts";
 import { epoch, literal, newest, quote } from "./sql.ts";
 
-/** So many done events are counted; beyond, PostgreSQL's own estimate has to do. */
+/** How many done events are counted. Above this number, `counts()` gives PostgreSQL's estimate. */
 const COUNTED = 100_000;
 
 /** How long the server waits for the COMMIT once a record's row is locked, ms. A frozen process must not hold up the others. */
@@ -28,7 +28,7 @@ const CALLS = {
   pruneRecords: ["gone::text", "prune_records", 2],
 } as const;
 
-/** Each statement by what it does. Every column is text. */
+/** All statements by name. Every column is text. */
 export function statements(schema: string) {
   const s = quote(schema);
   const calls = Object.entries(CALLS).map(([name, [columns, called, count]]) => {

@@ -9,7 +9,7 @@ import type { Statements } from "./statements.ts";
 
 export type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
-/** The server ends a session, and with it the transaction and its locks, when the process is frozen within it. */
+/** After this time, the server ends a session whose process is frozen, so that its locks are released. */
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
 /** How the end of a lease is recorded. */
 export interface Ending {
@@ -17,13 +17,13 @@ export interface Ending {
   readonly claim: ClaimedEvent;
   readonly outcome: Outcome<ClientBase>;
   readonly writes: Writes;
-  /** It may have been recorded before. */
+  /** The end may have been recorded before. */
   readonly unsure: boolean;
 }
 
 /**
- * Ends an event with the user's writes in one transaction. The writes go first, and the event's end last: an add to its
- * record waits for the end alone.
+ * Ends an event with the user's writes in one transaction. The writes go first, so that a new event of the record waits
+ * only for the last statement.
  *
  * @returns the row of `settle_events`; `undefined` where the lease was lost
  */
@@ -37,7 +37,7 @@ export async function settleWithWrites(session: Session, ending: Ending): Promis
   try {
     if ((await stateOf()) === "held") {
       await runWrites(session, writes);
-      // Not if it was recorded before: these writes would be there twice.
+      // If the end was recorded before, these writes would be made twice.
       const values = settleValues([toEnding(claim, outcome, false)], PATIENCE.alone);
       const [row] = await session.query(statements.settleAtLast, values);
       if (row?.settled === "true") {
@@ -52,7 +52,7 @@ export async function settleWithWrites(session: Session, ending: Ending): Promis
   }
 }
 
-/** A connection that answers is cleaned up, so that it can be lent again. */
+/** Cleans up a connection that still answers, so that it can be lent again. */
 async function undo(session: Session, error: unknown): Promise<unknown> {
   if (!(error instanceof WriteFailed) && lostConnection(error)) return error;
   try {
@@ -74,7 +74,7 @@ async function runWrites(session: Session, writes: Writes): Promise<void> {
     try {
       for (const write of writes) await write(session.client);
     } catch (cause) {
-      // The store's failure: the attempt is made again, and the callback is not to blame.
+      // The connection failed, not the callback. So this is an error of the store, and the attempt is retried.
       if (session.isLost() || serverGone(cause) || hasTimedOut(cause))
         throw new Error("a statement of event.atomically got no answer", { cause });
       throw new WriteFailed(cause);

@@ -65,7 +65,7 @@ export class Connection {
     }
   }
 
-  /** Its timer keeps the process alive while a call waits for an answer. */
+  /** Rejects if the answer takes too long. The timer keeps the process alive while a call waits. */
   #inTime(session: Session, until: number, answer: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {

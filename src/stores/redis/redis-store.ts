@@ -31,7 +31,7 @@ import type { ScriptName } from "./scripts.ts";
 
 /** How many events one script handles at most, so that none holds Redis up for long. */
 const PAGE = 200;
-/** The layout of the keys. Later versions only add to it, so this one works on theirs. */
+/** The version of the key layout. Later versions only add to the layout, so this version works on it. */
 const SCHEMA = 1;
 
 /** Each call is a script, so that Redis does it as a whole or not at all. `lua/prelude.ts` lists the keys. */
@@ -234,7 +234,7 @@ export class RedisStore extends BaseStore {
       return result;
     } catch (error) {
       if (!(error instanceof NotSentError)) {
-        // Redis may still do it: a new name makes its message news for us. It may also be done already, so wake now.
+        // Redis may still run the script: with a new name, its message wakes us. It may also have run already, so wake now.
         this.#handle = newName();
         this.subscribers.wake();
       }
@@ -310,7 +310,7 @@ function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
   return [String(before ?? ""), String(size), String(limit), ...fields];
 }
 
-/** The letters whose value is true: they tell a script which of its arguments are there. */
+/** Returns the letters whose value is true. They tell a script which optional arguments it has. */
 function flags(given: Readonly<Record<string, boolean>>): string {
   return Object.keys(given)
     .filter((letter) => given[letter])

@@ -5,9 +5,9 @@ import * as writing from "./lua/writing.ts";
 /** Scripts that only read, but for `start`. */
 const reading = {
   /**
-   * The schema that this version writes. Writes it where there is none; gives the schema, the keys' beginning, and
-   * whether a version before schema 1 has written here. PUBLISH comes first, to nobody: a user who is not allowed to
-   * publish would else be told so after a write.
+   * Takes the schema that this version writes, and writes it if there is none. Returns the schema, the prefix of the
+   * keys, and whether a version before schema 1 has written here. PUBLISH comes first, so that a user without the right
+   * to publish gets the error before any write.
    */
   start: `
 call('PUBLISH', base .. ':wake', '')

@@ -3,7 +3,7 @@ import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, sel
 import { claimOf, historyWith, number, numberOrNull, text, toId, toRecord, toRef } from "./sql-rows.ts";
 import type { Statements } from "./statements.ts";
 
-/** What the steps of an operation share. */
+/** The shared state of the steps of one operation. */
 export interface Operation {
   readonly sql: Statements;
   readonly dialect: SqlDialect;
@@ -50,7 +50,7 @@ export function* queueOf({ sql }: Operation, record: string): SqlSteps<QueueRow 
   return row && queueRowOf(row);
 }
 
-/** Writes a row as it is now. Deletes it where the record has nothing more to claim. */
+/** Writes a row of the queue. Deletes the row if the record has nothing more to claim. */
 export function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
   if (row.pendingSeq === null && row.retrySeq === null) {
     yield* change(sql.dropQueue, row.record);
@@ -213,8 +213,8 @@ function* lease(
 }
 
 /**
- * The row with the leased event as the first retry, unless another one is ready sooner. `retryDue` 0 says that there
- * is no other one: `retry_at` is the end of the lease then, and the settle need not look for more.
+ * Returns the row with the leased event as the first retry, unless another retry is ready sooner. If there is no other
+ * retry, `retryDue` is 0 and `retry_at` is the end of the lease. `settle` then need not look for more.
  */
 function leased(row: QueueRow): QueueRow {
   const { retryDue, retrySeq, leaseSeq, leaseEnd } = row;
@@ -269,8 +269,8 @@ export function* nextDue({ sql, now }: Operation): SqlSteps<number | undefined> 
 }
 
 /**
- * Ends the waits that the indexes cannot see to be over: a pending event whose time has come is put in line by its
- * arrival, and a wait that began later than now is over, as the clock went back.
+ * Ends waits that the indexes do not show to be over. A pending event whose time has come is ordered by its arrival. A
+ * wait that began later than now ends, because the clock was set back.
  */
 function* ripen(operation: Operation): SqlSteps<void> {
   const { sql, now } = operation;

@@ -22,7 +22,7 @@ export interface SqlWrites {
   readonly writes: readonly Write<never>[];
 }
 
-/** What a driver made of a statement. */
+/** The result of a statement. */
 export interface SqlResult {
   /** The rows of a query; empty for other statements. */
   readonly rows: readonly SqlRow[];
@@ -57,11 +57,11 @@ export interface SqlDriver {
   transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /** Runs steps that write nothing. Default: `transaction`. */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
-  /** Whether transactions are under way. A claim then looks for events without a look in advance. */
+  /** Whether transactions are running. A claim then skips the read that it makes before its own transaction. */
   readonly busy?: boolean;
   /** Set where the driver runs {@link SqlWrites} in the transaction. */
   readonly transactional?: true;
-  /** Tells other processes that something is due, and hears it from them. Without one, a process hears only itself. */
+  /** Wakes other processes, and is woken by them. Without a notifier, a process finds their events at its next poll. */
   readonly notifier?: SqlNotifier | undefined;
   /** Called once. No call is made afterwards. */
   close(): Promise<void>;

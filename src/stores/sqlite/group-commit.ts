@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-// Not the globals: under a user's fake timers, nothing would ever be written.
+// Not the globals: a user's fake timers would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
 import type { Write } from "../event-store.ts";
 import { InvalidWriteError } from "../event-store.ts";
@@ -16,7 +16,7 @@ interface Job {
   readonly run: () => unknown;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** Of `performance.now()`: a busy file is not tried for longer. */
+  /** The end of retries on a busy file, by `performance.now()`. */
   readonly deadline: number;
 }
 
@@ -70,7 +70,7 @@ export class GroupCommit {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    // After the reads of sockets, so that all requests that have arrived share the transaction.
+    // Wait for the sockets to be read, so that all requests that have arrived share the transaction.
     setImmediate(() => this.#flush());
   }
 
@@ -98,7 +98,7 @@ export class GroupCommit {
 
   #failed(jobs: readonly Job[], error: unknown): void {
     if (error instanceof TransactionLost) {
-      // Not again: the job has ended the transaction of others.
+      // Do not run this job again: it has ended the transaction of other jobs.
       this.#queue.splice(this.#queue.indexOf(error.job), 1);
       error.job.reject(error.cause);
       this.#alone = Math.max(0, this.#alone - 1);

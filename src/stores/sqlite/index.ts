@@ -66,7 +66,7 @@ function* databaseIssues(database: unknown): Generator<Issue> {
   const path = ["database"];
   if (typeof database === "string") {
     if (database === "" || database.includes("\0")) yield { path, message: "must be the path of a file" };
-    // SQLite would take it for a URI, with options in its query.
+    // SQLite would read it as a URI with options in the query.
     else if (database.startsWith("file:"))
       yield { path, message: "must be a path, not a URL: leave out file:" };
   } else if (typeof (database as DatabaseSync | undefined)?.prepare !== "function") {
@@ -132,9 +132,9 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   db.exec("PRAGMA busy_timeout = 0");
   patiently(until, () => db.exec("PRAGMA journal_mode = WAL"));
   db.exec(`PRAGMA synchronous = ${durability === "power-loss" ? "FULL" : "NORMAL"}`);
-  // 16 MB: the more is taken over at once, the fewer pages are written twice. More than that makes stalls longer.
+  // Larger checkpoints write fewer pages twice. Above 16 MB, checkpoints stall the process for too long.
   db.exec("PRAGMA wal_autocheckpoint = 4000");
-  // What a burst made of the write-ahead log is given back to the disk.
+  // Truncates the write-ahead log after a burst.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
   patiently(until, () => makeTables(db));
   patiently(until, () => assertWritable(db));
@@ -142,7 +142,7 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
 
 function makeTables(db: DatabaseSync): void {
   const execute = executeOn(db);
-  // No other process need wait for a look.
+  // Reads first, because a write transaction would block other processes.
   if (runSync(isMigrated(sqliteDialect), execute)) return;
   db.exec("BEGIN IMMEDIATE");
   try {
@@ -154,7 +154,7 @@ function makeTables(db: DatabaseSync): void {
   }
 }
 
-/** Better now than at the first notification. (Where nothing may be written, BEGIN IMMEDIATE still works.) */
+/** Fails at the start if the file is read-only, where BEGIN IMMEDIATE alone would succeed. */
 function assertWritable(db: DatabaseSync): void {
   db.exec("BEGIN IMMEDIATE");
   try {
@@ -164,7 +164,7 @@ function assertWritable(db: DatabaseSync): void {
   }
 }
 
-/** At the start there is nobody yet whom waiting would hold up. */
+/** Waits synchronously. At the start no other work runs in this process. */
 function patiently(until: number, run: () => void): void {
   for (;;) {
     try {

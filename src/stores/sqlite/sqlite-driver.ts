@@ -1,6 +1,6 @@
 import { type FSWatcher, statSync, utimesSync, watch } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-// Not the globals: other processes do not go by a fake clock.
+// Not the globals: a test's fake timers must not stop messages of other processes.
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
@@ -23,9 +23,9 @@ const CHECK = 1000;
 /** An open database with the store's tables. */
 export interface Opened {
   readonly db: DatabaseSync;
-  /** Ours to close. */
+  /** Whether the store closes the database. */
   readonly own: boolean;
-  /** How messages call it. */
+  /** The name in messages. */
   readonly name: string;
   /** The database's file; `undefined` where it is in memory. */
   readonly file: string | undefined;
@@ -66,7 +66,7 @@ export class SqliteDriver implements SqlDriver {
     const deadline = performance.now() + this.#busyTimeout;
     for (;;) {
       try {
-        // Health and the command line read, and must not show a file that nobody will find.
+        // `health()` and the command line must not read a deleted file that is still open.
         this.#checkFile();
         return runSync(steps(), this.#execute);
       } catch (error) {
@@ -117,14 +117,14 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
   };
 }
 
-/** The path leads to another file than the open one, or to none. */
+/** Whether the open file was deleted or replaced at its path. */
 class FileGone extends Error {}
 
 /**
- * Checks once a second that `path` still leads to the open file. A deleted or replaced file still takes writes, but
- * nobody will find them.
+ * Checks once a second that `path` still leads to the open file. A deleted or replaced file still takes writes, which
+ * would then be lost.
  *
- * @returns a function that throws from then on where it does not
+ * @returns a function that throws after the file was deleted or replaced
  */
 function fileCheck(path: string): () => void {
   const opened = identityOf(path);
@@ -150,13 +150,13 @@ function identityOf(path: string): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`;
 }
 
-/** How often the notifier looks for a commit that the file system did not tell of, ms. */
+/** How often the notifier looks for a commit of which the file system sent no event, ms. */
 const NET = 1000;
 
 /**
- * Tells the other processes on the file that something may be due: a process that has committed sets the file's
- * time, and the others watch it. (A watcher of the write-ahead log would be told before the commit can be seen.)
- * Does not keep the process alive.
+ * Tells the other processes on the file that something may be due. A process that has committed sets the file's time,
+ * and the others watch the file. A watcher of the write-ahead log would wake before the commit is visible. The notifier
+ * does not keep the process alive.
  */
 export class Notifier implements SqlNotifier {
   readonly #file: string | undefined;
@@ -169,7 +169,7 @@ export class Notifier implements SqlNotifier {
   /** @param file - `undefined` for a database in memory, which no other process has */
   constructor(db: DatabaseSync, file: string | undefined) {
     this.#file = file;
-    // Another number after each commit of another connection.
+    // `data_version` changes with each commit of another connection.
     this.#version = db.prepare("PRAGMA data_version");
   }
 
@@ -222,7 +222,7 @@ export class Notifier implements SqlNotifier {
   }
 }
 
-/** What SQLite said, as far as it is one of its errors. */
+/** The text of an SQLite error; `undefined` for other errors. */
 interface SqliteError extends Error {
   readonly code: "ERR_SQLITE_ERROR";
   /** Deno's `exec` leaves out this and `errstr`. */
@@ -239,7 +239,7 @@ export function isSqliteError(error: unknown): error is SqliteError {
   return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
 }
 
-/** Whether it may work in a moment: another connection has the file, or the user has a transaction open on ours. */
+/** Whether a retry may work: another connection has locked the file, or the user has an open transaction on ours. */
 export function isBusy(error: unknown): boolean {
   if (!isSqliteError(error)) return false;
   if (error.message.includes("within a transaction")) return true;
@@ -248,7 +248,7 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED;
 }
 
-/** `disk is full`, said of the database that it is about. */
+/** Makes an error that names the database. */
 export function storeError(name: string, what: string, cause: unknown): StayhookError {
   if (cause instanceof StayhookError && cause.cause !== undefined) return cause;
   return new StayhookError(`sqliteStore (${name}): ${what}: ${reasonOf(cause)}`, { cause });

@@ -187,7 +187,7 @@ local function answer(result)
 end
 `;
 
-/** Begins every script but `start`: a slot that is being moved has its keys in two places. */
+/** Begins every script but `start`. It rejects while a cluster moves the slot, because the keys are in two places then. */
 export const guard = `
 if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
 `;

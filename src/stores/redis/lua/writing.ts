@@ -40,7 +40,7 @@ return answer('added')
 
 /**
  * limit, ms of lease, name of this claim, order, worker or nothing, event id or nothing; then the names of claims whose
- * answer was lost on its way: nobody works on what they leased.
+ * answers were lost. No process works on the events that they leased.
  */
 export const claim = `${ending}
 local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
