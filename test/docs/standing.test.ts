@@ -281,7 +281,8 @@ test.each(Object.keys(checks))("%s", { timeout: 60_000 }, async (name) => {
   } finally {
     // A handler of the block that runs on would complain in the next test that the store is closed.
     await exports.webhooks?.close({ timeout: 0 });
-    await base.webhooks.close({ timeout: 0 });
+    // An event that still runs would warn later, in the next test.
+    await base.webhooks.close({ timeout: 5000 });
     await base.store.close();
     await sandbox.close();
   }

@@ -47,7 +47,7 @@ describe("the store in a Durable Object", () => {
         if (text !== "holds") broken.push([name, text]);
       }
     };
-    await Promise.all(Array.from({ length: 20 }, runner));
+    await Promise.all(Array.from({ length: 30 }, runner));
     expect(broken).toEqual([]);
   });
 });
@@ -57,9 +57,13 @@ interface Scheduled {
 }
 
 describe("worker.ts", () => {
+  let script: string;
+  beforeAll(async () => {
+    script = await bundleWorker(consumer, { paths: [`${folder}/worker.ts`, folder] });
+  }, 60_000);
+
   async function start() {
     const sandbox = await platform();
-    const script = await bundleWorker(consumer, { paths: [`${folder}/worker.ts`, folder] });
     const workerd = await startWorkerd(script, {
       ...configured("Events"),
       bindings: {
@@ -106,7 +110,7 @@ describe("worker.ts", () => {
         await worker.scheduled({ cron: "* * * * *" });
         expect(workerd.output).toMatch(/^drained: 1 done, 0/m);
       },
-      { timeout: PATIENCE, interval: 500 },
+      { timeout: PATIENCE, interval: 100 },
     );
     expect(workerd.output.match(/^block LATE1/gm)).toHaveLength(1);
   });

@@ -4,15 +4,15 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify, stripVTControlCharacters } from "node:util";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, onTestFinished, type TestContext, vi } from "vitest";
 import { built, root } from "./built.ts";
 
 const main = "examples/day/main.ts";
 
 /** A directory for the day's file, to see that nothing stays in it. */
-function temporaryDirectory(): string {
+function temporaryDirectory(context: Pick<TestContext, "onTestFinished"> = { onTestFinished }): string {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-test-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  context.onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
 
@@ -42,10 +42,11 @@ function isAlive(pid: number): boolean {
   }
 }
 
-it("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
+// A day is mostly waiting: these two beside each other.
+it.concurrent("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
   timeout: 20_000,
-}, async () => {
-  const TMPDIR = temporaryDirectory();
+}, async (context) => {
+  const TMPDIR = temporaryDirectory(context);
   const stdout = await runDay({ FORCE_COLOR: undefined, NO_COLOR: undefined, TMPDIR });
   expect(stdout, "no terminal, no colour").toBe(stripVTControlCharacters(stdout));
 
@@ -85,8 +86,8 @@ it("plays a day whose totals add up, though the subscriber is killed in the midd
   expect(readdirSync(TMPDIR), "no file is left").toEqual([]);
 });
 
-it("fails where a total does not add up", { timeout: 20_000 }, async () => {
-  const TMPDIR = temporaryDirectory();
+it.concurrent("fails where a total does not add up", { timeout: 20_000 }, async (context) => {
+  const TMPDIR = temporaryDirectory(context);
   // Keeps one duplicate from being told of. Only the subscriber's process has somebody to tell.
   const unreliable = `
     const { send } = process;

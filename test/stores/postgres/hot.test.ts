@@ -5,7 +5,7 @@ import { statements } from "../../../src/stores/postgres/statements.ts";
 import { DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-const EVENTS = 400;
+const EVENTS = 1000;
 
 describePostgres("a hot record under somebody's long transaction", () => {
   const schemas = createSchemas();

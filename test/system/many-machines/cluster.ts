@@ -5,7 +5,7 @@ import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { onTestFinished, vi } from "vitest";
+import { onTestFinished, type TestContext, vi } from "vitest";
 import { History } from "./history.ts";
 import type { MachineOptions } from "./machine.ts";
 import type { StorePlace } from "./store-place.ts";
@@ -33,15 +33,23 @@ export class Cluster {
   readonly #machines = new Set<Machine>();
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-  /** Times in ms. */
-  constructor(place: StorePlace, options: { readonly leaseDuration: number; readonly work: number }) {
+  /**
+   * Times in ms.
+   *
+   * @param context - of a test that runs beside others
+   */
+  constructor(
+    place: StorePlace,
+    options: { readonly leaseDuration: number; readonly work: number },
+    { onTestFinished: finish }: Pick<TestContext, "onTestFinished"> = { onTestFinished },
+  ) {
     this.#place = place;
     this.#leaseDuration = options.leaseDuration;
     this.#work = options.work;
     const directory = mkdtempSync(join(tmpdir(), "stayhook-machines-"));
     this.#log = join(directory, "log");
     this.#history = new History(this.#log);
-    onTestFinished(() => {
+    finish(() => {
       this.#agent.destroy();
       for (const { child } of this.#machines) child.kill("SIGKILL");
       this.#history.close();

@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { tcpProxy, through } from "../../support/tcp-proxy.ts";
 import { randomOf, seedOf } from "../random.ts";
 import { Cluster, eventOf, inTurns, type Machine, PATIENCE } from "./cluster.ts";
@@ -75,12 +75,15 @@ describe.each(kinds)("on %s", (kind) => {
     expect(await Promise.all(webs.map((web) => cluster.health(web)))).toEqual(["idle", "idle"]);
     expect(busy.size, "they share the work").toBeGreaterThan(2);
   });
+});
 
+// Beside each other, because most of their time they wait. A lease that is long enough for a busy machine.
+describe.concurrent.each(kinds)("on %s", (kind) => {
   test("a worker that was frozen for longer than its lease records nothing any more", {
     timeout: 2 * PATIENCE,
-  }, async () => {
-    const place = await newPlace(kind);
-    const cluster = new Cluster(place, { leaseDuration: 1500, work: 2500 });
+  }, async (context) => {
+    const place = await newPlace(kind, context);
+    const cluster = new Cluster(place, { leaseDuration: 2500, work: 3500 }, context);
     const [web, first] = await Promise.all([cluster.start("web"), cluster.start("worker")]);
     const [long, deaf] = [eventOf("LONG"), eventOf("DEAF")];
     for (const { eventId, bookingCode } of [long, deaf]) await cluster.post(web, eventId, bookingCode);
@@ -116,11 +119,11 @@ describe.each(kinds)("on %s", (kind) => {
 
   test("an end that comes when another has the event records nothing", {
     timeout: 2 * PATIENCE,
-  }, async () => {
-    const place = await newPlace(kind);
-    const cluster = new Cluster(place, { leaseDuration: 2000, work: 1000 });
+  }, async (context) => {
+    const place = await newPlace(kind, context);
+    const cluster = new Cluster(place, { leaseDuration: 2500, work: 1000 }, context);
     const way = await tcpProxy(place.url);
-    onTestFinished(() => way.close());
+    context.onTestFinished(() => way.close());
     const [slow, web] = await Promise.all([
       cluster.start("worker", { place: { ...place, url: through(way, place.url) } }),
       cluster.start("web"),

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import mysql from "mysql2/promise";
 import pg from "pg";
-import { onTestFinished } from "vitest";
+import { onTestFinished, type TestContext } from "vitest";
 import { mysqlUrl, startOwnMysql } from "../../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../../support/postgres-server.ts";
 import { deleteKeys, redisUrl, startOwnRedis } from "../../support/redis-server.ts";
@@ -18,13 +18,20 @@ export const kinds: readonly Kind[] = (
   ])
 ).flat();
 
-/** A place of the test's own on the machine's server, deleted after the test. */
-export async function newPlace(kind: Kind): Promise<StorePlace> {
+/**
+ * A place of the test's own on the machine's server, deleted after the test.
+ *
+ * @param context - of a test that runs beside others
+ */
+export async function newPlace(
+  kind: Kind,
+  { onTestFinished: finish }: Pick<TestContext, "onTestFinished"> = { onTestFinished },
+): Promise<StorePlace> {
   const name = `machines_${randomUUID().replaceAll("-", "")}`;
   const url = await { postgres: postgresUrl, redis: redisUrl, mysql: mysqlUrl }[kind]();
   if (url === undefined) throw new Error(`there is no ${kind} server`);
   if (kind === "mysql") await onMysql(url, `CREATE DATABASE ${name}`);
-  onTestFinished(() => {
+  finish(() => {
     if (kind === "mysql") return onMysql(url, `DROP DATABASE ${name}`);
     return kind === "postgres" ? dropSchema(url, name) : deleteKeys(url, `{${name}}`);
   });
