@@ -53,12 +53,12 @@ test.for(kinds)(
 
     await more(200, 100);
     way.cut();
-    await more(503, 20);
+    await more(503, 10);
     way.restore();
     await more(200, 100);
     await handledMore(50);
     await server.kill();
-    await more(503, 20);
+    await more(503, 10);
     await server.start();
     await more(200, 100);
     await handledMore(50);
