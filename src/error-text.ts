@@ -21,7 +21,10 @@ function textOf(thrown: unknown, seen: Set<unknown>): string {
     const members: string[] = [];
     for (const each of Array.isArray(errors) ? errors : []) if (more(each)) members.push(textOf(each, seen));
     const list = members.length > 0 ? ` [${members.join("; ")}]` : "";
-    return `${own}${list}${cause != null && more(cause) ? ` <- ${textOf(cause, seen)}` : ""}`;
+    // Some errors, such as those of the stores, end with the text of their cause.
+    const isRepeated = cause instanceof Error && cause.cause == null && own.endsWith(`: ${cause.message}`);
+    const hasMore = cause != null && !isRepeated && more(cause);
+    return `${own}${list}${hasMore ? ` <- ${textOf(cause, seen)}` : ""}`;
   } catch {
     return "something that cannot be shown";
   }

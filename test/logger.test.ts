@@ -235,6 +235,7 @@ describe("errorText", () => {
   it.each([
     ["an error", new TypeError("no"), "TypeError: no"],
     ["causes", new Error("a", { cause: new Error("b", { cause: "c" }) }), "Error: a <- Error: b <- c"],
+    ["a cause once", new Error("not read: gone", { cause: new Error("gone") }), "Error: not read: gone"],
     [
       "an AggregateError",
       new AggregateError([new Error("a"), "b"], "all", { cause: new Error("c") }),

@@ -212,11 +212,13 @@ function describe(error: unknown, platform: string | undefined): string {
     .replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?")
     // The client's messages have only the path.
     .replace(/^([A-Z]+) \//, platform === undefined ? "$&" : `$1 ${platform}/`);
+  // The platform's own sentence may end the message.
+  const open = message.replace(/\.$/, "");
   if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
-    return `${message}. Check STAYHOOK_ACCESS_TOKEN.`;
+    return `${open}. Check STAYHOOK_ACCESS_TOKEN.`;
   if (error instanceof NotFoundError)
-    return `${message}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`;
+    return `${open}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`;
   if (error instanceof InvalidArgumentError && error.issues.some(({ path }) => path[0] === "baseUrl"))
-    return `${message}. Set STAYHOOK_BASE_URL, or --base-url.`;
+    return `${open}. Set STAYHOOK_BASE_URL, or --base-url.`;
   return message;
 }

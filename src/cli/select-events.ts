@@ -8,6 +8,7 @@ import type {
   FailureReason,
   StoredEvent,
 } from "../stores/event-store.ts";
+import { eventTypes } from "../webhooks/events.ts";
 import type { Invocation, Options } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
 import { choiceOf, timeOf } from "./options.ts";
@@ -59,7 +60,7 @@ export function filterOf(invocation: Invocation, takenStates = states): EventFil
   const ref = text("ref");
   const filter: EventFilter = {
     ref: ref === undefined ? undefined : checkRef(ref, "--ref"),
-    type: text("type"),
+    type: choiceOf(invocation, "type", eventTypes),
     reason: choiceOf(invocation, "reason", reasons),
     state: choiceOf(invocation, "state", takenStates),
     source: choiceOf(invocation, "source", sources),

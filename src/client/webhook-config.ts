@@ -243,7 +243,7 @@ function problemsWithEndpoints(
     for (const { path, message } of unknownOptions(endpoints, topics, ["endpoints"]))
       issues.push({
         path,
-        message: `${message}. Topics that are newer than this package go in otherEndpoints`,
+        message: `${message} (topics that are newer than this package go in otherEndpoints)`,
       });
     for (const topic of topics) check("endpoints", topic, endpoints[topic], removable);
   } else issues.push({ path: ["endpoints"], message: "must be an object with a URL for each topic" });

@@ -233,6 +233,8 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async prune(options: PruneOptions): Promise<number> {
     this.assertOpen();
     checkNoUnknown(options, ["state", "reason", "age", "limit"]);
+    if (options.state !== "done" && options.state !== "parked")
+      throw new InvalidArgumentError({ path: ["state"], message: "must be done or parked" });
     return options.limit <= 0 ? 0 : this.doPrune(options);
   }
 

@@ -38,6 +38,7 @@ describe("sandbox", () => {
       "approve AB12",
       "alter AB12 checkIn=2030-07-01 checkOut=2030-07-04",
       "alter AB12 tomorrow",
+      "approve",
       "submit Old Mill",
       "list",
     ])
@@ -52,6 +53,7 @@ describe("sandbox", () => {
       checkOut: "2030-07-04",
     });
     expect(running.stderr()).toContain("Write each field as checkIn=2026-07-03");
+    expect(running.stderr()).toContain("approve needs an argument: approve <code>");
     const { stdout } = running;
     expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n");
     const [, id = ""] = /listing (\d+) \(Old Mill\) is InReview/.exec(stdout()) ?? [];

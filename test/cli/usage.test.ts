@@ -79,6 +79,10 @@ describe("wrong usage ends with 2 and an error", () => {
     [["listings"], "STAYHOOK_BASE_URL"],
     [["events", "counts"], "STAYHOOK_STORE"],
     [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of pending"],
+    [
+      ["events", "ls", "--type", "booking.Confirmd", "--store", "x"],
+      "--type must be one of booking.Initiated",
+    ],
     [["events", "ls", "--limit", "0", "--store", "x"], "--limit must be an integer"],
     [["events", "replay", "--store", "x"], "Give ids of events, or a filter, or --all."],
     [["events", "replay", "--all", "A", "--store", "x"], "Give ids of events, or a filter, or --all."],

@@ -83,7 +83,7 @@ describe("a misspelt option", () => {
     const input = { isActive: true, endpoints: { reviews: url } } as never;
     for (const call of [client.webhookConfig.create, client.webhookConfig.ensure])
       expect((await rejection(call(input))).message).toBe(
-        "unknown option `endpoints.reviews`; known are `endpoints.bookings`, `endpoints.listings`, `endpoints.messages`. Topics that are newer than this package go in otherEndpoints",
+        "unknown option `endpoints.reviews`; known are `endpoints.bookings`, `endpoints.listings`, `endpoints.messages` (topics that are newer than this package go in otherEndpoints)",
       );
   });
 

@@ -346,5 +346,9 @@ test("a store that fails is a 503 without its error, which is in the log", async
   const answer = await inbox.fetch(new Request("https://ops.example/"));
   expect(answer.status).toBe(503);
   expect(await answer.text()).not.toContain("closed");
-  expect(logger.lines).toContainEqual(expect.stringContaining("The store is closed"));
+  expect(logger.lines).toContainEqual(
+    expect.stringContaining(
+      "stayhook: a page of Stayhook could not be made: StayhookError: The store is closed",
+    ),
+  );
 });

@@ -283,6 +283,14 @@ test("behind an event that is gone the list ends", async () => {
   expect(await store.list({ limit: 5, after: "unknown" })).toEqual([]);
 });
 
+test("prune deletes no events that wait, whatever state a caller in JavaScript gives", async () => {
+  const store = memoryStore();
+  await store.add(event("1"));
+  const options = { state: "pending", age: 0, limit: 10 } as never;
+  await expect(store.prune(options)).rejects.toThrow("state: must be done or parked");
+  expect((await store.counts()).pending).toBe(1);
+});
+
 test("there are no transactions", () => {
   expect("transactional" in memoryStore()).toBe(false);
 });

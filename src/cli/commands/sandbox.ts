@@ -184,9 +184,10 @@ async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<bo
   const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
   if (name === "") return true;
   if (name === "quit" || name === "exit") return false;
-  const run = typedCommands.find(([usage]) => usage.split(" ")[0] === name)?.[2];
+  const [usage = "", , run] = typedCommands.find(([usage]) => usage.split(" ")[0] === name) ?? [];
   try {
     if (!run) throw new Error(`There is no command ${name}. Type help.`);
+    if (usage.includes("<") && rest === "") throw new Error(`${name} needs an argument: ${usage}`);
     const changed = (await run(sandbox, rest, out)) as SandboxBooking | SandboxListing | undefined;
     if (changed) show(changed, out);
   } catch (error) {

@@ -93,7 +93,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
       log.limited(
         "console-authorize",
         "warn",
-        `${site.name}: authorize failed; the request was refused`,
+        "the console's authorize function failed; the request was refused",
         details,
       );
       return false;
@@ -176,7 +176,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     try {
       return await answer(request);
     } catch (error) {
-      log.limited("console", "error", `${site.name}: a page could not be made`, { error });
+      log.limited("console", "error", `a page of ${site.name} could not be made`, { error });
       return refuse(503, "The page cannot be shown now. The log of the server says why.");
     }
   });
