@@ -17,11 +17,11 @@ export function exampleLinks(md: MarkdownRenderer): void {
 }
 
 function sitePathOf(href: string): string {
-  const example = /^(?:\.\.\/)+examples(?:\/([\w.-]+))?/.exec(href);
+  const example = /^(?:\.\.\/)*examples(?:\/([\w.-]+))?/.exec(href);
   if (example) return example[1] === undefined ? "/examples/" : `/examples/${pageOf(example[1])}`;
   const page = /^(?:\.\.\/)*docs\/([\w/-]+)\.md(#.*)?$/.exec(href);
   if (page) return `/${page[1]}${page[2] ?? ""}`;
-  const root = /^(?:\.\.\/)+(README|CHANGELOG|CONTRIBUTING|SECURITY|ARCHITECTURE)\.md/.exec(href);
+  const root = /^(?:\.\.\/)*(README|CHANGELOG|CONTRIBUTING|SECURITY|ARCHITECTURE)\.md/.exec(href);
   return root ? `/project/${(root[1] as string).toLowerCase()}` : href;
 }
 
