@@ -61,7 +61,7 @@ interface OfFailure {
   readonly error: unknown;
 }
 
-/** What {@link ReconcilerOptions.observe} is told; `kind` tells which. */
+/** The argument of {@link ReconcilerOptions.observe}. `kind` narrows it. */
 export type ReconcileObservation =
   | ReconcilerAlarm
   | (OfRead & {
@@ -84,7 +84,7 @@ export type ReconcileObservation =
       })
   | (OfRecord &
       OfSnapshot<string> & {
-        /** A known listing is no longer in the list. The reconciler does nothing about it, as it has no status. */
+        /** A known listing is no longer in the list. The reconciler adds no event, because the listing has no status. */
         readonly kind: "vanished";
       })
   | (ReconcileReport & {

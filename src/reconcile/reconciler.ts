@@ -13,9 +13,9 @@ import { Watch } from "./watch.ts";
 /** Finds changes that no notification brought. {@link createReconciler} makes one. Its functions need no `this`. */
 export interface Reconciler {
   /**
-   * Makes a pass now, whatever `every` says: for cron jobs, and by hand. If the last pass was
-   * cut off less than `every` ago, this one goes on from there. If this reconciler is already making a pass, `run` waits
-   * for that pass. Resolves when each due event has had an attempt, unless the handler has `autoStart: false`.
+   * Makes a pass now, also if `every` is not over. Call it from a cron job. If the last pass was cut off less than `every`
+   * ago, this one goes on from there. If this reconciler is already making a pass, `run` waits for that pass. Resolves when
+   * each due event has had an attempt, unless the handler has `autoStart: false`.
    *
    * @throws what the store throws; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
    */

@@ -17,10 +17,10 @@ import type {
   StoredEvent,
 } from "./event-store.ts";
 
-/** The longest wait that a store keeps, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow a database's number or date. */
+/** The longest wait, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow numbers and dates of a database. */
 export const MAX_WAIT = 366 * 24 * 60 * 60_000;
 
-/** A wait as stores keep it: whole ms from 0 to {@link MAX_WAIT}; NaN becomes 0. */
+/** Rounds a wait to whole ms, and limits it to 0 to {@link MAX_WAIT}. NaN becomes 0. */
 export function clampWait(ms: number): number {
   return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
 }
@@ -28,7 +28,7 @@ export function clampWait(ms: number): number {
 /** How many attempts an event's history keeps. */
 export const HISTORY_LENGTH = 10;
 
-/** How many events one step of a replay or a discard changes, so that no step holds up the intake. */
+/** How many events one step of a replay or a discard changes, so that no step delays new notifications. */
 const CHANGE_BATCH = 500;
 /** How many records one page of {@link EventStore.records} has. */
 const RECORDS_PAGE = 500;
@@ -52,7 +52,7 @@ export interface Slice {
   readonly limit: number;
 }
 
-/** What a slice came to. */
+/** The result of a step on a {@link Slice}. */
 export interface Sliced<T> {
   readonly found: T;
   /** The arrival number to go on before; `undefined` at the end of the events. */
@@ -60,8 +60,8 @@ export interface Sliced<T> {
 }
 
 /**
- * What all stores do alike: the check that they are open, the checks of filters and dates, the clamping of waits,
- * paging, batches and subscribers. A store implements the protected methods and is given checked values only.
+ * The common part of all stores: it checks that the store is open, checks filters and dates, limits waits, and does
+ * paging, batches and subscribers. A store implements the protected methods, which get checked values only.
  *
  * Each event has an **arrival number** that rises with each event that the store adds.
  */
@@ -330,9 +330,9 @@ function checkRef(ref: unknown): void {
     throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
 }
 
-/** Who wants to hear that something may be due; for a store's `subscribe`. */
+/** The subscribers of a store's `subscribe`. */
 export class Subscribers {
-  // Each in an object of its own: the same function may subscribe twice.
+  // Wrapped in an object, because the same function may subscribe twice.
   readonly #subscriptions = new Set<{ readonly wake: () => void }>();
 
   get isEmpty(): boolean {
@@ -351,7 +351,7 @@ export class Subscribers {
       try {
         wake();
       } catch {
-        // What was recorded is recorded, whatever the subscriber makes of it.
+        // An error of a subscriber must not fail the call that has recorded the event.
       }
     }
   }

@@ -10,7 +10,7 @@ import { discarding, erasing, replaying } from "./contract/replaying.ts";
 import { histories, settling } from "./contract/settling.ts";
 import type { EventStore } from "./event-store.ts";
 
-/** One thing that a store must do. */
+/** A test case of the contract. */
 export interface StoreContractCase {
   /** `topic: what holds`; no two are the same. */
   readonly name: string;
@@ -40,7 +40,7 @@ export interface StoreContractOptions<S> {
 }
 
 /**
- * What every `EventStore` must do, as a list of cases for any test runner. Each makes a store of its own, and
+ * Returns the test cases that every `EventStore` must pass, for any test runner. Each case makes a store of its own, and
  * closes it.
  *
  * @param createStore - makes a new, empty store
@@ -121,7 +121,7 @@ const topics: Readonly<Record<string, Cases>> = {
 
 interface Opened<S> {
   readonly store: S;
-  /** Closes this one too in the end. */
+  /** Closes this store too at the end of the case. */
   keep(another: S): S;
 }
 

@@ -3,9 +3,9 @@ import { StayhookError } from "../errors.ts";
 /**
  * Where an event stands.
  *
- * `pending` (recorded, not tried yet) becomes `processing` (leased to a process), and that becomes `done`. A failed
- * attempt makes it `retrying`, and `processing` again when its wait is over. An event that is given up is `parked`
- * until it is replayed or discarded.
+ * A recorded event is `pending`. A claim makes it `processing`, and a successful attempt makes it `done`. A failed attempt
+ * makes it `retrying`, until the next claim. The queue gives up an event by making it `parked`, until it is replayed or
+ * discarded.
  */
 export type EventState = "pending" | "processing" | "retrying" | "done" | "parked";
 
@@ -18,7 +18,7 @@ export type EventOrigin = "webhook" | "reconcile" | "recheck";
 /** A value that a snapshot can keep. */
 export type TrackedValue = string | number | boolean | null;
 
-/** What a record looked like when an event of it was last handled: its status and its tracked fields. */
+/** A record's status and tracked fields when an event of it was last handled. */
 export interface Snapshot {
   /** The record's status. */
   readonly status: string;
@@ -84,9 +84,9 @@ export interface AttemptEntry {
   readonly at: Date;
   /** ms from the claim to the end of the attempt, or to the end of a lease that was lost. */
   readonly duration: number;
-  /** How the attempt ended. `lost`: its lease ended before its process said how. */
+  /** How the attempt ended. `lost`: its lease ended before its process recorded a result. */
   readonly outcome: "done" | "retrying" | "parked" | "lost";
-  /** Why the attempt failed; `undefined` for one that did not. */
+  /** Why the attempt failed; `undefined` if it did not fail. */
   readonly reason?: FailureReason | undefined;
   /** The error's message and the messages of its causes, 2 KiB at most. */
   readonly error?: string | undefined;
@@ -94,17 +94,17 @@ export interface AttemptEntry {
   readonly worker?: string | undefined;
 }
 
-/** The part of an {@link AttemptEntry} that the queue hands to {@link EventStore.settle}; the store knows the rest. */
+/** The part of an {@link AttemptEntry} that the queue passes to {@link EventStore.settle}. The store adds the rest. */
 export type Entry = Omit<AttemptEntry, "at" | "outcome" | "worker">;
 
 declare const synchronous: unique symbol;
 
-/** Marks a transaction whose writes must not be asynchronous. The property exists in the type alone. */
+/** Marks a transaction whose writes must be synchronous. The property exists only in the type. */
 export interface SynchronousTransaction {
   readonly [synchronous]?: true;
 }
 
-/** A write of the user's that runs in the transaction that ends the event. */
+/** A user's write, which runs in the transaction that ends the event. */
 export type Write<Tx> = (tx: Tx) => void | Promise<void>;
 
 /** How an attempt ended, as {@link EventStore.settle} records it. */
@@ -134,9 +134,9 @@ export type Outcome<Tx = never> =
       /** ms from now until the event is due again; at most 366 days. */
       readonly in: number;
       /**
-       * `true`: the attempt counts, the event alone waits, and its row of outages is over. `false`: the platform was out
-       * of reach. The store takes the attempt back (`attempts` - 1, `outages` + 1), and the whole record waits until a
-       * new event for it is added without `dueIn`.
+       * `true`: the attempt counts, only the event waits, and `outages` becomes 0. `false`: the platform was out of reach.
+       * The store does not count the attempt (`attempts` - 1, `outages` + 1), and the whole record waits until a new event
+       * of the record is added without `dueIn`.
        */
       readonly counted: boolean;
       /** Why the attempt failed. */
@@ -185,7 +185,7 @@ export interface StoredEvent extends NewEvent {
   readonly traceparent: string | null;
 }
 
-/** Which events {@link EventStore.list}, {@link EventStore.replay} and {@link EventStore.discard} are about. All given fields must match. */
+/** Selects events for {@link EventStore.list}, {@link EventStore.replay} and {@link EventStore.discard}. All given fields must match. */
 export interface EventFilter {
   /** The event with this id, in lower case. */
   readonly eventId?: string | undefined;
@@ -229,7 +229,7 @@ export interface ClaimOptions {
 export interface ListOptions extends EventFilter {
   /** How many events the list gives at most. */
   readonly limit: number;
-  /** Goes on behind this `eventId`. An id that is not known gives an empty list. */
+  /** Continues after this `eventId`. An unknown id gives an empty list. */
   readonly after?: string | undefined;
 }
 
@@ -237,7 +237,7 @@ export interface ListOptions extends EventFilter {
 export interface PruneOptions {
   /** Only events in this state are deleted. */
   readonly state: "done" | "parked";
-  /** Only events whose last attempt failed for this reason. Default: whatever the reason. */
+  /** Only events whose last attempt failed for this reason. Default: any reason. */
   readonly reason?: FailureReason | undefined;
   /** ms */
   readonly age: number;
@@ -257,22 +257,21 @@ export interface PruneRecordsOptions {
  * Keeps events and the snapshots of their records. A store persists and nothing more: the queue decides what runs
  * when. `storeContract` from `stayhook/store` tests an implementation.
  *
- * All times of due and lease are by the store's own clock. An event that was added without `dueIn` is due whatever
- * the clock says. A wait (`dueIn`, a retry, a record's outage) is over at its time, and also when the clock is
- * earlier than it was when the wait began.
+ * Due times and leases follow the store's own clock. An event that was added without `dueIn` is always due. A wait
+ * (`dueIn`, a retry, a record's outage) ends at its time, and also if the clock is set back to before its beginning.
  *
- * @typeParam Tx - what a callback's `atomically` hands to the user's writes; `never` where the store has no transactions
+ * @typeParam Tx - the transaction that a callback's writes get; `never` if the store has no transactions
  */
 export interface EventStore<Tx = never> {
   /** Present on stores whose `settle` runs an outcome's `writes` in the transaction that ends the event. */
   readonly transactional?: true;
 
   /**
-   * Records an event. When it resolves, the event survives what this store promises to survive.
+   * Records an event. When the promise resolves, the event is as durable as the store promises.
    *
    * An event without `dueIn` ends its record's wait for the platform. An event with `dueIn` ends no wait.
    *
-   * @returns `duplicate` where the id is known, in whatever state; `conflict` where it is known with another `ref`
+   * @returns `duplicate` if the id is known, in any state; `conflict` if it is known with another `ref`
    */
   add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
 
@@ -280,11 +279,13 @@ export interface EventStore<Tx = never> {
    * Leases events that are due, or whose lease has ended: at most one of a record, and none of a record that is
    * leased or waits. Counts the attempt. A claim of an event whose lease had ended writes a `lost` entry.
    *
-   * `oldest` and `newest` take records by the arrival of their first due pending event, then the other records by the
-   * time at which their first retry became ready. `retries` takes all records with a ready retry first, by that time. A
-   * retry became ready at its own time (of an event whose lease ended: that end), or at the end of its record's wait
-   * or lost lease, whichever is later; of a record's retries, the one with the smallest own time decides, and of equals
-   * the first to arrive goes first. Within a record the oldest due event always goes first.
+   * Order of records: `oldest` and `newest` first take the records that have a due pending event, by the arrival of the
+   * first one. Then follow the other records, by the time at which their first retry became ready. `retries` begins with
+   * all records that have a ready retry, by that time. Within a record the oldest due event always goes first.
+   *
+   * A retry has a time of its own: its due time, or the end of its lost lease. It becomes ready at that time, or when its
+   * record's wait or lost lease ends, whichever is later. The first retry of a record is the one with the earliest time of
+   * its own. Of equal times, the first to arrive counts.
    */
   claim(options: ClaimOptions): Promise<ClaimedEvent[]>;
 
@@ -295,17 +296,17 @@ export interface EventStore<Tx = never> {
    * Ends an attempt and its lease. A `done` outcome writes the record's snapshot in the same step. A lease is lost
    * once its record has been claimed again, for this event or another.
    *
-   * @returns `false` where the lease was lost: nothing was recorded
-   * @throws where nothing could be recorded and the lease is still held. Where a write threw, the very error that it
-   * threw; `InvalidWriteError` where a write broke the store's rules; for a connection that was lost under a write, an
-   * error of the store's own
+   * @returns `false` if the lease was lost and nothing was recorded
+   * @throws if nothing could be recorded and the lease is still held. Throws the same error that a write threw, and
+   * `InvalidWriteError` if a write broke the store's rules. If the connection was lost during a write, throws an error of
+   * the store
    */
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
 
-  /** ms until something can be claimed, ends of leases included; `undefined` where nothing waits. */
+  /** Resolves to the ms until an event can be claimed, also by the end of a lease; `undefined` if no event waits. */
   nextDue(): Promise<number | undefined>;
 
-  /** Events that match, the newest first: `limit` of them, or fewer where there are no more. */
+  /** Resolves to the events that match, the newest first, `limit` at most. */
   list(options: ListOptions): Promise<StoredEvent[]>;
 
   /** The event with this id; `undefined` where there is none. */
@@ -324,8 +325,8 @@ export interface EventStore<Tx = never> {
   newestReceived(): Promise<Date | undefined>;
 
   /**
-   * Makes done and parked events pending again with attempts from 0, and retrying ones due now, and ends the wait of their records.
-   * Handles each event that matches at the call once, the newest first, in batches.
+   * Makes done and parked events pending again with 0 attempts, makes retrying events due now, and ends the wait of their
+   * records. Changes each event that matches at the call once, in batches, the newest first.
    *
    * @returns how many events it changed
    * @throws InvalidArgumentError where the filter has no field, or an invalid date
@@ -333,8 +334,8 @@ export interface EventStore<Tx = never> {
   replay(filter: EventFilter): Promise<number>;
 
   /**
-   * Ends pending, retrying and parked events as `done` with `reason: "discarded"`. Handles each event that matches at
-   * the call once, the newest first, in batches.
+   * Ends pending, retrying and parked events as `done` with `reason: "discarded"`. Changes each event that matches at the
+   * call once, in batches, the newest first.
    *
    * @returns how many events it changed
    * @throws InvalidArgumentError where the filter has no field, or an invalid date
@@ -342,7 +343,7 @@ export interface EventStore<Tx = never> {
   discard(filter: EventFilter): Promise<number>;
 
   /**
-   * Deletes all events of a record, with notifications and history, and its snapshot.
+   * Deletes a record's snapshot and all of its events, with their notifications and history.
    *
    * @returns how many events it deleted
    * @throws StayhookError while one of the record's events is being processed; nothing is deleted then
@@ -354,13 +355,13 @@ export interface EventStore<Tx = never> {
 
   /** All records with a snapshot, by `ref` in the store's own collation. */
   records(options?: {
-    /** Goes on behind this `ref`. */
+    /** Continues after this `ref`. */
     readonly after?: string | undefined;
   }): AsyncIterable<RecordSnapshot>;
 
   /**
-   * Writes a first snapshot, with `sequence: 1`, where none is known and no event of the record waits, is processed or is parked.
-   * Where the same snapshot is known, renews its `seenAt`. One step.
+   * Writes a first snapshot, with `sequence: 1`, if there is none and no event of the record waits, is processed or is
+   * parked. If the same snapshot exists, renews its `seenAt`. Must be atomic.
    *
    * @returns whether `snapshot` is the record's snapshot now
    */
@@ -378,15 +379,15 @@ export interface EventStore<Tx = never> {
   >;
 
   /**
-   * Compares and sets. `undefined` stands for no value: as `value` it deletes.
+   * Sets a value if the present value is `expected`. `undefined` stands for no value: as `value` it deletes.
    *
-   * @returns whether the value was `expected`, and so was set
+   * @returns whether the present value was `expected`
    */
   setMeta(
     key: string,
     value: string | undefined,
     options: {
-      /** The value that is replaced. Any other value stays. */
+      /** The value to replace. */
       readonly expected: string | undefined;
     },
   ): Promise<boolean>;
@@ -394,34 +395,34 @@ export interface EventStore<Tx = never> {
   /** Deletes at most `limit` events that have been in `state` for `age` ms or longer, the oldest first. Resolves to their number. */
   prune(options: PruneOptions): Promise<number>;
 
-  /** Forgets the snapshots of at most `limit` records not seen for `age` ms, but of none with an event that waits. Resolves to their number. */
+  /** Deletes at most `limit` snapshots not seen for `age` ms, except those of records with a waiting event. Resolves to their number. */
   pruneRecords(options: PruneRecordsOptions): Promise<number>;
 
   /**
-   * Calls `wake` when something may be due sooner than `nextDue` said, through any process, this one included.
+   * Calls `wake` when any process, this one included, may have made an event due sooner than `nextDue` said.
    *
    * @returns a function that ends the subscription
    */
   subscribe?(wake: () => void): () => void;
 
-  /** For the caller: the handler closes no store that it was given. Every method rejects afterwards. Twice is safe. */
+  /** Closes the store. Your code calls it, because the handler never does. Every method rejects afterwards. A second call is safe. */
   close(): Promise<void>;
 }
 
-/** Takes events in, and leaves their processing to another queue. `forwardTo` makes one. */
+/** Passes events to another queue, which processes them. `forwardTo` makes one. */
 export interface IntakeStore {
   /** Tells the handler that another queue processes the events. */
   readonly intakeOnly: true;
   /** Resolves when the queue has the event. The queue de-duplicates. */
   add(event: NewEvent): Promise<"added">;
-  /** Does nothing: the queue is yours to close. */
+  /** Does nothing. Close the queue yourself. */
   close(): Promise<void>;
 }
 
 /**
  * A write that was given to `event.atomically` broke the rules of its store: it returned a promise where writes
- * are synchronous, ended the store's transaction or left it unusable, or took too long. A store's `settle` rejects
- * with it when the write, and not the store, is to blame: the attempt has failed then.
+ * are synchronous, ended the store's transaction or left it unusable, or took too long. `settle` rejects with this error,
+ * and the attempt has failed.
  */
 export class InvalidWriteError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {

@@ -2,11 +2,11 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { IntakeStore, NewEvent } from "./event-store.ts";
 
 /**
- * A store for those who have a queue already: hands each event to `send`, and has the notification answered
- * 200 when that resolves. What is answered is then as durable as the queue, which de-duplicates (by
- * `event.eventId`), retries and keeps dead letters; its worker calls `webhooks.process(notification)`.
+ * Passes events to a queue that you already run. The handler answers 200 when `send` resolves, so an event is as durable
+ * as the queue. The queue removes duplicates by `event.eventId`, retries and keeps dead letters. Its worker calls
+ * `webhooks.process(notification)`.
  *
- * @param send - resolves when the queue has the event safely; where it rejects, the answer is 503
+ * @param send - resolves when the queue has the event safely. If it rejects, the handler answers 503
  * @throws InvalidArgumentError where `send` is no function
  * @example
  * ```ts

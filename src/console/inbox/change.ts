@@ -106,7 +106,7 @@ function changeOf(asked: string | null): Change | undefined {
   return asked === "replay" || asked === "discard" ? asked : undefined;
 }
 
-/** The page for what cannot be done. */
+/** The page for a change that is not possible. */
 export function refused(text: string | Html, status = 400): View {
   const body = html`<h1>This cannot be done</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
   return { title: "This cannot be done", body, status, live: false };

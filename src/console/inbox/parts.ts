@@ -3,7 +3,7 @@ import type { Health } from "../../webhooks/health.ts";
 import { type Html, html } from "../shell/html.ts";
 import { badge, facts, type Tone, time } from "../shell/layout.ts";
 
-/** What the inbox shows and changes. */
+/** The parts of a handler that the inbox uses. */
 export interface Inbox {
   readonly store: EventStore<unknown>;
   health(): Promise<Health>;
@@ -87,7 +87,7 @@ export function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, is
 /** The query parameters that say how many events the last form changed, for {@link flashOf}. */
 export const flashNames = ["replayed", "discarded", "erased", "of"] as const;
 
-/** The line that says what was done. */
+/** The line with the result of the last form. */
 export function flashOf(query: URLSearchParams): Html | undefined {
   const numberOf = (name: string) => {
     const text = query.get(name) ?? "";

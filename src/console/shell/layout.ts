@@ -74,7 +74,7 @@ export function hiddenFields(fields: Iterable<readonly [name: string, value: str
   return html`${[...fields].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}`;
 }
 
-/** ms as people read it: `142 ms`, `2.1 s`, `3 min`. */
+/** Shows ms in a readable unit: `142 ms`, `2.1 s`, `3 min`. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = ms / 1000;

@@ -14,7 +14,7 @@ import { style } from "./style.ts";
  * below any path, behind any proxy, with and without a slash at its end. The shell itself uses the names `live`, `asset`
  * and `csrf`.
  *
- * - `createSite(site, options)` makes the `fetch`: it checks who asks, guards forms, sends the headers, and streams.
+ * - `createSite(site, options)` makes the `fetch`. It calls `authorize`, guards forms, sends the headers, and streams.
  * - `html` (html.ts) is the template that escapes; `hiddenFields`, `badge`, `time` (layout.ts) are common parts.
  * - `style` and `script` serve every site. Elements ask for behavior by attributes; script.ts lists them.
  */
@@ -35,7 +35,7 @@ export interface GoTo {
   readonly goTo: URLSearchParams;
 }
 
-/** What a page is made from. */
+/** The input of a page. */
 export interface Visit {
   readonly query: URLSearchParams;
   /** Whether changes are refused. A page then has no forms that change anything. */
@@ -46,7 +46,7 @@ export interface Visit {
 
 /** The pages of a site. */
 export interface Site {
-  /** Stands in the header and in each title. */
+  /** The name in the header and in each title. */
   readonly name: string;
   /** Links in the header: text and query. */
   readonly links?: readonly (readonly [text: string, query: string])[] | undefined;

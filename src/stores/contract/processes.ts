@@ -244,7 +244,7 @@ export const transactions: Cases = {
       () => undefined,
       (error: unknown) => error,
     );
-    // By this, a write's failure is told from a connection that was lost under it.
+    // By this error, the queue tells a failed write from a connection that was lost during the write.
     check(rejection === failure, "settle: expected it to reject with the very error that the write threw");
     equal("its state", (await get(event)).state, "processing");
     equal("the record's status", await store.recordOf("booking:A"), undefined);

@@ -26,7 +26,7 @@ export const settling: Cases = {
       [{ status: "Request", fields: { checkIn: "2026-07-01", nights: 2.5 } }, false],
       [{ status: "Request", fields: { checkIn: "2026-07-02", paid: false, note: null } }, true],
       [undefined, false],
-      // The queue says what has changed: a deployment that tracks one more field changes nothing.
+      // The queue decides whether a record has changed. A deployment that tracks one more field changes no record.
       [{ status: "Request", fields: { checkIn: "2026-07-02", "füld \u0001\ud800": "日本 '\ud83d" } }, false],
       [{ status: "Gone \udfff", fields: {} }, true],
     ] as const;

@@ -115,7 +115,7 @@ export function hasOpen({ pending, tried }: RecordRow): boolean {
   return pending.length + tried.length > 0;
 }
 
-/** Puts the event where its state says. */
+/** Puts the event into the list for its state. */
 export function place(row: EventRow, record: RecordRow): void {
   for (const rows of [record.pending, record.tried]) {
     const index = rows.indexOf(row);
@@ -158,7 +158,7 @@ export function isMatch(row: EventRow, filter: EventFilter): boolean {
   );
 }
 
-/** A copy: objects that a store was given or returns stay the caller's. */
+/** Copies the objects that a caller passes or gets, because the caller may change them. */
 export function copyOf({ status, fields }: Snapshot): Snapshot {
   return { status, fields: { ...fields } };
 }
@@ -167,7 +167,7 @@ export function isOpen({ state }: EventRow): boolean {
   return state === "pending" || state === "retrying" || state === "processing";
 }
 
-/** After a failure: a counted one makes the event wait, an outage its whole record. */
+/** Begins the wait after a failure. If the failure counts, only the event waits. In an outage, the whole record waits. */
 export function postpone(
   row: EventRow,
   record: RecordRow,

@@ -32,9 +32,9 @@ import {
 import { OrderedSet, Schedule } from "./schedule.ts";
 
 /**
- * The rules of a store, written down plainly. The tests hold all other stores against it.
+ * The simplest store: a model of the rules. Tests compare all other stores with it.
  *
- * Nothing awaits between reading and writing, so each method is one step.
+ * No method awaits between reading and writing, so each method is atomic.
  */
 export class MemoryStore extends BaseStore {
   readonly #max: number;
@@ -144,7 +144,7 @@ export class MemoryStore extends BaseStore {
     return this.#events.get(eventId)?.arrival;
   }
 
-  /** Changes all in one step: nothing else can happen meanwhile anyway. */
+  /** Changes all events in one step. Batches would not help, because the method is synchronous. */
   protected async doChange(change: Change, filter: EventFilter): Promise<Sliced<number>> {
     const now = this.#now();
     const from: readonly EventState[] =
@@ -204,7 +204,7 @@ export class MemoryStore extends BaseStore {
     return record?.snapshot && toRecordSnapshot(record);
   }
 
-  /** All of them at once: a page for itself would sort them all, too. */
+  /** Returns all records in one page, because each page would sort all of them. */
   protected async doRecords(after: string | undefined): Promise<RecordSnapshot[]> {
     return [...this.#seen]
       .filter(({ ref }) => after === undefined || ref! > after)

@@ -4,7 +4,7 @@ import { type EventRow, hasOpen, type RecordRow, type Wait } from "./memory-rows
 export class Schedule {
   /** Records with a pending event that can be claimed, by the arrival of the first one. */
   readonly #pending = new IndexedHeap<RecordRow>();
-  /** The same by arrival from the greatest down, from the first claim with order `newest` on: it would slow down the intake. */
+  /** The same records, the newest first. Made by the first claim with order `newest`, because it slows down `add`. */
   #newest: IndexedHeap<RecordRow> | undefined;
   /** Records with a retry that can be claimed, by the time at which it became ready. */
   readonly #retries = new IndexedHeap<RecordRow>();
@@ -42,7 +42,7 @@ export class Schedule {
     return this.#readyAt(row, record) <= this.#now;
   }
 
-  /** Puts the record where its events, lease and wait now say. */
+  /** Updates the record's place after a change of its events, lease or wait. */
   refresh(record: RecordRow): void {
     const freeAt = this.#freeAt(record);
     let later = Number.POSITIVE_INFINITY;

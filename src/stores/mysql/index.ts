@@ -50,7 +50,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   const { url, pool, pollInterval = 1000, maxConnections = 5, commandTimeout = 10_000 } = options;
   let opening: Promise<Pool> | undefined;
   const open = (): Promise<Pool> => {
-    // Tried again by the next call: the server may be up by then.
+    // The next call tries again, because the server may be up then.
     opening ??= openPool(url, pool, maxConnections, commandTimeout).catch((error) => {
       opening = undefined;
       throw error;
@@ -70,7 +70,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
 }
 
 /**
- * The SQL that makes the tables, for those who keep their migrations themselves. The store then needs no right to create tables.
+ * Returns the SQL that makes the tables, for your own migrations. The store then needs no right to create tables.
  *
  * @param options.from - the schema version that the database has; default 0, an empty database
  * @throws {@link InvalidArgumentError} where `from` is no schema version

@@ -28,7 +28,7 @@ export const mysqlDialect: SqlDialect = {
     FROM (SELECT count(*) AS events FROM (
       SELECT 1 FROM stayhook_events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS some) AS done`,
   schema: [
-    // First, as another process may look between two statements: without this table it would take the others for those of 0.1.
+    // This table comes first. Another process that looks between two statements would take the others for tables of 0.1.
     `CREATE TABLE IF NOT EXISTS stayhook_meta (
       name VARBINARY(255) NOT NULL PRIMARY KEY,
       value MEDIUMBLOB NOT NULL,

@@ -16,13 +16,13 @@ import {
 } from "../sql/driver.ts";
 
 const DUPLICATE_KEY = 1062;
-/** A deadlock, or a wait for a lock that took too long: the server has undone the transaction. */
+/** A deadlock or a lock timeout: the server has rolled back the transaction. */
 const TRY_AGAIN = [1205, 1213];
 /** The server became read-only, as the old primary does after a failover. */
 const READ_ONLY = [1290, 1792, 1836];
 const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
-/** MariaDB ends a transaction of the store's in which nothing happens for so many seconds: a process that stands still would keep its locks. */
+/** MariaDB ends an idle transaction after so many seconds. Otherwise a frozen process would keep its locks. */
 export const LONGEST_IDLE = 2;
 
 /** MySQL 8 has no such limit. */
@@ -145,7 +145,7 @@ export function mysqlDriver({
   };
 }
 
-/** Rows of a query, or what a statement did. */
+/** The rows of a query, or the counts of another statement. */
 type Answer = RowDataPacket[] & ResultSetHeader;
 type Query = (sql: string, values?: readonly unknown[]) => Promise<[Answer, unknown]>;
 
@@ -190,7 +190,7 @@ function errnoOf(error: unknown): number | undefined {
   return typeof errno === "number" && typeof sqlState === "string" ? errno : undefined;
 }
 
-/** Whether the connection is of no more use, and the transaction may have been committed or not. */
+/** Whether the connection is unusable. The server may have committed the transaction or not. */
 function isLost(error: unknown): boolean {
   if (error instanceof WriteFailed)
     return isLost(error.cause) && (error.cause as { fatal?: unknown }).fatal === true;

@@ -136,7 +136,7 @@ export class Groups<P extends Part, A> {
       for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as A);
       return undefined;
     } catch (error) {
-      return error ?? new Error("nothing was said");
+      return error ?? new Error("the statement failed without an error");
     }
   }
 

@@ -114,7 +114,7 @@ function openFile(path: string): DatabaseSync {
     throw new StayhookError(`the directory ${directory} does not exist; create it first`);
   }
   createPrivately(path);
-  if (!statSync(path).isFile()) throw new StayhookError("it is not a file");
+  if (!statSync(path).isFile()) throw new StayhookError("the path is a directory or device, not a file");
   return new DatabaseSync(path);
 }
 

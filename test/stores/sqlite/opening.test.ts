@@ -105,7 +105,7 @@ describe("the file", () => {
     mkdirSync(path);
     expect(errorOf(() => sqliteStore(path))).toMatchObject({
       name: "StayhookError",
-      message: expect.stringContaining("it is not a file"),
+      message: expect.stringContaining("the path is a directory or device, not a file"),
     });
   });
 
