@@ -55,16 +55,20 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
   switch (event.kind) {
     case "failed": {
       const next = `The next attempt is in ${readableDuration(event.retryIn)}`;
-      log.warn(
+      writeTrouble(
+        event,
+        log,
+        "warn",
         `attempt ${event.attempt} at ${nameOf(event)} failed (${event.reason}). ${next}`,
-        detailsOf(event),
       );
       break;
     }
     case "parked":
-      log.error(
+      writeTrouble(
+        event,
+        log,
+        "error",
         `gave up ${nameOf(event)} (${event.reason}). The event is parked until you replay it`,
-        detailsOf(event),
       );
       break;
     case "paused": {
@@ -88,8 +92,18 @@ function nameOf({ eventId, ref, type }: Of<"failed" | "parked">): string {
   return `event ${eventId} (${[type, ref ?? "no record"].filter(Boolean).join(", ")})`;
 }
 
-function detailsOf({ eventId, ref, type, attempt, reason, error }: Of<"failed" | "parked">) {
-  return { error, eventId, ref, type, attempt, reason };
+function writeTrouble(
+  event: Of<"failed" | "parked">,
+  log: Log,
+  level: "warn" | "error",
+  message: string,
+): void {
+  const { eventId, ref, type, attempt, reason, error } = event;
+  const details = { error, eventId, ref, type, attempt, reason };
+  // A stranger causes these two with forged ids.
+  if (reason === "not-found" || reason === "denied")
+    log.limited(`${event.kind} ${reason}`, level, message, details);
+  else log[level](message, details);
 }
 
 /** Shows ms in a unit that people read, such as `5 min`. */

@@ -69,6 +69,34 @@ describe("by default, the console gets", () => {
     expect(lines(warned).at(-1)).toBe(`${line} (29 lines like this were left out)`);
   });
 
+  test.each([
+    [404, "not-found"],
+    [403, "denied"],
+  ])(
+    "attempts and parked events for forged ids (%i), once a minute with their number",
+    async (status, reason) => {
+      const { deliver, platform, webhooks } = handlerOf({
+        logger: undefined,
+        maxAttempts: 2,
+        backoff: () => 1000,
+      });
+      platform.answer("*", { status });
+      for (let n = 0; n < 4; n += 1) await deliver(notificationOf({ bookingCode: `F${n}` }));
+      await advance(30_000);
+      await webhooks.close();
+      const suppressed = (spy: ReturnType<typeof vi.spyOn>) =>
+        lines(spy).map((line) => [line.includes(`(${reason})`), /\((\d+) lines/.exec(line)?.[1]]);
+      expect(suppressed(warned).filter(([isOfAttempt]) => isOfAttempt)).toEqual([
+        [true, undefined],
+        [true, "3"],
+      ]);
+      expect(suppressed(errors)).toEqual([
+        [true, undefined],
+        [true, "3"],
+      ]);
+    },
+  );
+
   test("nothing if nothing fails", async () => {
     const { deliver, platform } = handlerOf({ logger: undefined, on: { fallback: () => {} } });
     platform.booking("A1", "Confirmed");
