@@ -96,7 +96,7 @@ describeMysql("workers with writes of the user's", () => {
     },
   );
 
-  test("frozen in the callback, past its lease: each event's writes are there once", {
+  test.concurrent("frozen in the callback, past its lease: each event's writes are there once", {
     timeout: 120_000,
   }, async () => {
     const { url, store, ids, column, close } = await withEvents();
