@@ -31,7 +31,10 @@ export function twoslashContext(md: MarkdownRenderer): void {
       const above = tokens[index - 1]?.type === "html_block" ? (tokens[index - 1]?.content.trim() ?? "") : "";
       const from = /^<!-- from: (\S+) -->$/.exec(above)?.[1];
       token.info = "ts twoslash";
-      token.content = from === undefined ? withGiven(token.content) : withRestOf(from, token.content);
+      token.content =
+        from === undefined || from.endsWith(".md")
+          ? withGiven(token.content)
+          : withRestOf(from, token.content);
     }
   });
 }
