@@ -2,24 +2,24 @@ import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
 import type { Reader } from "./answers.ts";
 import {
-  attempt,
-  describeRedirect,
-  type Exchange,
-  failureOf,
-  maxBodyBytes,
-  type Outgoing,
-} from "./attempt.ts";
-import {
   APIError,
   type APIErrorInit,
   ConnectionError,
   messageIn,
   NotFoundError,
   ResponseValidationError,
-  retryAfterMs,
 } from "./errors.ts";
+import {
+  attempt,
+  describeRedirect,
+  type Exchange,
+  failureOf,
+  maxBodyBytes,
+  type Outgoing,
+} from "./http-attempt.ts";
 import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
 import { redactor } from "./redact.ts";
+import { retryAfterMs } from "./retry-after.ts";
 import { TokenSource } from "./token.ts";
 import type { Path } from "./urls.ts";
 
