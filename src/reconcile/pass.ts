@@ -82,7 +82,7 @@ export class Pass {
       const drift = driftOf(config, expect);
       if (drift) this.#alarm(drift);
     } catch {
-      // The configuration could not be read, so it may be right.
+      // Report no drift: the configuration could not be read, and may be right.
     }
   }
 
@@ -124,7 +124,7 @@ export class Pass {
     this.#check(ref, status);
     // Leave out fields that the list does not have: as `null`, they would be a change in the next event.
     const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-    // `false`: an event of the listing waits, and its callback has to see a change.
+    // `learn` returns `false` if an event of the listing waits, because the event's callback must see a change.
     if (await this.#options.store.learn(ref, { status, fields: known }))
       this.#options.observe({ kind: "learned", ref, status });
   }

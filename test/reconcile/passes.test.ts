@@ -269,7 +269,7 @@ test("start observes a failure of the store and tries again", async () => {
   await expect(reconciler.run()).rejects.toThrow("disk full");
   reconciler.start();
   await waitFor(() => expect(observations("error")).toMatchObject([{ error: new Error("disk full") }]));
-  expect(logged.join()).toMatch(/the store failed the reconciler.*disk full/);
+  expect(logged.join()).toMatch(/the reconciler's pass failed because of the store.*disk full/);
   fails = false;
   await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
 });

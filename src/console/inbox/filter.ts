@@ -24,7 +24,7 @@ const NAMES = ["state", "ref", "type", "reason", "source", "receivedAfter", "rec
 /**
  * The filter in a query or a form. Empty values count as missing.
  *
- * @throws InvalidArgumentError naming each value that is wrong: a filter that is cut short would match more events
+ * @throws InvalidArgumentError naming each wrong value. A filter without the wrong values would match more events
  */
 export function filterOf(query: URLSearchParams): EventFilter {
   const issues: Issue[] = [];

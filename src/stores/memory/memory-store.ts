@@ -39,7 +39,7 @@ import { OrderedSet, Schedule } from "./schedule.ts";
 export class MemoryStore extends BaseStore {
   readonly #max: number;
   readonly #events = new Map<string, EventRow>();
-  /** In the order in which they came into that state. */
+  /** The events of each state, in the order in which they entered it. */
   readonly #byState: Record<EventState, OrderedSet<EventRow>> = {
     pending: new OrderedSet(),
     processing: new OrderedSet(),
@@ -51,7 +51,7 @@ export class MemoryStore extends BaseStore {
   readonly #records = new Map<string, RecordRow>();
   /** The locks of open events without a record. */
   readonly #ownLocks = new Map<EventRow, RecordRow>();
-  /** Records with a snapshot, the one not seen for longest first. */
+  /** Records with a snapshot, ordered by `seenAt`. */
   readonly #seen = new OrderedSet<RecordRow>();
   readonly #schedule = new Schedule();
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();

@@ -1,6 +1,6 @@
 import { type EventRow, hasOpen, type RecordRow, type Wait } from "./memory-rows.ts";
 
-/** Which records can be claimed now, in which order, and when the next one can. */
+/** Orders the records that can be claimed now, and knows when the next one can be claimed. */
 export class Schedule {
   /** Records with a pending event that can be claimed, by the arrival of the first one. */
   readonly #pending = new IndexedHeap<RecordRow>();
@@ -14,7 +14,7 @@ export class Schedule {
   readonly #records = new Set<RecordRow>();
   #now = Number.NEGATIVE_INFINITY;
 
-  /** Brings the order up to the store's time. Call it before anything else is asked or changed. */
+  /** Updates the order to the store's time. Call it before any other method. */
   pass(now: number): void {
     const wentBack = now < this.#now;
     this.#now = now;
@@ -123,7 +123,7 @@ function becameReadyAt(row: EventRow, record: RecordRow): number {
 interface Entry<T> {
   readonly item: T;
   time: number;
-  /** Decides between equal times. */
+  /** Orders items that have the same time. */
   rank: number;
   index: number;
 }

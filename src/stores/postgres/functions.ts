@@ -1,14 +1,14 @@
 import { definer, epoch, literal, newest, parts, quote } from "./sql.ts";
 
-/** How many ended waits a claim looks after. */
+/** How many ended waits one claim updates. */
 const MOST_ENDED = 200;
 
 /**
- * The functions that every event passes through. Each is one round trip and one transaction, and keeps no state of
- * the session, so that PgBouncer may be between. In READ COMMITTED each statement has a view of its own: a function
- * locks the record's row first, and reads its events in a later statement.
+ * The functions of the queue. Each is one round trip and one transaction. It keeps no state in the session, so it works
+ * behind PgBouncer. In READ COMMITTED each statement has its own snapshot. So a function locks the record's row first, and
+ * reads its events in a later statement.
  *
- * Conditions compare with now(), which an index takes; written times are clock_timestamp().
+ * Conditions compare with now(), which can use an index. Written times are clock_timestamp().
  */
 export function functions(schema: string, channel: string): string {
   const s = quote(schema);

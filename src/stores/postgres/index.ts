@@ -49,7 +49,7 @@ export interface PostgresStoreOptions {
  * no two handle the same booking or listing at once. Needs the package `pg`. The first call connects and makes the
  * schema.
  *
- * @throws {@link InvalidArgumentError} where an option cannot be used
+ * @throws {@link InvalidArgumentError} if an option cannot be used
  *
  * @example
  * ```ts

@@ -65,7 +65,7 @@ BEGIN
 END`,
     ),
 
-    // Records in their order, as adds lock them.
+    // Locks records in the same order as adds do, to avoid deadlocks.
     define(
       `change_events(change text, of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
   from_ms double precision, until_ms double precision, before_seq bigint, most integer)`,
@@ -140,7 +140,7 @@ END`,
       false,
     ),
 
-    // An event that waits counts by itself. If its record is blocked for longer, the end of the block counts.
+    // Takes the end of the event's own wait, or the end of its record's lease or wait if that is later.
     define(
       "next_due(since bigint)",
       "TABLE (wait double precision)",
@@ -206,7 +206,7 @@ BEGIN
 END`,
     ),
 
-    // For claims whose answers were lost: their leases are known by their tokens.
+    // Releases claims whose answers were lost. Their tokens identify the leases.
     define(
       "give_back(tokens text[])",
       "TABLE (token text)",

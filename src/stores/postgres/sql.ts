@@ -10,9 +10,9 @@ export function literal(text: string): string {
 }
 
 /**
- * PostgreSQL keeps a plan from when the tables were empty, whatever is in them later. These settings make it take the
- * index that has the order. No condition beside an id or a `seq` may match a partial index: it was small when the plan
- * was made, so `lane + 0` hides it. A lock that somebody's transaction keeps is waited for 5 s.
+ * Settings of each function. PostgreSQL may keep a plan that it made when the tables were empty, so the settings force the
+ * index that has the order. For the same reason, `lane + 0` hides partial indexes from conditions with an id or a `seq`:
+ * these indexes were small when the plan was made. A statement waits 5 s at most for a lock.
  */
 const SETTINGS = `
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '5s'`;

@@ -31,8 +31,8 @@ export interface RedisStoreOptions {
  *
  * The first call connects.
  *
- * @throws {@link InvalidArgumentError} where an option cannot be used. Calls reject with {@link StayhookError}
- *   where `ioredis` is not installed, and where Redis cannot be reached or refuses
+ * @throws {@link InvalidArgumentError} if an option cannot be used. Calls reject with {@link StayhookError} if `ioredis` is
+ *   not installed, or if Redis cannot be reached or returns an error
  *
  * @example
  * ```ts

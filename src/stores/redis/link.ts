@@ -8,7 +8,7 @@ import { isReply, notReachable, type Secrets } from "./redis-errors.ts";
 
 /** ms until a connection that was refused is tried again, while a call waits for it. */
 const AGAIN = 100;
-/** Keeps ioredis from sending a command again, or later: Redis may have done it, or the caller may have given up. */
+/** Prevents ioredis from sending a command again or later. Redis may have run it, or the caller may have timed out. */
 const ONE_LIFE = {
   lazyConnect: true,
   retryStrategy: () => null,
@@ -35,7 +35,7 @@ export interface Link {
   readonly life: number;
   /** Drops a session that did not answer in time. */
   gaveUpOn(session: Session): void;
-  /** Drops all sessions after an answer of a server that is no primary now. The next ones resolve the name again. */
+  /** Drops all sessions after a failover. The next sessions resolve the name again. */
   movedAway(session: Session): void;
   /** Makes another client, which is not connected yet. The caller ends it. */
   another(): Promise<Session>;
@@ -188,7 +188,7 @@ export function isCluster(client: RedisClient): client is Cluster {
   return client.isCluster;
 }
 
-/** Ignores the client's errors, which the failed calls report, and lets the process end while it is connected. */
+/** Ignores the client's errors, which failed calls report. Lets the process end while the client is connected. */
 function quiet(client: Redis | Cluster): Session {
   client.on("error", () => {});
   client.on("connect", () => {

@@ -10,7 +10,7 @@ const PATIENCE = 10_000;
 /** ms between two pings. A router drops an idle connection without telling either side. */
 const BEAT = 30_000;
 
-/** What a {@link Notifier} needs. */
+/** The options of a {@link Notifier}. */
 export interface NotifierOptions {
   readonly channel: () => Promise<string>;
   /** Our own messages are no news. */

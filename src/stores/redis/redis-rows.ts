@@ -14,9 +14,9 @@ import type {
 
 /** The hash of an event, as HGETALL lists it. */
 type Fields = readonly string[];
-/** What the script `claim` gives of each event: id, fields from before the claim, notification, record, token. */
+/** An event in the answer of `claim`: id, fields from before the claim, notification, record, token. */
 export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
-/** What `get` and `list` give: id, fields, notification, until when its record waits. */
+/** An event in the answer of `get` and `list`: id, fields, notification, and the end of its record's wait. */
 export type RowReply = readonly [string, Fields, string | null, string | null];
 /** One entry of a history: when, duration, outcome, reason, error. */
 type PackedEntry = [number, number, AttemptEntry["outcome"], (FailureReason | null)?, string?];

@@ -133,7 +133,7 @@ export function* add(
   return "added";
 }
 
-/** How many records whose wait or lease has ended are put in order at once. */
+/** How many records whose wait or lease has ended one step puts in order. */
 const AGAIN = 500;
 
 export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<ClaimedEvent[]> {
@@ -184,7 +184,7 @@ function* claimById(operation: Operation, options: ClaimOptions, eventId: string
   return [yield* lease(operation, row, number(known.seq), options)];
 }
 
-/** The oldest event of a free record that is due, be it pending or tried. */
+/** The oldest due event of a free record, whether pending or retrying. */
 function* oldestDue({ sql, now }: Operation, row: QueueRow): SqlSteps<number | undefined> {
   const hasPending = row.pendingDue === 0;
   if (row.retrySeq === null || row.retryDue! > now) return hasPending ? row.pendingSeq! : undefined;

@@ -12,7 +12,7 @@ export interface SqlStatement {
   readonly sql: string;
   /** The parameters, in the order of their marks. */
   readonly params: readonly SqlValue[];
-  /** Whether the statement is a query: `rows` of its result is read then, else `changes`. */
+  /** Whether the statement is a query. The store reads `rows` of a query, and `changes` of any other statement. */
   readonly query: boolean;
 }
 
@@ -26,9 +26,9 @@ export interface SqlWrites {
 export interface SqlResult {
   /** The rows of a query; empty for other statements. */
   readonly rows: readonly SqlRow[];
-  /** How many rows the statement inserted, deleted, or found to update. */
+  /** How many rows the statement inserted, deleted or matched for an update. */
   readonly changes: number;
-  /** The `seq` of an inserted event, where the database tells it. The store asks for it otherwise. */
+  /** The `seq` of an inserted event, if the database returns it. Otherwise the store runs a query for it. */
   readonly insertId?: number | undefined;
 }
 
@@ -52,7 +52,7 @@ export interface SqlDriver {
    * as after a deadlock. The transaction must be serializable, or have `READ COMMITTED` and row locks
    * ({@link SqlDialect.forUpdate}).
    *
-   * @param failing - what to say in an error, such as "the event could not be recorded"
+   * @param failing - text for an error, such as "the event could not be recorded"
    */
   transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /** Runs steps that write nothing. Default: `transaction`. */
@@ -75,31 +75,31 @@ export interface SqlNotifier {
   listen(wake: () => void): () => void;
 }
 
-/** What differs from one database to the next. `sqliteDialect` is one. */
+/** The SQL that differs between databases. See `sqliteDialect` for an example. */
 export interface SqlDialect {
   /**
-   * Makes the tables of schema version 1, a statement each. See `sqliteDialect` for the columns and indexes. Text is
-   * compared byte by byte, trailing spaces included. Where the database cannot undo DDL, the first statement makes
-   * `stayhook_meta`, and each has `IF NOT EXISTS`: the statements are run again where an earlier run broke off.
+   * The statements that make the tables of schema version 1. See `sqliteDialect` for the columns and indexes. Text must be
+   * compared byte by byte, trailing spaces included. If the database cannot roll back DDL, the first statement must make
+   * `stayhook_meta`, and each must have `IF NOT EXISTS`, because the store repeats them after an interrupted run.
    */
   readonly schema: readonly string[];
   /** A query with one parameter, a table's name. It gives a row where the table exists. */
   readonly tableExists: string;
-  /** Makes an `INSERT INTO … VALUES …` skip a row whose key exists; `changes` is 0 then. */
+  /** Changes an `INSERT INTO … VALUES …` so that it skips a row whose key exists. `changes` is 0 then. */
   insertIgnore(insert: string): string;
-  /** Follows a `SELECT` of one row that the transaction is about to change, such as `FOR UPDATE`. Default: nothing. */
+  /** The end of a `SELECT` that locks its row, such as `FOR UPDATE`. Default: nothing. */
   readonly forUpdate?: string | undefined;
-  /** The same for a `SELECT` that leaves out rows that others are changing: `FOR UPDATE SKIP LOCKED`. Default: nothing. */
+  /** The end of a `SELECT` that locks its rows and skips locked ones: `FOR UPDATE SKIP LOCKED`. Default: nothing. */
   readonly skipLocked?: string | undefined;
-  /** The parameter with this number, from 1. Default: `?`. */
+  /** Returns the mark of the parameter with this number, from 1. Default: `?`. */
   placeholder?(number: number): string;
   /** A query that gives the database's time as `now`, in epoch ms. Default: the clock of this process. */
   readonly clock?: string | undefined;
   /** A query that gives the `seq` of each event of a record. Its parameter is the `record`. Default: it reads `record`. */
   readonly ofRecord?: string | undefined;
   /**
-   * A query that gives as `at` when the newest webhook event was received, also where it is deleted by now. Default: the
-   * store looks for it among the events, and notes it before it deletes events.
+   * A query that gives as `at` when the newest webhook event was received, even if that event is deleted. Default: the store
+   * searches the events, and saves the time before it deletes events.
    */
   readonly newestReceived?: string | undefined;
   /** A query that gives `state` and `events`, how many there are. Default: it counts the events. */

@@ -43,7 +43,7 @@ function* end(
         yield* change(sql.releaseEvent, "pending", 0, null, seq);
         return yield* firstPending(operation, row.record);
       }
-      // Due whatever the clock says: at its old time, and also before it.
+      // The wait ends at the time at which it begins, so the event is due by any clock.
       const dueAt = Math.min(number(event.due_at), now);
       yield* change(sql.releaseEvent, "retrying", dueAt, dueAt, seq);
       return {};

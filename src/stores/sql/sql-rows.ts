@@ -13,7 +13,7 @@ import type {
 import type { SqlRow } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-/** Begins a text that is not as it was given. No other stored text begins with it. */
+/** The first characters of an escaped text. No other stored text begins with them. */
 const ESCAPE = "\u001b";
 const NO_REF = `${ESCAPE}event:`;
 
@@ -64,7 +64,7 @@ export function fromText(text: string): string {
   return text.startsWith(ESCAPE) ? (JSON.parse(text.slice(ESCAPE.length)) as string) : text;
 }
 
-/** The key of an event's record. An event without a record has one of its own, which is no record's `ref`. */
+/** The key of an event's record. An event without a record has a key of its own, which equals no `ref`. */
 export function toRecord(ref: string | null, eventId: string): string {
   return ref === null ? NO_REF + toText(eventId) : toText(ref);
 }

@@ -79,7 +79,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     event: NewEvent,
     dueIn: number | undefined,
   ): Promise<"added" | "duplicate" | "conflict"> {
-    // A copy, as the caller may change the event before it is written.
+    // Copies the event, because the caller may change it before it is written.
     const given = { ...event };
     const answer = await this.#write("the event could not be recorded", (operation) =>
       add(operation, given, dueIn),
@@ -89,7 +89,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    // While nothing is due, a claim holds up no other process.
+    // Reads first: a claim takes locks, and must not delay other processes while nothing is due.
     if (this.#driver.busy !== true && (await this.doNextDue()) !== 0) return [];
     return this.#write("events could not be claimed", (operation) => claim(operation, options));
   }

@@ -25,7 +25,7 @@ import {
 } from "./sql-rows.ts";
 import { ofRecord, prepared } from "./statements.ts";
 
-/** How many events one step looks through at most, so that no step holds up the intake. */
+/** How many events one step reads at most, so that no step delays new notifications. */
 const SCAN = 2000;
 
 const CHANGED_FROM: Readonly<Record<Change, readonly EventState[]>> = {
@@ -77,7 +77,7 @@ export function* changeAll(
 /** Makes a retrying event due now. */
 function* hasten({ sql, now }: Operation, event: SqlRow): SqlSteps<void> {
   const readyAt = Math.min(number(event.ready_at), now);
-  // Due at any earlier time, too, as its wait is over.
+  // The wait ends at the time at which it begins, so the event is due by any clock.
   yield* change(sql.hastenEvent, readyAt, Math.min(number(event.due_at), now), readyAt, number(event.seq));
 }
 

@@ -15,33 +15,33 @@ export interface SqliteStoreOptions {
   /**
    * What an event that was answered 200 survives.
    *
-   * - `"power-loss"` (default): the end of the process, a crash of the machine, a power cut. SQLite waits for the
-   *   disk at each commit (`synchronous = FULL`).
-   * - `"process-crash"`: the end of the process, in whatever way (`kill -9` too). A crash of the machine or a
-   *   power cut may lose the last moments; the file stays sound (`synchronous = NORMAL`).
+   * - `"power-loss"` (default): a crash of the process or the machine, and a power cut. SQLite waits for the disk at each
+   *   commit (`synchronous = FULL`).
+   * - `"process-crash"`: a crash of the process, `kill -9` included. A crash of the machine or a power cut may lose the
+   *   events of the last moments, but does not damage the file (`synchronous = NORMAL`).
    */
   readonly durability?: "power-loss" | "process-crash" | undefined;
-  /** How long a call waits for a file that another process has locked, ms. Holds nothing else up. Default 5000. */
+  /** How long a call waits while another process has the file locked, ms. The event loop does not wait. Default 5000. */
   readonly busyTimeout?: number | undefined;
 }
 
-/** The argument of a callback's writes: the database, inside the transaction that ends the event. */
+/** The argument of a callback's writes: the database, in the transaction that ends the event. */
 export interface SqliteTransaction extends DatabaseSync, SynchronousTransaction {}
 
 /**
- * Keeps events in an SQLite file, for one machine: durable, and for several processes at once. Needs nothing
- * but Node (`node:sqlite`). `event.atomically` writes to tables of your own in the same file, in the
- * transaction that ends the event.
+ * Keeps events in an SQLite file, for one machine. Several processes can share the file. Needs nothing but Node
+ * (`node:sqlite`). `event.atomically` writes to tables of your own in the same file, in the transaction that ends the
+ * event.
  *
- * The file is created, for its owner alone (mode 600); its directory must be there. It must be on a disk of
- * this machine, not on a network share. The file's `user_version` is the store's own.
+ * The store creates the file with mode 600. The directory must exist, on a disk of this machine and not on a network
+ * share. The store uses the file's `user_version`.
  *
- * @param database - the file's path; `":memory:"` keeps nothing; or a `DatabaseSync` of your own, which `close()`
- *   leaves open. Set on it: `journal_mode = WAL`, `synchronous` by `durability`, `busy_timeout = 0` (what
- *   you run on it yourself fails at once while another process writes), `wal_autocheckpoint`, `journal_size_limit`.
- * @throws {@link InvalidArgumentError} where an argument cannot be used
- * @throws {@link StayhookError} where the database cannot be: no such directory, read-only, corrupt, not a
- *   database, written by a newer version of this package
+ * @param database - the file's path, or a `DatabaseSync` of your own, which `close()` leaves open. `":memory:"` keeps
+ *   nothing. The store sets `journal_mode = WAL`, `synchronous`, `wal_autocheckpoint`, `journal_size_limit` and
+ *   `busy_timeout = 0`: your own statements on that connection fail at once while another process writes.
+ * @throws {@link InvalidArgumentError} if an argument cannot be used
+ * @throws {@link StayhookError} if the database cannot be used: its directory is missing, or the file is read-only,
+ *   corrupt, or not a database
  *
  * @example
  * ```ts

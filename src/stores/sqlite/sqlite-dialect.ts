@@ -1,9 +1,9 @@
 import type { SqlDialect } from "../sql/driver.ts";
 
 /**
- * Finds a record's events in each block of 1024 arrivals. An index on the record alone would change a page of its own
- * for each event, which costs an add or an end a fifth of its time. The newest block is a few pages. The end of the
- * record keeps the index small.
+ * Finds a record's events in each block of 1024 arrivals. With an index on the record alone, each event would change a
+ * different page, which costs a fifth of the time of an add or a settle. The newest block is a few pages. The index has
+ * only the end of the record's key, which keeps it small.
  */
 const BLOCK = "seq / 1024";
 const SUFFIX = "substr(record, -3)";
@@ -16,10 +16,10 @@ const SUFFIX = "substr(record, -3)";
  * While it is processed, `ready_at` is the end of its lease. `due_at` is what `dueAt` shows. `wait_from` is when its
  * wait began.
  *
- * **queue**: the records that have an event to claim, or a lease. `pending_due` and `pending_seq` are the first of
- * the record's pending events by `ready_at` and `seq`, `retry_due` and `retry_seq` the first of its retrying and
- * processing ones. `pending_at` and `retry_at` add the record's wait and lease. The table is small, so that an add
- * does not touch a page of each record that there ever was.
+ * **queue**: the records that have an event to claim, or a lease. `pending_due` and `pending_seq` belong to the first
+ * pending event of the record by `ready_at` and `seq`. `retry_due` and `retry_seq` belong to its first retrying or
+ * processing event. `pending_at` and `retry_at` also take the record's wait and lease into account. Old records are not in
+ * this table, so that it stays small and an add changes few pages.
  *
  * **records**: the snapshots. `seen_from` is `seen_at` or up to an hour earlier, so that its index seldom changes.
  */
@@ -105,7 +105,7 @@ export const sqliteDialect: SqlDialect = {
       seen_from INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID`,
     "CREATE INDEX stayhook_records_seen ON stayhook_records (seen_from)",
-    // Counting millions of events takes too long to be asked for each second.
+    // Counting millions of events each second would take too long.
     "CREATE TABLE stayhook_counts (state TEXT PRIMARY KEY, events INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "INSERT INTO stayhook_counts VALUES ('pending', 0), ('processing', 0), ('retrying', 0), ('done', 0), ('parked', 0)",
     `CREATE TRIGGER stayhook_counts_insert AFTER INSERT ON stayhook_events BEGIN

@@ -1,6 +1,6 @@
 /**
  * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
- * other keys are made from it. `ARGV[1]` is the time, where a test sets it. `ARGV[2]` names the calling handle.
+ * scripts make the other keys from the prefix. `ARGV[1]` is the time if a test sets it. `ARGV[2]` names the calling handle.
  *
  * | key | |
  * |---|---|
@@ -193,9 +193,8 @@ if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' 
 `;
 
 /**
- * For the scripts that begin and end attempts. Where memory is full, Redis refuses a script's first write if that could
- * take more memory, but none of the later ones. So these scripts delete something first: an attempt that has begun must
- * be able to end, or its callback would run again.
+ * For the scripts that begin and end attempts. An attempt must be able to end while memory is full, or its callback would
+ * run again. Redis checks only the first write of a script, and accepts a delete. So these scripts delete a key first.
  */
 export const ending = `
 -- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. The
