@@ -5,7 +5,7 @@ export type LogLevel = "debug" | "info" | "warn" | "error";
 
 const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly LogLevel[];
 
-/** What a log line is about. Values from outside are not escaped here, as they are in the message. */
+/** The fields of a log line beside its message. Unlike in the message, values from outside are not escaped. */
 export interface LogDetails {
   /** The thrown value. */
   readonly error?: unknown;
@@ -39,7 +39,7 @@ export interface ConsoleLike {
   info(message: string): void;
   /** Writes a line about a fault that the package handles itself. */
   warn(message: string): void;
-  /** Writes a line about a fault that somebody has to mend. */
+  /** Writes a line about a fault that needs a fix. */
   error(message: string): void;
 }
 

@@ -54,7 +54,9 @@ export class Schedule {
       const { log, observe } = this.#settings;
       observe({ kind: "error", error });
       const wait = this.#retryIn();
-      log.error(`the reconciler's pass failed because of the store. Trying again in ${wait / 1000} s`, { error });
+      log.error(`the reconciler's pass failed because of the store. Trying again in ${wait / 1000} s`, {
+        error,
+      });
       this.#set(wait);
     }
   }

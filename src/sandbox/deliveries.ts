@@ -71,7 +71,7 @@ export interface DeliveryQueue {
   receiver: SandboxReceiver | undefined;
   /** Queues a notification and its duplicates. Resolves to the last attempt at the first of them. Never rejects. */
   add(message: Message): Promise<SandboxDelivery>;
-  /** Delivers once, at once, by whatever settings. Resolves to the last attempt. Never rejects. */
+  /** Delivers once, without delay, drop or duplicates. Resolves to the last attempt. Never rejects. */
   again(message: Message): Promise<SandboxDelivery>;
   /** Resolves when nothing is queued, waiting or being sent. */
   settled(): Promise<void>;

@@ -202,7 +202,7 @@ async function wakes(bench: Bench, what: string, act: () => Promise<unknown>): P
     await act();
     return;
   }
-  // What happened before may still be on its way.
+  // Messages of earlier steps may still arrive.
   await sleep(0.5);
   let calls = 0;
   const end = store.subscribe(() => {

@@ -110,7 +110,7 @@ export function mysqlDriver({
         return await trying;
       } catch (error) {
         const cause = error instanceof WriteFailed ? error.cause : error;
-        // In a write of the user's, too: the server has undone the whole transaction.
+        // Also after a user's write, because the server has rolled back the whole transaction.
         const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
         if (mayTryAgain && tries < TRIES) {
           await sleep(Math.random() * 2 ** tries);

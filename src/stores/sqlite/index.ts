@@ -13,7 +13,7 @@ import { executeOn, isBusy, type Opened, SqliteDriver, storeError } from "./sqli
 /** Options of {@link sqliteStore}. */
 export interface SqliteStoreOptions {
   /**
-   * What an event that was answered 200 survives.
+   * How durable a recorded event is.
    *
    * - `"power-loss"` (default): a crash of the process or the machine, and a power cut. SQLite waits for the disk at each
    *   commit (`synchronous = FULL`).
