@@ -62,7 +62,7 @@ export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: Adap
   startServing(handler, options);
   const topic = options?.topic;
   return (app, _options, done) => {
-    // In this plugin's own context: the parsers of the app stay.
+    // Removes only the parsers of this plugin's context. The parsers of the app stay.
     app.removeAllContentTypeParsers();
     app.addContentTypeParser("*", (_request, payload, parsed) => parsed(null, payload));
     // Fastify refuses a content type that is not a media type before it asks a parser, so it is shown another one.

@@ -90,8 +90,8 @@ export function parseNotification(
 }
 
 /**
- * The fields of a notification in the usual form, in a third of the time that the schema takes. It accepts only what
- * the schema accepts, as the same: a test holds it to that. `undefined` leaves the decision to the schema.
+ * Reads a notification in the usual form, in a third of the schema's time. Returns `undefined` for any other form, and the
+ * schema decides then. A test checks that both give the same result.
  */
 export function usualFields(value: unknown): WebhookNotification | undefined {
   if (!isObject(value) || Array.isArray(value)) return undefined;

@@ -52,7 +52,7 @@ export class Schedule {
       const at = Math.max(freeAt, endOf(row.wait));
       if (at > this.#now) later = Math.min(later, at);
       else pending = row;
-      // No event behind this one changes anything: a record may have thousands.
+      // Stop here: later events change nothing, and a record may have thousands.
       if (at <= this.#now || at === freeAt) break;
     }
     for (const row of record.tried) {
