@@ -6,12 +6,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export default function setup(): () => void {
+export default function setup(): void {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-compiled-"));
   // Workers of vitest and their child processes inherit it.
   process.env.NODE_COMPILE_CACHE = directory;
-  return () => {
-    delete process.env.NODE_COMPILE_CACHE;
-    rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
-  };
+  // Later than a teardown of vitest: a worker that ends writes to the cache once more.
+  process.once("exit", () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }));
 }
