@@ -5,12 +5,13 @@ import type { MarkdownRenderer } from "vitepress";
  * an example has a page of its own, and the other files are not there.
  */
 export function exampleLinks(md: MarkdownRenderer): void {
-  md.core.ruler.push("example-links", ({ tokens }) => {
+  md.core.ruler.push("example-links", ({ tokens, env }) => {
+    const isIndex = env?.relativePath === "examples/index.md";
     for (const { children } of tokens) {
       for (const token of children ?? []) {
         const href = token.attrGet("href");
         if (token.type !== "link_open" || href === null) continue;
-        token.attrSet("href", sitePathOf(href));
+        token.attrSet("href", sitePathOf(isIndex && /^[\w-]/.test(href) ? `../examples/${href}` : href));
       }
     }
   });

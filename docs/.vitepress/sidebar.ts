@@ -66,7 +66,6 @@ export const sidebar: Item[] = [
     ["Security", "/security"],
     ["Reconciler", "/reconcile"],
     ["Console", "/console"],
-    ["Console", "/console"],
     ["Command line", "/cli"],
     ["Telemetry", "/telemetry"],
     ["Logging", "/logging"],
