@@ -42,11 +42,13 @@ export type ResponseObservation = RequestObservation & {
     | {
         /** The HTTP status of the answer. */
         readonly status: number;
+        /** Absent: the request got a complete answer. */
         readonly error?: undefined;
       }
     | {
         /** The error of a request that got no complete answer. */
         readonly error: StayhookError;
+        /** Absent: the request got no complete answer. */
         readonly status?: undefined;
       }
   );
@@ -89,11 +91,27 @@ export interface ListPage {
 
 /** The options of {@link StayhookClient}. */
 export interface ClientOptions<B extends Booking = Booking, L extends Listing = Listing> extends Observers {
-  /** The URL of the platform's API: https, or http on a loopback host. A path is kept as a prefix. */
+  /**
+   * The URL of the platform's API: https, or http on a loopback host. A path is kept as a prefix. By convention it comes
+   * from the environment variable `STAYHOOK_BASE_URL`, which the command line tool reads as well.
+   *
+   * @example
+   * ```ts
+   * baseUrl: process.env.STAYHOOK_BASE_URL ?? "",
+   * ```
+   */
   baseUrl: string | URL;
   /** Allows http for any host. Default `false`, because others on the way could read the access token. */
   allowInsecureHttp?: boolean | undefined;
-  /** The token, or a function that gives it. The client and its errors never show it. */
+  /**
+   * The token, or a function that gives it. The client and its errors never show it. By convention it comes from the
+   * environment variable `STAYHOOK_ACCESS_TOKEN`, which the command line tool reads as well.
+   *
+   * @example
+   * ```ts
+   * accessToken: process.env.STAYHOOK_ACCESS_TOKEN ?? "",
+   * ```
+   */
   accessToken: AccessToken;
   /**
    * Your own schemas for records, with fields that you know of. Any library that follows Standard Schema will do.

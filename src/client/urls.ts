@@ -6,7 +6,7 @@ export interface Path {
   readonly route: string;
   /**
    * @returns the path, with each parameter encoded within its segment, and the query that was written in it
-   * @throws {@link InvalidArgumentError} where a parameter cannot be kept in its segment
+   * @throws InvalidArgumentError where a parameter cannot be kept in its segment
    */
   build(): { readonly path: string; readonly query: string };
 }

@@ -28,6 +28,7 @@ export type StandardResult<Output> =
   | {
       /** The output of the schema. */
       readonly value: Output;
+      /** Absent: the value is valid. */
       readonly issues?: undefined;
     }
   | {

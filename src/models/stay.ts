@@ -2,13 +2,13 @@ import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../options.ts";
 import { isDay, parseTimestamp } from "./timestamp.ts";
 
-/** The days of a booking, and the nights between them. */
+/** The days of a booking, and the number of its nights: from `checkIn` up to, not including, `checkOut`. */
 export interface Stay {
   /** The day of arrival, `YYYY-MM-DD`. */
   readonly checkIn: string;
   /** The day of departure, `YYYY-MM-DD`. */
   readonly checkOut: string;
-  /** The nights between the two days, 1 or more. */
+  /** The number of nights, 1 or more. */
   readonly nights: number;
 }
 

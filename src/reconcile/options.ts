@@ -98,7 +98,11 @@ export type ReconcileObservation =
 
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {
-  /** How often `start()` makes a pass, over all machines that share the store: ms, or `"90s"`, `"30m"`, `"24h"`, `"7d"`. At most half the handler's `recordRetention`. Default `"24h"`. */
+  /**
+   * How often `start()` makes a pass, over all machines that share the store. A number is in ms. Text is a number with a
+   * unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`, `"7d"`. At most half the handler's `recordRetention`.
+   * Default `"24h"`.
+   */
   readonly every?: number | string | undefined;
   /**
    * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all, as

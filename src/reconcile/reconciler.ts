@@ -38,7 +38,17 @@ export interface Reconciler {
    * same. An outage does not throw. InvalidArgumentError for an invalid code. What the store throws
    */
   watch(bookingCodes: string | readonly string[]): Promise<void>;
-  /** Stops the current pass and makes no further one. Close the handler and the store afterwards. */
+  /**
+   * Stops the current pass and makes no further one. Close the handler and the store afterwards.
+   *
+   * @example
+   * ```ts
+   * server.close();
+   * await reconciler.close();
+   * await webhooks.close();
+   * await store.close();
+   * ```
+   */
   close(): Promise<void>;
 }
 
@@ -50,6 +60,8 @@ export interface Reconciler {
  * @throws InvalidArgumentError naming each argument that is wrong, and if the handler's store is `forwardTo`
  * @example
  * ```ts
+ * import { createReconciler } from "stayhook/reconcile";
+ *
  * const reconciler = createReconciler(webhooks, { every: "24h" });
  * reconciler.start();
  * ```

@@ -405,7 +405,18 @@ export interface EventStore<Tx = never> {
    */
   subscribe?(wake: () => void): () => void;
 
-  /** Closes the store. Your code calls it, because the handler never does. Every method rejects afterwards. A second call is safe. */
+  /**
+   * Closes the store. Your code calls it, because the handler never does. Every method rejects afterwards. A second call
+   * is safe.
+   *
+   * @example
+   * ```ts
+   * server.close();
+   * await reconciler.close();
+   * await webhooks.close();
+   * await store.close();
+   * ```
+   */
   close(): Promise<void>;
 }
 

@@ -18,7 +18,7 @@ export interface MemoryStoreOptions {
  * ends**, also events that were answered 200. The first store that is made where `NODE_ENV` is `production` writes a
  * warning to the console.
  *
- * @throws {@link InvalidArgumentError} where `max` is not a whole number, 1 or more
+ * @throws InvalidArgumentError where `max` is not a whole number, 1 or more
  *
  * @example
  * ```ts

@@ -32,23 +32,55 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
   readonly client: StayhookClient<B, L>;
 }
 
-/** How a field differs from the snapshot. */
+/** How a field differs from `event.previous`. */
 export interface FieldChange {
-  /** The value in the snapshot; `undefined` where no snapshot is known. */
+  /** The value in `previous`; `undefined` where `previous` is undefined. */
   readonly from: TrackedValue | undefined;
   /** The value in the record as it was read for this event. */
   readonly to: TrackedValue;
 }
 
-/** The fields that differ from the snapshot, `status` among them. Empty where nothing changed. */
+/**
+ * The fields that differ from `event.previous`. Empty where nothing changed. The members named here are compared by
+ * default. The option `track` chooses others, which are read by their name.
+ *
+ * @example
+ * ```ts
+ * for (const [field, change] of Object.entries(event.changes))
+ *   console.log(field, change?.from, "->", change?.to); // checkOut 2026-07-04 -> 2026-07-06
+ * ```
+ */
 export interface FieldChanges {
+  /** Present if the status differs. Always compared. */
+  readonly status?: FieldChange | undefined;
+  /** Present if a booking's day of arrival differs. By default both values are `YYYY-MM-DD`. */
+  readonly checkIn?: FieldChange | undefined;
+  /** Present if a booking's day of departure differs. By default both values are `YYYY-MM-DD`. */
+  readonly checkOut?: FieldChange | undefined;
+  /** Present if a booking has moved to another listing. */
+  readonly listingId?: FieldChange | undefined;
+  /** Present if a listing's name differs. */
+  readonly listingName?: FieldChange | undefined;
+  /** The change of a field that `track` chooses. */
   readonly [field: string]: FieldChange | undefined;
 }
 
-/** A record's status and tracked fields when an event of it was last handled to its end. */
+/**
+ * A record's status and tracked fields when an event of it was last handled to its end. The members named here are
+ * kept by default. The option `track` chooses others, which are read by their name.
+ */
 export interface PreviousRecord {
   /** The status at that time. */
   readonly status: string;
+  /** A booking's day of arrival at that time. By default `YYYY-MM-DD`. */
+  readonly checkIn?: TrackedValue | undefined;
+  /** A booking's day of departure at that time. By default `YYYY-MM-DD`. */
+  readonly checkOut?: TrackedValue | undefined;
+  /** The listing of a booking at that time. */
+  readonly listingId?: TrackedValue | undefined;
+  /** A listing's name at that time. */
+  readonly listingName?: TrackedValue | undefined;
+  /** The value, at that time, of a field that `track` chooses. */
   readonly [field: string]: TrackedValue | undefined;
 }
 
@@ -67,12 +99,19 @@ export interface RecordEventBase<B extends Booking = Booking, L extends Listing 
 
 /** The fields that an event without a record does not have, so that `fallback` can destructure them from any event. */
 interface WithoutRecord {
+  /** Absent: this event is about no booking. */
   readonly booking?: undefined;
+  /** Absent: this event is about no listing. */
   readonly listing?: undefined;
+  /** Absent: this event is about no record. */
   readonly status?: undefined;
+  /** Absent: this event is about no record. */
   readonly changed?: undefined;
+  /** Absent: this event is about no record. */
   readonly changes?: undefined;
+  /** Absent: this event is about no record. */
   readonly previous?: undefined;
+  /** Absent: this event is about no record. */
   readonly previousStatus?: undefined;
 }
 
@@ -93,11 +132,15 @@ export interface BookingEventOf<
   readonly type: `booking.${S}`;
   /** The status of the booking when it was fetched. */
   readonly status: StatusOf<S>;
-  /** The booking, fetched after the event was recorded. */
+  /**
+   * The booking, fetched after the event was recorded. Further fields of the platform need a model in the client option
+   * `models.booking`, or a cast: `booking as Booking & Record<string, unknown>`.
+   */
   readonly booking: B & {
-    /** The status of the booking. */
+    /** In an event: the status that `event.type` names. In a `booking.unknown` event: any other text. */
     readonly status: StatusOf<S>;
   };
+  /** Absent: this event is about a booking. */
   readonly listing?: undefined;
 }
 
@@ -125,11 +168,15 @@ export interface ListingEventOf<
   readonly type: `listing.${S}`;
   /** The status of the listing when it was fetched. */
   readonly status: StatusOf<S>;
-  /** The listing, fetched after the event was recorded. */
+  /**
+   * The listing, fetched after the event was recorded. Further fields of the platform need a model in the client option
+   * `models.listing`, or a cast: `listing as Listing & Record<string, unknown>`.
+   */
   readonly listing: L & {
-    /** The status of the listing. */
+    /** In an event: the status that `event.type` names. In a `listing.unknown` event: any other text. */
     readonly status: StatusOf<S>;
   };
+  /** Absent: this event is about a listing. */
   readonly booking?: undefined;
 }
 
@@ -185,13 +232,14 @@ export interface WebhookEventMap<B extends Booking = Booking, L extends Listing 
   /** Booking Requested: a guest asks to book. Approve or decline at the platform before `decideBy`. */
   "booking.Request": BookingRequestEvent<B, L> & Writing<Tx>;
   /**
-   * Booking Confirmed (Instant Book) or Booking Approved (by the host): block the nights of `stay(booking)` on the listing.
-   * Runs again, with `changed: true`, when the dates or the listing of the booking change.
+   * Booking Confirmed (Instant Book) or Booking Approved (by the host): block the listing from the `checkIn` of
+   * `stay(booking)` up to, not including, its `checkOut`. Runs again, with `changed: true`, when the dates or the listing
+   * of the booking change.
    */
   "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
   "booking.Declined": BookingEventOf<"Declined", B, L> & Writing<Tx>;
-  /** Booking Cancelled: release the nights of `stay(booking)` on the listing. */
+  /** Booking Cancelled: release the listing from the `checkIn` of `stay(booking)` up to, not including, its `checkOut`. */
   "booking.Cancelled": BookingEventOf<"Cancelled", B, L> & Writing<Tx>;
   /** A booking with a status that this package does not know. `status` has it. */
   "booking.unknown": BookingEventOf<"unknown", B, L> & Writing<Tx>;

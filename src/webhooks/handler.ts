@@ -14,8 +14,12 @@ import type { ReceiveRequest } from "./receiving/request.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
 
-/** The handler that {@link createWebhookHandler} makes for `forwardTo`, where your own queue does the processing. */
-export interface ForwardingHandler {
+/**
+ * The handler that {@link createWebhookHandler} makes. Pass it to `toNodeHandler` of `stayhook/node` for node:http and
+ * Express, to the plugin of `stayhook/fastify`, to the middleware of `stayhook/koa`, or to the handler of
+ * `stayhook/lambda`. Every other framework calls its `fetch`. Its functions need no `this`.
+ */
+export interface WebhookHandler {
   /** Takes a notification as a web `Request`: Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix. Never rejects. */
   fetch(request: Request, context?: FetchContext): Promise<Response>;
   /** Takes a notification in the form that a framework has it in. The adapters call it. Never rejects. */
@@ -46,6 +50,13 @@ export interface ForwardingHandler {
    * `signal`, waits up to 3 s more, and gives the events back. Close the store afterwards.
    *
    * @throws InvalidArgumentError where `timeout` is not a number of ms; nothing is closed then
+   * @example
+   * ```ts
+   * server.close();
+   * await reconciler.close();
+   * await webhooks.close();
+   * await store.close();
+   * ```
    */
   close(options?: {
     /** How long callbacks may take to finish, ms. Default 10,000. */
@@ -53,10 +64,6 @@ export interface ForwardingHandler {
   }): Promise<void>;
   /** Whether an adapter should start the processing. */
   readonly autoStart: boolean;
-}
-
-/** The handler that {@link createWebhookHandler} makes. Its functions need no `this`. */
-export interface WebhookHandler extends ForwardingHandler {
   /**
    * Processes due events by itself until {@link close}. A second call does nothing. Workers do not keep the process
    * alive: add a timer if nothing else does.
@@ -73,6 +80,9 @@ export interface WebhookHandler extends ForwardingHandler {
   health(): Promise<Health>;
 }
 
+/** The handler that {@link createWebhookHandler} makes for `forwardTo`, where your own queue does the processing. */
+export interface ForwardingHandler extends Omit<WebhookHandler, "start" | "drain" | "health"> {}
+
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
 /**
@@ -82,10 +92,15 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  * @throws InvalidArgumentError naming each option that is wrong
  * @example
  * ```ts
+ * import { createServer } from "node:http";
+ * import { createWebhookHandler, memoryStore, sharedSecret, stay, StayhookClient } from "stayhook";
+ * import { toNodeHandler } from "stayhook/node";
+ *
+ * const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
  * const webhooks = createWebhookHandler({
- *   client,
+ *   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
  *   store: memoryStore(),
- *   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
+ *   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
  *   on: {
  *     "booking.Confirmed": async ({ booking }) => blockNights(stay(booking)),
  *     "booking.Cancelled": async ({ booking }) => releaseNights(stay(booking)),

@@ -20,6 +20,7 @@ export interface AvailableHealth {
   readonly pausedSince: Date | undefined;
   /** The error for which this process pauses. */
   readonly pauseReason: string | undefined;
+  /** Absent: the store answers. */
   readonly error?: undefined;
 }
 
@@ -29,10 +30,15 @@ export interface UnavailableHealth {
   readonly state: "unavailable";
   /** The error of the store. */
   readonly error: unknown;
+  /** Absent: the store does not answer. */
   readonly counts?: undefined;
+  /** Absent: the store does not answer. */
   readonly oldestPendingAge?: undefined;
+  /** Absent: the store does not answer. */
   readonly lastReceivedAt?: undefined;
+  /** Absent: the store does not answer. */
   readonly pausedSince?: undefined;
+  /** Absent: the store does not answer. */
   readonly pauseReason?: undefined;
 }
 

@@ -8,6 +8,8 @@ import {
   createWebhookHandler,
   type EventBase,
   type EventStore,
+  type FieldChange,
+  type FieldChanges,
   type ForwardingHandler,
   forwardTo,
   type Listing,
@@ -15,6 +17,7 @@ import {
   type ListingEventOf,
   type MessageWebhookEvent,
   memoryStore,
+  type PreviousRecord,
   type RecordEventBase,
   StayhookClient,
   type TrackedValue,
@@ -235,6 +238,22 @@ describe("atomically", () => {
 
   test("a store with transactions serves where one without is asked for", () => {
     expectTypeOf(database).toExtend<EventStore>();
+  });
+});
+
+describe("changes and previous", () => {
+  /** The members with a name, which editors complete. */
+  type Named<T> = keyof { [K in keyof T as string extends K ? never : K]: T[K] };
+  type Names = "status" | "checkIn" | "checkOut" | "listingId" | "listingName";
+
+  test("name the fields that are tracked by default", () => {
+    expectTypeOf<Named<FieldChanges>>().toEqualTypeOf<Names>();
+    expectTypeOf<Named<PreviousRecord>>().toEqualTypeOf<Names>();
+  });
+
+  test("take the fields that `track` chooses", () => {
+    expectTypeOf<FieldChanges["guests"]>().toEqualTypeOf<FieldChange | undefined>();
+    expectTypeOf<PreviousRecord["guests"]>().toEqualTypeOf<TrackedValue | undefined>();
   });
 });
 

@@ -34,7 +34,7 @@ export interface MysqlStore extends EventStore<PoolConnection> {
  * share the work, and no two handle the same booking or listing at once. Needs the package `mysql2`. The store connects, and makes
  * its four tables, when it is first used.
  *
- * @throws {@link InvalidArgumentError} where an option cannot be used
+ * @throws InvalidArgumentError where an option cannot be used
  *
  * @example
  * ```ts
@@ -73,7 +73,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
  * Returns the SQL that makes the tables, for your own migrations. The store then needs no right to create tables.
  *
  * @param options.from - the schema version that the database has; default 0, an empty database
- * @throws {@link InvalidArgumentError} where `from` is no schema version
+ * @throws InvalidArgumentError where `from` is no schema version
  */
 export function migrationSql(
   options: {

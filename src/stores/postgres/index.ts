@@ -49,7 +49,7 @@ export interface PostgresStoreOptions {
  * no two handle the same booking or listing at once. Needs the package `pg`. The first call connects and makes the
  * schema.
  *
- * @throws {@link InvalidArgumentError} if an option cannot be used
+ * @throws InvalidArgumentError if an option cannot be used
  *
  * @example
  * ```ts
@@ -86,7 +86,7 @@ export interface MigrationOptions {
  * Returns the SQL that makes the schema, or upgrades an older version of it, for your own migrations. Run the SQL once, in
  * one transaction. The store then needs no right to create anything. The SQL is empty if the schema is up to date.
  *
- * @throws {@link InvalidArgumentError} for a bad option
+ * @throws InvalidArgumentError for a bad option
  *
  * @example
  * ```ts

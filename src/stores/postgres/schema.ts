@@ -133,7 +133,7 @@ CREATE OR REPLACE FUNCTION ${s}.schema_version() RETURNS integer LANGUAGE sql IM
  * Upgrades the schema to this version, once even if many processes start at the same time. Leaves a newer version as it
  * is, because newer packages only add to the schema.
  *
- * @throws {@link StayhookError} for a schema of stayhook 0.1, or a database that is not in UTF-8
+ * @throws StayhookError for a schema of stayhook 0.1, or a database that is not in UTF-8
  */
 export async function migrate(session: Session, schema: string): Promise<void> {
   if ((await versionOf(session, schema)) >= steps.length) return;

@@ -66,7 +66,7 @@ async function undo(session: Session, error: unknown): Promise<unknown> {
 /**
  * Runs the user's writes inside the open transaction of `session`.
  *
- * @throws {@link WriteFailed} where a write throws; `InvalidWriteError` where one has left the transaction unusable
+ * @throws WriteFailed where a write throws; `InvalidWriteError` where one has left the transaction unusable
  */
 async function runWrites(session: Session, writes: Writes): Promise<void> {
   await session.query("SAVEPOINT stayhook_writes");

@@ -40,8 +40,8 @@ export class Connection {
   }
 
   /**
-   * @throws {@link NotSentError} where nothing was sent
-   * @throws {@link StayhookError} where the script failed, or where no answer came; Redis may have run it then
+   * @throws NotSentError where nothing was sent
+   * @throws StayhookError where the script failed, or where no answer came; Redis may have run it then
    */
   async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const until = performance.now() + this.timeout;

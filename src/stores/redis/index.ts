@@ -31,7 +31,7 @@ export interface RedisStoreOptions {
  *
  * The first call connects.
  *
- * @throws {@link InvalidArgumentError} if an option cannot be used. Calls reject with {@link StayhookError} if `ioredis` is
+ * @throws InvalidArgumentError if an option cannot be used. Calls reject with StayhookError if `ioredis` is
  *   not installed, or if Redis cannot be reached or returns an error
  *
  * @example

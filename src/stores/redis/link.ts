@@ -28,7 +28,7 @@ export interface Link {
   /**
    * Gives a connection that is ready, within `within` ms.
    *
-   * @throws {@link NotSentError}
+   * @throws NotSentError
    */
   ready(within: number): Promise<Session>;
   /** The number of connections that were made for calls. */
@@ -216,7 +216,7 @@ type Module = typeof import("ioredis");
 /**
  * Loads the optional peer dependency.
  *
- * @throws {@link StayhookError} where it is not installed
+ * @throws StayhookError where it is not installed
  */
 export async function loadRedis(
   load: () => Promise<unknown> = () => import("ioredis"),

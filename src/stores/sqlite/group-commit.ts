@@ -193,7 +193,7 @@ export class WritesFailed {
 /**
  * Runs the user's writes inside the open transaction.
  *
- * @throws {@link WritesFailed}
+ * @throws WritesFailed
  */
 export function runWrites(db: DatabaseSync, writes: Writes): void {
   db.exec("SAVEPOINT stayhook_writes");

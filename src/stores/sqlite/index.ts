@@ -39,8 +39,8 @@ export interface SqliteTransaction extends DatabaseSync, SynchronousTransaction 
  * @param database - the file's path, or a `DatabaseSync` of your own, which `close()` leaves open. `":memory:"` keeps
  *   nothing. The store sets `journal_mode = WAL`, `synchronous`, `wal_autocheckpoint`, `journal_size_limit` and
  *   `busy_timeout = 0`: your own statements on that connection fail at once while another process writes.
- * @throws {@link InvalidArgumentError} if an argument cannot be used
- * @throws {@link StayhookError} if the database cannot be used: its directory is missing, or the file is read-only,
+ * @throws InvalidArgumentError if an argument cannot be used
+ * @throws StayhookError if the database cannot be used: its directory is missing, or the file is read-only,
  *   corrupt, or not a database
  *
  * @example

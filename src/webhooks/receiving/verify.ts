@@ -41,7 +41,8 @@ export function weaknessOf(verify: Verify): string | undefined {
   return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
 }
 
-/** Options of {@link sharedSecret}: the secret, and the one place where it is. */
+// `query` stands last in the union, because TypeScript reports a missing place by the last member.
+/** Options of {@link sharedSecret}: the secret, and the one place where it is. Give exactly one of `query`, `header`, `pathSegment`. */
 export type SharedSecretOptions = {
   /**
    * One secret, or several during a rotation: each of them is accepted. `undefined`, as of an unset variable, throws. A
@@ -50,22 +51,28 @@ export type SharedSecretOptions = {
   readonly secret: string | readonly (string | undefined)[] | undefined;
 } & (
   | {
-      /** Name of the query parameter. */
-      readonly query: string;
-      readonly header?: undefined;
-      readonly pathSegment?: undefined;
-    }
-  | {
-      /** Name of the header. */
-      readonly header: string;
-      readonly query?: undefined;
-      readonly pathSegment?: undefined;
-    }
-  | {
-      /** The last segment of the path. */
+      /** The last segment of the path. Give exactly one of `query`, `header`, `pathSegment`. */
       readonly pathSegment: "last";
+      /** Absent: the secret is in `pathSegment`. */
       readonly query?: undefined;
+      /** Absent: the secret is in `pathSegment`. */
       readonly header?: undefined;
+    }
+  | {
+      /** Name of the header. Give exactly one of `query`, `header`, `pathSegment`. */
+      readonly header: string;
+      /** Absent: the secret is in `header`. */
+      readonly query?: undefined;
+      /** Absent: the secret is in `header`. */
+      readonly pathSegment?: undefined;
+    }
+  | {
+      /** Name of the query parameter. Give exactly one of `query`, `header`, `pathSegment`. */
+      readonly query: string;
+      /** Absent: the secret is in `query`. */
+      readonly header?: undefined;
+      /** Absent: the secret is in `query`. */
+      readonly pathSegment?: undefined;
     }
 );
 

@@ -50,6 +50,8 @@ createWebhookHandler({
 createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
 // error: 'verfy' does not exist in type
 createWebhookHandler({ client, store, on: {}, verfy: sharedSecret({ query: "key", secret: "s" }) });
+// error: Property 'query' is missing in type
+sharedSecret({ secret: "s" });
 // error: 'bodyTimeout' does not exist in type
 createWebhookHandler({ client, store, on: {}, bodyTimeout: 5 });
 // error: 'recordTimeout' does not exist in type
