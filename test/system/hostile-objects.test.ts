@@ -25,6 +25,7 @@ function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
     }),
     on: {},
     logger,
+    verify: false,
     autoStart: false,
     replyWithin: 1_000,
     ...options,

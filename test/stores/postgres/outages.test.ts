@@ -155,7 +155,7 @@ describePostgres("on a network that fails", () => {
     };
     await expect(store.settle(claim!, { ...DONE, writes: [cut] })).rejects.toMatchObject({
       name: "StayhookError",
-      message: expect.stringContaining("the connection was lost during event.atomically"),
+      message: expect.stringContaining("a statement of event.atomically got no answer"),
     });
     proxy.restore();
     expect(await direct.get(claim!.eventId)).toMatchObject({ state: "processing", attempts: 1 });
