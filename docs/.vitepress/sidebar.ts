@@ -51,7 +51,13 @@ export const sidebar: Item[] = [
         ["Cloudflare Workers", "cloudflare-workers"],
         ["AWS Lambda", "aws-lambda"],
       ]),
-      { text: "Stores", link: "/stores" },
+      folded("Stores", "/stores/", [
+        ["SQLite", "sqlite"],
+        ["PostgreSQL", "postgresql"],
+        ["MySQL, MariaDB", "mysql"],
+        ["Redis", "redis"],
+        ["Memory", "memory"],
+      ]),
       { text: "A store of your own", link: "/custom-store" },
       folded("Queue engines", "/engines/", [
         ["BullMQ", "bullmq"],

@@ -11,7 +11,10 @@ export const standing = ["README.md", "docs/production.md", "docs/security.md"];
 export const documents = [
   "docs/how-it-works.md",
   "docs/custom-store.md",
-  "docs/stores.md",
+  "docs/stores/sqlite.md",
+  "docs/stores/postgresql.md",
+  "docs/stores/mysql.md",
+  "docs/stores/redis.md",
   "docs/logging.md",
   "docs/telemetry.md",
 ];

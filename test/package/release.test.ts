@@ -44,7 +44,7 @@ test("the packed changelog begins with the packed version and its date", () => {
 
 test("each relative link of the packed documents leads to a file in the package", () => {
   const documents = consumer.files.filter((file) => file.endsWith(".md"));
-  expect(documents).toContain("docs/stores.md");
+  expect(documents).toContain("docs/stores/sqlite.md");
   const home = join(consumer.directory, "node_modules/stayhook");
   const dead = documents.flatMap((document) => {
     const text = readFileSync(join(home, document), "utf8").replaceAll(/```[\s\S]*?```/g, "");

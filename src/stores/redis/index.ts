@@ -27,7 +27,7 @@ export interface RedisStoreOptions {
  * Keeps events in Redis, for many machines. Needs the package `ioredis` (5 or 6).
  *
  * **The settings of Redis decide what survives.** It needs `appendonly yes` and `maxmemory-policy noeviction`.
- * docs/stores.md says which settings lose what. The store warns at its first use.
+ * docs/stores/redis.md says which settings lose what. The store warns at its first use.
  *
  * The first call connects.
  *

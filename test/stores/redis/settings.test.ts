@@ -79,7 +79,7 @@ describe.skipIf(own === undefined)("of a server that does not say", () => {
   beforeEach(async () => {
     await set({ appendonly: "no" });
     const keys = ["~{shy}*", "&{shy}:wake"];
-    // As docs/stores.md has them.
+    // As docs/stores/redis.md has them.
     const commands = "+@read +@write +@scripting +@connection +@pubsub +time +info".split(" ");
     await admin!.call("ACL", "SETUSER", "shy", "reset", "on", ">quiet", ...keys, ...commands);
   });
