@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import {
   cpSync,
   existsSync,
+  globSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -64,7 +65,10 @@ async function packOnce(into: string): Promise<Packed> {
   // What prepack does to package.json, done to a copy: other tests read the one of the checkout meanwhile.
   const copy = join(into, "copy");
   for (const name of [...rootFiles(), "dist", "docs", "examples"])
-    cpSync(join(root, name), join(copy, name), { recursive: true });
+    cpSync(join(root, name), join(copy, name), {
+      recursive: true,
+      filter: (source) => basename(source) !== "node_modules",
+    });
   await run(process.execPath, [join(root, "node_modules/clean-package/bin/main.js")], copy);
   const said = JSON.parse(
     await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into], copy),
@@ -87,11 +91,14 @@ const rootFiles = (): string[] =>
 
 /** Of all that `npm pack` could take. */
 function contentsKey(): string {
-  const below = ["dist", "docs", "examples"].flatMap((directory) =>
-    readdirSync(join(root, directory), { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile())
-      .map((entry) => join(entry.parentPath, entry.name)),
-  );
+  // Other tests put a link to the checkout into node_modules below examples: a circle.
+  const below = globSync(["dist/**", "docs/**/*.md", "examples/**"], {
+    cwd: root,
+    exclude: ({ name }) => name === "node_modules",
+    withFileTypes: true,
+  })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
   const states = [...rootFiles().map((name) => join(root, name)), ...below].sort().map((file) => {
     const { size, mtimeMs, ino } = statSync(file);
     return `${file} ${size} ${mtimeMs} ${ino}`;
