@@ -54,7 +54,7 @@ test("the sandbox ends by Ctrl-C, and outlives the end of its input", async () =
     printed += chunk;
     const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(printed) ?? [];
     if (!url) continue;
-    expect((await fetch(url)).status).toBe(401);
+    expect((await fetch(`${url}/v2/listings`)).status).toBe(401);
     break;
   }
   const exited = once(child, "exit");
