@@ -5,10 +5,6 @@
  * client, import, size and stores, and `kept`: 5 million events on SQLite, which runs by its name alone. `-- --of memory,SQLite`: some contestants of a section, with the base beside them.
  */
 
-import { execFileSync } from "node:child_process";
-import { existsSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { mysqlUrl } from "../test/support/mysql-server.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
@@ -27,7 +23,6 @@ const { values } = parseArgs({
 const quick = values.quick === true;
 const of = values.of?.split(",");
 
-installPeers();
 // Always on the disk before the answer.
 const redis = await startOwnRedis();
 process.env.BENCH_SERVERS = JSON.stringify({
@@ -65,13 +60,3 @@ try {
 if (!quick && !of) write(results);
 // A server that was started for this run would keep the process.
 process.exit();
-
-/** The peers have a package.json of their own, so that nobody else has to install them. */
-function installPeers(): void {
-  const directory = fileURLToPath(new URL(".", import.meta.url));
-  const modules = join(directory, "node_modules");
-  if (!existsSync(join(modules, "stripe")))
-    execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: directory, stdio: "inherit" });
-  // Below that package.json, `stayhook` is no longer the package's own name.
-  if (!existsSync(join(modules, "stayhook"))) symlinkSync("../..", join(modules, "stayhook"), "junction");
-}
