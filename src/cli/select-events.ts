@@ -1,29 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../error-text.ts";
-import type {
-  EventFilter,
-  EventOrigin,
-  EventState,
-  EventStore,
-  FailureReason,
-  StoredEvent,
-} from "../stores/event-store.ts";
+import type { EventFilter, EventState, EventStore, StoredEvent } from "../stores/event-store.ts";
+import { eventOrigins, eventReasons, eventStates } from "../stores/event-values.ts";
 import { eventTypes } from "../webhooks/events.ts";
 import type { Invocation, Options } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";
 import { choiceOf, timeOf } from "./options.ts";
 import type { Column } from "./output.ts";
-
-export const states: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
-export const failures: readonly FailureReason[] = [
-  "callback",
-  "invalid-record",
-  "not-found",
-  "denied",
-  "unavailable",
-];
-const reasons = [...failures, "discarded"] as const;
-const sources: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
 
 /** The columns of a list of events. */
 export const eventColumns: readonly Column<StoredEvent>[] = [
@@ -38,13 +21,13 @@ export const eventColumns: readonly Column<StoredEvent>[] = [
 ];
 
 /** The options of a filter of events. */
-export function filterOptions(takenStates: readonly EventState[] = states): Options {
+export function filterOptions(takenStates: readonly EventState[] = eventStates): Options {
   return {
     ref: { type: "string", value: "<ref>", help: "the record: booking:<code> or listing:<id>" },
     type: { type: "string", value: "<type>", help: "the event's type, such as booking.Confirmed" },
-    reason: { type: "string", value: "<reason>", help: reasons.join(", ") },
+    reason: { type: "string", value: "<reason>", help: eventReasons.join(", ") },
     state: { type: "string", value: "<state>", help: takenStates.join(", ") },
-    source: { type: "string", value: "<source>", help: sources.join(", ") },
+    source: { type: "string", value: "<source>", help: eventOrigins.join(", ") },
     since: {
       type: "string",
       value: "<time>",
@@ -55,15 +38,15 @@ export function filterOptions(takenStates: readonly EventState[] = states): Opti
 }
 
 /** The filter that the options make; `undefined` if none was given. @throws UsageError */
-export function filterOf(invocation: Invocation, takenStates = states): EventFilter | undefined {
+export function filterOf(invocation: Invocation, takenStates = eventStates): EventFilter | undefined {
   const { text } = invocation;
   const ref = text("ref");
   const filter: EventFilter = {
     ref: ref === undefined ? undefined : checkRef(ref, "--ref"),
     type: choiceOf(invocation, "type", eventTypes),
-    reason: choiceOf(invocation, "reason", reasons),
+    reason: choiceOf(invocation, "reason", eventReasons),
     state: choiceOf(invocation, "state", takenStates),
-    source: choiceOf(invocation, "source", sources),
+    source: choiceOf(invocation, "source", eventOrigins),
     receivedAfter: timeOf(invocation, "since"),
     receivedBefore: timeOf(invocation, "until"),
   };

@@ -16,6 +16,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "./event-store.ts";
+import { type Change, eventStates } from "./event-values.ts";
 
 /** The longest wait, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow numbers and dates of a database. */
 export const MAX_WAIT = 366 * 24 * 60 * 60_000;
@@ -40,9 +41,6 @@ const CLAIM = [
   "eventId",
   "order",
 ] as const satisfies readonly (keyof ClaimOptions)[];
-
-/** Which way a batch changes events. */
-export type Change = "replay" | "discard";
 
 /** A part of the events, newest first. */
 export interface Slice {
@@ -294,7 +292,6 @@ const FILTER = [
   "receivedAfter",
   "receivedBefore",
 ] as const satisfies readonly (keyof EventFilter)[];
-const STATES: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
 /** The years that every database has a date for. No event was received outside of them. */
 const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
 
@@ -307,8 +304,8 @@ function checkedFilter(filter: EventFilter): EventFilter {
   const issues: Issue[] = unknownOptions(filter ?? null, FILTER);
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   const { state, receivedAfter, receivedBefore } = filter;
-  if (state !== undefined && !STATES.includes(state))
-    issues.push({ path: ["state"], message: `must be one of ${STATES.join(", ")}` });
+  if (state !== undefined && !eventStates.includes(state))
+    issues.push({ path: ["state"], message: `must be one of ${eventStates.join(", ")}` });
   for (const [name, date] of Object.entries({ receivedAfter, receivedBefore })) {
     if (date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
       issues.push({ path: [name], message: "must be a valid date" });

@@ -1,18 +1,11 @@
 import { parseDuration } from "../../reconcile/options.ts";
-import type { EventFilter, EventState, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import { type Change, changedFrom, failureReasons } from "../../stores/event-values.ts";
 import type { Command, Invocation } from "../command.ts";
 import { MissingError, UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { choiceOf, confirm, yesOption } from "../options.ts";
-import {
-  checkRef,
-  eventColumns,
-  failures,
-  filterOf,
-  filterOptions,
-  findEvent,
-  listAll,
-} from "../select-events.ts";
+import { checkRef, eventColumns, filterOf, filterOptions, findEvent, listAll } from "../select-events.ts";
 
 /** How often the progress is updated, ms. */
 const PROGRESS_INTERVAL = 500;
@@ -22,19 +15,18 @@ const PURGE_BATCH = 1000;
 const plural = (count: number, state = ""): string =>
   [count, state, count === 1 ? "event" : "events"].filter((word) => word !== "").join(" ");
 
-interface Change {
-  readonly name: "replay" | "discard";
+interface ChangeText {
+  readonly name: Change;
   readonly summary: string;
   readonly description: string;
-  /** The states that the store changes. */
-  readonly states: readonly EventState[];
   /** The name of the number in the JSON. */
   readonly counted: string;
   readonly say: (count: number) => string;
 }
 
 /** Makes a command that replays or discards events by their ids or by a filter. */
-function changeCommand({ name, summary, description, states, counted, say }: Change): Command {
+function changeCommand({ name, summary, description, counted, say }: ChangeText): Command {
+  const states = changedFrom[name];
   const { state, ...filters } = filterOptions(states);
   return {
     name,
@@ -92,7 +84,7 @@ async function findAll(store: EventStore<unknown>, eventIds: readonly string[]):
 
 async function changeSome(
   store: EventStore<unknown>,
-  name: Change["name"],
+  name: Change,
   eventIds: readonly string[],
 ): Promise<number> {
   // Check all ids first, so that a mistyped id changes nothing.
@@ -110,7 +102,7 @@ async function changeSome(
 async function changeMatching(
   invocation: Invocation,
   store: EventStore<unknown>,
-  name: Change["name"],
+  name: Change,
   filter: EventFilter,
 ): Promise<number> {
   const { out } = invocation;
@@ -142,7 +134,6 @@ export const replay = changeCommand({
   name: "replay",
   summary: "have the app handle events again",
   description: "Takes done, parked and retrying events. The processes of the app handle them.",
-  states: ["done", "parked", "retrying"],
   counted: "replayed",
   say: (count) => `${plural(count)} will be handled again`,
 });
@@ -152,7 +143,6 @@ export const discard = changeCommand({
   summary: "end events without handling them",
   description:
     "Takes pending, retrying and parked events. A discarded event is done: a repeated delivery of it is ignored.",
-  states: ["pending", "retrying", "parked"],
   counted: "discarded",
   say: (count) => `${plural(count)} discarded`,
 });
@@ -165,7 +155,7 @@ export const purge: Command = {
   examples: ["stayhook events purge --state parked --older-than 30d --yes --store events.db"],
   options: {
     state: { type: "string", value: "<state>", help: "done or parked; default: done" },
-    reason: { type: "string", value: "<reason>", help: failures.join(", ") },
+    reason: { type: "string", value: "<reason>", help: failureReasons.join(", ") },
     "older-than": {
       type: "string",
       value: "<age>",
@@ -180,7 +170,7 @@ export const purge: Command = {
     const age = olderThan === "0" ? 0 : parseDuration(olderThan);
     if (age === undefined) throw new UsageError("--older-than must be an age such as 24h, 30m or 0.");
     const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
-    const reason = choiceOf(invocation, "reason", failures);
+    const reason = choiceOf(invocation, "reason", failureReasons);
     const purged = await withStore(invocation, async (store) => {
       const because = reason === undefined ? "" : ` with reason ${reason}`;
       await confirm(

@@ -1,9 +1,10 @@
 import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
+import { eventStates } from "../../stores/event-values.ts";
 import type { Command, Invocation } from "../command.ts";
 import { UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { integerOf } from "../options.ts";
-import { eventColumns, filterOf, filterOptions, findEvent, followEvents, states } from "../select-events.ts";
+import { eventColumns, filterOf, filterOptions, findEvent, followEvents } from "../select-events.ts";
 import { discard, erase, purge, replay } from "./events-change.ts";
 
 /** Options of `ls` that do not go with `--follow`. */
@@ -124,7 +125,7 @@ const counts: Command = {
       const oldestWaiting = waiting === undefined ? null : Math.round(waiting / 1000);
       out.result({ ...counted, oldestWaiting }, () =>
         out.fields([
-          ...states.map((state) => [state, counted[state]] as const),
+          ...eventStates.map((state) => [state, counted[state]] as const),
           ["oldest waiting", oldestWaiting === null ? null : `${oldestWaiting} s`],
         ]),
       );

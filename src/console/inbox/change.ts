@@ -1,18 +1,14 @@
 import type { InvalidArgumentError } from "../../errors.ts";
 import type { EventFilter, EventState, EventStore } from "../../stores/event-store.ts";
+import { type Change, changedFrom } from "../../stores/event-values.ts";
 import { type Html, html } from "../shell/html.ts";
 import { hiddenFields } from "../shell/layout.ts";
 import type { GoTo, View, Visit } from "../shell/site.ts";
 import { filterOf, inWords, queryOf } from "./filter.ts";
 import { events, flashNames, type Inbox } from "./parts.ts";
 
-type Change = "replay" | "discard";
-
-/** The states whose events each change changes. */
-const changeable: Readonly<Record<Change, readonly EventState[]>> = {
-  replay: ["parked", "retrying", "done"],
-  discard: ["parked", "retrying", "pending"],
-};
+/** The order of counting: a count that stops early has counted the parked events. */
+const countOrder: readonly EventState[] = ["parked", "retrying", "pending", "done"];
 const did = { replay: "replayed", discard: "discarded" } as const;
 
 /** The most events of one state that are counted one by one, and the longest that all counting may take in ms. */
@@ -123,7 +119,9 @@ async function countChangeable(
   change: Change,
   filter: EventFilter,
 ): Promise<{ readonly byState: ReadonlyMap<EventState, number>; readonly hasMore: boolean }> {
-  const wanted = changeable[change].filter((state) => filter.state === undefined || filter.state === state);
+  const wanted = countOrder.filter(
+    (state) => changedFrom[change].includes(state) && (filter.state ?? state) === state,
+  );
   if (Object.keys(filter).join() === "state") {
     const counts = await store.counts();
     return { byState: new Map(wanted.map((state) => [state, counts[state]])), hasMore: false };

@@ -1,4 +1,5 @@
 import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
+import { type Change, changedFrom } from "../../stores/event-values.ts";
 import { type Html, html } from "../shell/html.ts";
 import { duration, facts, hiddenFields, type Tone, time } from "../shell/layout.ts";
 import type { View, Visit } from "../shell/site.ts";
@@ -68,14 +69,13 @@ function missing(): Html {
 
 /** Buttons for the changes that the event's state allows. */
 function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
-  const button = (change: "replay" | "discard", text: string) =>
+  const button = (change: Change, text: string) =>
     html`<form method="post">${csrf}${hiddenFields([
       ["event", eventId],
       ["back", String(new URLSearchParams({ event: eventId }))],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
-  return html`${["pending", "retrying", "parked"].includes(state) && button("discard", "Discard")}${
-    ["done", "parked", "retrying"].includes(state) &&
-    button("replay", state === "retrying" ? "Try now" : "Replay")
+  return html`${changedFrom.discard.includes(state) && button("discard", "Discard")}${
+    changedFrom.replay.includes(state) && button("replay", state === "retrying" ? "Try now" : "Replay")
   }`;
 }
 

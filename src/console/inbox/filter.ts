@@ -1,17 +1,11 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventFilter, EventOrigin, EventState, FailureReason } from "../../stores/event-store.ts";
+import type { EventFilter, EventState } from "../../stores/event-store.ts";
+import { eventOrigins, eventReasons } from "../../stores/event-values.ts";
 import { type Html, html } from "../shell/html.ts";
 
+/** The states in the order of the tabs. */
 export const states: readonly EventState[] = ["pending", "processing", "retrying", "parked", "done"];
-const reasons: readonly (FailureReason | "discarded")[] = [
-  "callback",
-  "invalid-record",
-  "not-found",
-  "denied",
-  "unavailable",
-  "discarded",
-];
-const sources: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
+/** The common types. Not `eventTypes`, which loads the models and zod. */
 const types = [
   ...["Initiated", "Request", "Confirmed", "Declined", "Cancelled"].map((status) => `booking.${status}`),
   ...["InReview", "Published", "Hidden"].map((status) => `listing.${status}`),
@@ -47,8 +41,8 @@ export function filterOf(query: URLSearchParams): EventFilter {
     state: choice("state", states),
     ref: refOf(text("ref")),
     type: text("type"),
-    reason: choice("reason", reasons),
-    source: choice("source", sources),
+    reason: choice("reason", eventReasons),
+    source: choice("source", eventOrigins),
     receivedAfter: date("receivedAfter"),
     receivedBefore: date("receivedBefore"),
   };
@@ -102,7 +96,7 @@ export function filterForm(filter: EventFilter, kept: Html): Html {
 <label>Record<input name="ref" value="${ref}" placeholder="booking:HX3K9" autocomplete="off"></label>
 <label>Type<input name="type" value="${type}" placeholder="booking.Confirmed" list="types" autocomplete="off"></label>
 <datalist id="types">${types.map((each) => html`<option value="${each}"></option>`)}</datalist>
-${select("reason", "Reason", reasons, reason)}${select("source", "Source", sources, source)}
+${select("reason", "Reason", eventReasons, reason)}${select("source", "Source", eventOrigins, source)}
 ${moment("receivedAfter", "Received from (UTC)", receivedAfter)}${moment("receivedBefore", "Received before (UTC)", receivedBefore)}
 <span class="actions"><button class="primary">Apply</button>${isUsed && html`<a class="button" href="?">Clear</a>`}</span>
 </form></details>`;

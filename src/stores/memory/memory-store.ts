@@ -1,4 +1,4 @@
-import { BaseStore, type Change, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
+import { BaseStore, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
@@ -12,6 +12,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import { type Change, changedFrom } from "../event-values.ts";
 import {
   beginAnew,
   copyOf,
@@ -147,9 +148,7 @@ export class MemoryStore extends BaseStore {
   /** Changes all events in one step. Batches would not help, because the method is synchronous. */
   protected async doChange(change: Change, filter: EventFilter): Promise<Sliced<number>> {
     const now = this.#now();
-    const from: readonly EventState[] =
-      change === "replay" ? ["done", "parked", "retrying"] : ["pending", "retrying", "parked"];
-    const rows = this.#matching(filter).filter(({ state }) => from.includes(state));
+    const rows = this.#matching(filter).filter(({ state }) => changedFrom[change].includes(state));
     const touched = new Set<RecordRow>();
     for (const row of rows) {
       const record = this.#lockOf(row);

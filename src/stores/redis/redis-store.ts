@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
-import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
+import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
@@ -14,6 +14,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import type { Change } from "../event-values.ts";
 import type { Connection } from "./connection.ts";
 import { IdempotencyKeys } from "./idempotency-keys.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";

@@ -1,4 +1,4 @@
-import { BaseStore, type Change, type Slice, type Sliced } from "../base-store.ts";
+import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
@@ -13,6 +13,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import type { Change } from "../event-values.ts";
 import { add, claim, nextDue, type Operation, renew } from "./claims.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
 import { settle } from "./settle.ts";

@@ -1,4 +1,4 @@
-import type { Change, Slice, Sliced } from "../base-store.ts";
+import type { Slice, Sliced } from "../base-store.ts";
 import { isSameSnapshot } from "../base-store.ts";
 import type {
   EventFilter,
@@ -9,6 +9,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import { type Change, changedFrom } from "../event-values.ts";
 import { limitOf, type Operation, queueOf, refresh } from "./claims.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { remember } from "./settle.ts";
@@ -28,11 +29,6 @@ import { ofRecord, prepared } from "./statements.ts";
 /** How many events one step reads at most, so that no step delays new notifications. */
 const SCAN = 2000;
 
-const CHANGED_FROM: Readonly<Record<Change, readonly EventState[]>> = {
-  replay: ["done", "parked", "retrying"],
-  discard: ["pending", "retrying", "parked"],
-};
-
 export function* list(
   operation: Operation,
   filter: EventFilter,
@@ -49,7 +45,7 @@ export function* changeAll(
   filter: EventFilter,
   slice: Slice,
 ): SqlSteps<Sliced<number>> {
-  const { found, next } = yield* matching(operation, filter, slice, CHANGED_FROM[what]);
+  const { found, next } = yield* matching(operation, filter, slice, changedFrom[what]);
   const { sql, now } = operation;
   const records = new Set<string>();
   let changed = 0;
@@ -63,7 +59,7 @@ export function* changeAll(
       yield* select(sql.queueOf, record);
     }
     const [event] = yield* select(sql.event, seq);
-    if (event === undefined || !CHANGED_FROM[what].includes(text(event.state) as EventState)) continue;
+    if (event === undefined || !changedFrom[what].includes(text(event.state) as EventState)) continue;
     changed += 1;
     if (what === "discard") yield* change(sql.discardEvent, now, seq);
     else if (text(event.state) !== "retrying") yield* change(sql.replayEvent, now, seq);

@@ -1,0 +1,28 @@
+import type { EventOrigin, EventState, FailureReason } from "./event-store.ts";
+
+/** All states of an event. */
+export const eventStates: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
+
+/** All reasons of a failed attempt. */
+export const failureReasons: readonly FailureReason[] = [
+  "callback",
+  "invalid-record",
+  "not-found",
+  "denied",
+  "unavailable",
+];
+
+/** All reasons of an event. */
+export const eventReasons: readonly (FailureReason | "discarded")[] = [...failureReasons, "discarded"];
+
+/** All places where an event can come from. */
+export const eventOrigins: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
+
+/** The changes that a store makes to all events that match a filter. */
+export type Change = "replay" | "discard";
+
+/** The states whose events each change takes. It skips events in other states. */
+export const changedFrom: Readonly<Record<Change, readonly EventState[]>> = {
+  replay: ["done", "parked", "retrying"],
+  discard: ["pending", "retrying", "parked"],
+};
