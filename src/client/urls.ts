@@ -121,6 +121,14 @@ export function checkBaseUrl(given: unknown, allowInsecureHttp: boolean): URL | 
   return url;
 }
 
+/** An endpoint's URL with `topic=<topic>` in its query. */
+export function withTopic(endpoint: string, topic: string): string {
+  const url = new URL(endpoint);
+  // Not by `searchParams`, which would write the rest of the query anew, the secret among it.
+  url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
+  return url.href;
+}
+
 /** What is wrong with the URL of a webhook endpoint, or `undefined`. It never shows the URL, which may hold a secret. */
 export function problemWithEndpoint(given: unknown, baseUrl: URL): string | undefined {
   if (given === "") return "must not be empty (is an environment variable unset?)";

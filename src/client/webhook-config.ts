@@ -5,7 +5,7 @@ import { isObject, type Model, type Readers } from "./answers.ts";
 import { APIError, NotFoundError } from "./errors.ts";
 import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
 import type { RequestOptions } from "./options.ts";
-import { parseUrl, path, problemWithEndpoint } from "./urls.ts";
+import { parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
 
 /** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */
 export interface EndpointsInput extends Readonly<Endpoints> {}
@@ -267,11 +267,5 @@ function problemWithShared(url: string, baseUrl: URL): string | undefined {
 
 /** The URL for each topic, with the topic in its query. */
 function shared(given: string): Record<string, string> {
-  const withTopic = (topic: string): string => {
-    const url = new URL(given);
-    // Not by `searchParams`, which would write the rest of the query anew, the secret among it.
-    url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
-    return url.href;
-  };
-  return Object.fromEntries(topics.map((topic) => [topic, withTopic(topic)]));
+  return Object.fromEntries(topics.map((topic) => [topic, withTopic(given, topic)]));
 }

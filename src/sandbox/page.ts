@@ -29,9 +29,10 @@ export function createPage(
     },
   };
   const { fetch } = createSite(site, { authorize: () => true, log });
-  const guarded = async (request: Request) =>
-    needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request);
-  return (request, response) => void answerWith(fetchHandler(guarded), request, response, {});
+  const guarded = fetchHandler(async (request) =>
+    needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request),
+  );
+  return (request, response) => void answerWith(guarded, request, response, {});
 }
 
 function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof platformView>[2]): View {

@@ -3,7 +3,8 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "../../adapters/node.ts";
 import { storeConsole } from "../../console/console.ts";
-import { behindToken, newToken } from "../../console/shell/token.ts";
+import { randomHex } from "../../console/shell/guard.ts";
+import { behindToken } from "../../console/shell/token.ts";
 import type { Command } from "../command.ts";
 import { exitCodes, UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";
@@ -27,7 +28,7 @@ the command ends. Works on the store and handles no event itself: the running ap
     await withStore(
       invocation,
       async (store) => {
-        const token = newToken();
+        const token = randomHex(24);
         const site = behindToken(token, (authorize) => storeConsole(store, { authorize, readOnly }));
         const server = await listen(toNodeHandler(site), port);
         const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/?token=${token}`;

@@ -1,4 +1,4 @@
-import { parseUrl } from "../../client/urls.ts";
+import { parseUrl, withTopic } from "../../client/urls.ts";
 import { isTopic } from "../../models/webhook-config.ts";
 import type { StoredEvent } from "../../stores/event-store.ts";
 import type { Command } from "../command.ts";
@@ -76,8 +76,6 @@ function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonl
 
 /** The URL with the topic in its query, unless it names a topic already. */
 function urlFor(to: string, topic: string | null): string {
-  const url = new URL(to);
-  if (topic !== null && isTopic(topic) && !url.searchParams.has("topic"))
-    url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
-  return url.href;
+  const isMissing = topic !== null && isTopic(topic) && !new URL(to).searchParams.has("topic");
+  return isMissing ? withTopic(to, topic) : to;
 }

@@ -1,3 +1,5 @@
+import { isEqual } from "../../webhooks/receiving/verify.ts";
+
 /** Headers of every answer. Pages load nothing from other hosts, run no inline code, and cannot be framed. */
 export const securityHeaders: Readonly<Record<string, string>> = {
   "cache-control": "no-store",
@@ -31,11 +33,16 @@ export interface CsrfToken {
 export function csrfTokenOf(request: Request): CsrfToken {
   const known = cookieOf(request);
   if (known !== undefined) return { value: known, cookie: undefined };
-  const bytes = crypto.getRandomValues(new Uint8Array(32));
-  const value = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const value = randomHex(32);
   const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
   // A proxy may mount the pages below another path than the one seen here.
   return { value, cookie: `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}` };
+}
+
+/** Random bytes as hexadecimal digits. */
+export function randomHex(bytes: number): string {
+  const random = crypto.getRandomValues(new Uint8Array(bytes));
+  return Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function cookieOf(request: Request): string | undefined {
@@ -48,14 +55,6 @@ function cookieOf(request: Request): string | undefined {
 export function isOwnForm(request: Request, form: URLSearchParams): boolean {
   const expected = cookieOf(request);
   return expected !== undefined && isEqual(form.get("csrf") ?? "", expected) && !isForeign(request);
-}
-
-/** Compares two texts in constant time. */
-export function isEqual(one: string, other: string): boolean {
-  let difference = one.length ^ other.length;
-  for (let index = 0; index < other.length; index++)
-    difference |= one.charCodeAt(index) ^ other.charCodeAt(index);
-  return difference === 0;
 }
 
 /** Whether the browser says that a page of another site sent the request. */

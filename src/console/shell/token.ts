@@ -1,13 +1,7 @@
 import { type FetchHandler, fetchHandler } from "../../adapters/fetch-handler.ts";
-import { isEqual, securityHeaders } from "./guard.ts";
+import { isEqual } from "../../webhooks/receiving/verify.ts";
+import { securityHeaders } from "./guard.ts";
 import type { SiteOptions } from "./site.ts";
-
-/** A random token for {@link behindToken}. */
-export function newToken(): string {
-  return [...crypto.getRandomValues(new Uint8Array(24))]
-    .map((byte) => byte.toString(16).padStart(2, "0"))
-    .join("");
-}
 
 /**
  * Guards a site on this machine by a token. The first URL has it in its query (`?token=…`). From then on the browser has

@@ -217,14 +217,14 @@ async function webDigestOf(text: string): Promise<string> {
 /** Always compares all pairs, so that the time does not tell which secret matched. */
 function anyEqual(given: readonly string[], known: readonly string[]): boolean {
   let matches = false;
-  for (const one of given) for (const other of known) matches = equal(one, other) || matches;
+  for (const one of given) for (const other of known) matches = isEqual(one, other) || matches;
   return matches;
 }
 
-/** Compares two digests in a time that does not depend on where they differ. */
-function equal(left: string, right: string): boolean {
-  let difference = 0;
-  for (let index = 0; index < left.length; index++)
-    difference |= left.charCodeAt(index) ^ right.charCodeAt(index);
+/** Compares two texts in a time that does not depend on where they differ. */
+export function isEqual(given: string, known: string): boolean {
+  let difference = given.length ^ known.length;
+  for (let index = 0; index < known.length; index++)
+    difference |= given.charCodeAt(index) ^ known.charCodeAt(index);
   return difference === 0;
 }
