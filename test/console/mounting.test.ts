@@ -162,6 +162,20 @@ test("a form that is too large is answered before it has arrived, and the connec
   expect(status).toBe(413);
 });
 
+test("a form of a stranger is refused, and its bytes are taken, so that the connection is not reset", async () => {
+  const { inbox } = inboxOf({}, { authorize: () => false });
+  const listener = toNodeHandler(inbox);
+  const ended: string[] = [];
+  const url = await serve((incoming, response) => {
+    incoming.once("end", () => ended.push("the body"));
+    response.once("finish", () => ended.push("the answer"));
+    listener(incoming, response);
+  });
+  const { status } = await fetch(url, { method: "POST", body: "x".repeat(1_000_000) });
+  expect(status).toBe(403);
+  await expect.poll(() => ended).toEqual(["the body", "the answer"]);
+});
+
 test.each(["//evil.example/", "/%zz", "/?%zz=%", "*"])("a target of %s is no failure", async (target) => {
   const { inbox } = inboxOf();
   const url = new URL(await serve(toNodeHandler(inbox)));

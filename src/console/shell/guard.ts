@@ -77,7 +77,6 @@ function isForeign(request: Request): boolean {
 export async function readForm(request: Request): Promise<URLSearchParams | number> {
   const type = request.headers.get("content-type") ?? "";
   if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(type)) return 415;
-  if (Number(request.headers.get("content-length") ?? 0) > MAX_FORM_BYTES) return 413;
   if (request.bodyUsed || !request.body) return request.bodyUsed ? 500 : 400;
   const reader = request.body.getReader();
   const timer = setTimeout(() => void reader.cancel().catch(() => {}), FORM_TIMEOUT);
