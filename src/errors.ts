@@ -39,6 +39,18 @@ export class InvalidArgumentError extends StayhookError {
   }
 }
 
+/**
+ * A write that was given to `event.atomically` broke the rules of its store: it returned a promise where writes
+ * are synchronous, ended the store's transaction or left it unusable, or took too long. `settle` rejects with this error,
+ * and the attempt has failed.
+ */
+export class InvalidWriteError extends StayhookError {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "InvalidWriteError";
+  }
+}
+
 /** Such as `endpoints.bookings: must be https`. The message alone if it names the field itself. */
 export function describeIssue({ path, message }: Issue): string {
   const field = path.join(".");

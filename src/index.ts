@@ -37,7 +37,7 @@ export type {
   EnsureInput,
   WebhookConfigResource,
 } from "./client/webhook-config.ts";
-export { InvalidArgumentError, type Issue, StayhookError } from "./errors.ts";
+export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
 export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
 export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";
 export { Listing, type ListingStatus, listingStatuses } from "./models/listing.ts";
@@ -59,15 +59,12 @@ export type {
   ResumedObservation,
   StartedObservation,
 } from "./queue/policy.ts";
+export type { EventOrigin, EventState, FailureReason } from "./stores/event-states.ts";
 export type {
   AttemptEntry,
   ClaimedEvent,
   EventFilter,
-  EventOrigin,
-  EventState,
   EventStore,
-  FailureReason,
-  IntakeStore,
   NewEvent,
   Outcome,
   RecordSnapshot,
@@ -76,7 +73,7 @@ export type {
   SynchronousTransaction,
   TrackedValue,
 } from "./stores/event-store.ts";
-export { InvalidWriteError } from "./stores/event-store.ts";
+export type { IntakeStore } from "./stores/forward.ts";
 export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
 export type {

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../error-text.ts";
-import type { EventFilter, EventState, EventStore, StoredEvent } from "../stores/event-store.ts";
-import { eventOrigins, eventReasons, eventStates } from "../stores/event-values.ts";
+import type { EventState } from "../stores/event-states.ts";
+import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.ts";
+import type { EventFilter, EventStore, StoredEvent } from "../stores/event-store.ts";
 import { eventTypes } from "../webhooks/events.ts";
 import type { Invocation, Options } from "./command.ts";
 import { MissingError, UsageError } from "./exit-code.ts";

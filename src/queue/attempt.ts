@@ -1,5 +1,6 @@
 import { atMost } from "../async.ts";
-import { type ClaimedEvent, InvalidWriteError, type Outcome, type Write } from "../stores/event-store.ts";
+import { InvalidWriteError } from "../errors.ts";
+import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { Lease } from "./leases.ts";
 import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
 import { CancellableRun, type Outage, type WorkFailure, type WorkResult } from "./work.ts";

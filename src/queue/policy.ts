@@ -1,7 +1,8 @@
 import { errorText } from "../error-text.ts";
 import type { Log } from "../logger.ts";
 import { clampWait } from "../stores/base-store.ts";
-import type { ClaimedEvent, Entry, EventStore, FailureReason, Outcome } from "../stores/event-store.ts";
+import type { FailureReason } from "../stores/event-states.ts";
+import type { ClaimedEvent, Entry, EventStore, Outcome } from "../stores/event-store.ts";
 import type { Backoff } from "./backoff.ts";
 import { LONGEST_RETRY_AFTER, type Pause } from "./circuit-breaker.ts";
 import type { Work, WorkFailure } from "./work.ts";

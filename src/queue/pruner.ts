@@ -1,5 +1,5 @@
 import { Alarm } from "../async.ts";
-import type { FailureReason } from "../stores/event-store.ts";
+import type { FailureReason } from "../stores/event-states.ts";
 import type { QueueOptions } from "./policy.ts";
 
 const HOUR = 60 * 60_000;

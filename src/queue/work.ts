@@ -1,5 +1,6 @@
 import { atMost } from "../async.ts";
-import type { ClaimedEvent, FailureReason, Snapshot, Write } from "../stores/event-store.ts";
+import type { FailureReason } from "../stores/event-states.ts";
+import type { ClaimedEvent, Snapshot, Write } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";
 
 /** The context of an attempt. */

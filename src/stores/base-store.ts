@@ -1,11 +1,12 @@
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown, unknownOptions } from "../options.ts";
+import type { EventState } from "./event-states.ts";
+import { type Change, eventStates } from "./event-states.ts";
 import type {
   AddOptions,
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  EventState,
   EventStore,
   ListOptions,
   NewEvent,
@@ -16,7 +17,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "./event-store.ts";
-import { type Change, eventStates } from "./event-values.ts";
 
 /** The longest wait, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow numbers and dates of a database. */
 export const MAX_WAIT = 366 * 24 * 60 * 60_000;

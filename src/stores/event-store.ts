@@ -1,19 +1,4 @@
-import { StayhookError } from "../errors.ts";
-
-/**
- * Where an event stands.
- *
- * A recorded event is `pending`. A claim makes it `processing`, and a successful attempt makes it `done`. A failed attempt
- * makes it `retrying`, until the next claim. The queue gives up an event by making it `parked`, until it is replayed or
- * discarded.
- */
-export type EventState = "pending" | "processing" | "retrying" | "done" | "parked";
-
-/** Why an attempt failed. */
-export type FailureReason = "callback" | "invalid-record" | "not-found" | "denied" | "unavailable";
-
-/** Where an event came from: the platform, the reconciler, or a second read of a record that had not changed yet. */
-export type EventOrigin = "webhook" | "reconcile" | "recheck";
+import type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 
 /** A value that a snapshot can keep. */
 export type TrackedValue = string | number | boolean | null;
@@ -334,8 +319,7 @@ export interface EventStore<Tx = never> {
   replay(filter: EventFilter): Promise<number>;
 
   /**
-   * Ends pending, retrying and parked events as `done` with `reason: "discarded"`. Changes each event that matches at the
-   * call once, in batches, the newest first.
+   * Ends pending, retrying and parked events as `done` with `reason: "discarded"`, in batches as {@link replay} does.
    *
    * @returns how many events it changed
    * @throws InvalidArgumentError where the filter has no field, or an invalid date
@@ -406,38 +390,8 @@ export interface EventStore<Tx = never> {
   subscribe?(wake: () => void): () => void;
 
   /**
-   * Closes the store. Your code calls it, because the handler never does. Every method rejects afterwards. A second call
-   * is safe.
-   *
-   * @example
-   * ```ts
-   * server.close();
-   * await reconciler.close();
-   * await webhooks.close();
-   * await store.close();
-   * ```
+   * Closes the store. Your code calls it after it has closed the server, the reconciler and the handler. Every method
+   * rejects afterwards. A second call is safe.
    */
   close(): Promise<void>;
-}
-
-/** Passes events to another queue, which processes them. `forwardTo` makes one. */
-export interface IntakeStore {
-  /** Tells the handler that another queue processes the events. */
-  readonly intakeOnly: true;
-  /** Resolves when the queue has the event. The queue de-duplicates. */
-  add(event: NewEvent): Promise<"added">;
-  /** Does nothing. Close the queue yourself. */
-  close(): Promise<void>;
-}
-
-/**
- * A write that was given to `event.atomically` broke the rules of its store: it returned a promise where writes
- * are synchronous, ended the store's transaction or left it unusable, or took too long. `settle` rejects with this error,
- * and the attempt has failed.
- */
-export class InvalidWriteError extends StayhookError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "InvalidWriteError";
-  }
 }

@@ -1,5 +1,15 @@
 import { InvalidArgumentError } from "../errors.ts";
-import type { IntakeStore, NewEvent } from "./event-store.ts";
+import type { NewEvent } from "./event-store.ts";
+
+/** Passes events to another queue, which processes them. `forwardTo` makes one. */
+export interface IntakeStore {
+  /** Tells the handler that another queue processes the events. */
+  readonly intakeOnly: true;
+  /** Resolves when the queue has the event. The queue de-duplicates. */
+  add(event: NewEvent): Promise<"added">;
+  /** Does nothing. Close the queue yourself. */
+  close(): Promise<void>;
+}
 
 /**
  * Passes events to a queue that you already run. The handler answers 200 when `send` resolves, so an event is as durable

@@ -1,4 +1,5 @@
 export { type StoreContractCase, type StoreContractOptions, storeContract } from "./contract.ts";
+export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
   AddOptions,
   AttemptEntry,
@@ -6,11 +7,7 @@ export type {
   ClaimOptions,
   Entry,
   EventFilter,
-  EventOrigin,
-  EventState,
   EventStore,
-  FailureReason,
-  IntakeStore,
   ListOptions,
   NewEvent,
   Outcome,
@@ -22,6 +19,7 @@ export type {
   TrackedValue,
   Write,
 } from "./event-store.ts";
+export type { IntakeStore } from "./forward.ts";
 export {
   runAsync,
   runSync,

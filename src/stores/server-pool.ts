@@ -1,6 +1,6 @@
 // Not the globals: a server does not follow a fake clock.
 import { clearTimeout, setTimeout } from "node:timers";
-import { InvalidWriteError } from "./event-store.ts";
+import { InvalidWriteError } from "../errors.ts";
 
 /** How long the writes of one event may take together, ms. They hold a connection. */
 export const LONGEST_WRITES = 60_000;

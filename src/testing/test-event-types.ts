@@ -2,7 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Booking } from "../models/booking.ts";
 import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { EventOrigin } from "../stores/event-store.ts";
+import type { EventOrigin } from "../stores/event-states.ts";
 import type { FieldChanges, PreviousRecord, WebhookEventMap } from "../webhooks/events.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */

@@ -2,7 +2,8 @@ import type { StayhookClient } from "../client/client.ts";
 import { type Booking, type BookingStatus, bookingStatuses } from "../models/booking.ts";
 import { type Listing, type ListingStatus, listingStatuses } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import type { EventOrigin, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
+import type { EventOrigin } from "../stores/event-states.ts";
+import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 
 // In each interface `client` stands last: TypeScript reports the first member that does not fit, and an error about
 // a client is long.

@@ -1,6 +1,7 @@
 import { Alarm, atMost } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
-import type { EventState, EventStore } from "../stores/event-store.ts";
+import type { EventState } from "../stores/event-states.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { SilentObservation } from "./observe.ts";
 
 /** How a handler is doing. */

@@ -2,7 +2,8 @@ import { runWrapped } from "../async.ts";
 import type { RequestTelemetry } from "../client/options.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt } from "../queue/policy.ts";
-import type { ClaimedEvent, EventState, EventStore, NewEvent } from "../stores/event-store.ts";
+import type { EventState } from "../stores/event-states.ts";
+import type { ClaimedEvent, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observe.ts";
 
 /** The events of a store that need attention. */

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { expect, vi } from "vitest";
+import type { FailureReason } from "../../src/stores/event-states.ts";
 import type {
   ClaimedEvent,
   EventFilter,
   EventStore,
-  FailureReason,
   NewEvent,
   Outcome,
 } from "../../src/stores/event-store.ts";

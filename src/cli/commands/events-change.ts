@@ -1,6 +1,6 @@
 import { parseDuration } from "../../reconcile/options.ts";
+import { type Change, changedFrom, failureReasons } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { type Change, changedFrom, failureReasons } from "../../stores/event-values.ts";
 import type { Command, Invocation } from "../command.ts";
 import { MissingError, UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";

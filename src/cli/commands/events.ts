@@ -1,5 +1,5 @@
+import { eventStates } from "../../stores/event-states.ts";
 import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
-import { eventStates } from "../../stores/event-values.ts";
 import type { Command, Invocation } from "../command.ts";
 import { UsageError } from "../exit-code.ts";
 import { storeOptions, withStore } from "../open-store.ts";

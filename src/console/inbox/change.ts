@@ -1,6 +1,7 @@
 import type { InvalidArgumentError } from "../../errors.ts";
-import type { EventFilter, EventState, EventStore } from "../../stores/event-store.ts";
-import { type Change, changedFrom } from "../../stores/event-values.ts";
+import type { EventState } from "../../stores/event-states.ts";
+import { type Change, changedFrom } from "../../stores/event-states.ts";
+import type { EventFilter, EventStore } from "../../stores/event-store.ts";
 import { type Html, html } from "../shell/html.ts";
 import { hiddenFields } from "../shell/layout.ts";
 import type { GoTo, View, Visit } from "../shell/site.ts";

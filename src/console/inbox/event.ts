@@ -1,5 +1,5 @@
+import { type Change, changedFrom } from "../../stores/event-states.ts";
 import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
-import { type Change, changedFrom } from "../../stores/event-values.ts";
 import { type Html, html } from "../shell/html.ts";
 import { duration, facts, hiddenFields, type Tone, time } from "../shell/layout.ts";
 import type { View, Visit } from "../shell/site.ts";

@@ -1,6 +1,7 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventFilter, EventState } from "../../stores/event-store.ts";
-import { eventOrigins, eventReasons } from "../../stores/event-values.ts";
+import type { EventState } from "../../stores/event-states.ts";
+import { eventOrigins, eventReasons } from "../../stores/event-states.ts";
+import type { EventFilter } from "../../stores/event-store.ts";
 import { type Html, html } from "../shell/html.ts";
 
 /** The states in the order of the tabs. */

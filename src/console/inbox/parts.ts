@@ -1,4 +1,5 @@
-import type { EventState, EventStore, RecordSnapshot, StoredEvent } from "../../stores/event-store.ts";
+import type { EventState } from "../../stores/event-states.ts";
+import type { EventStore, RecordSnapshot, StoredEvent } from "../../stores/event-store.ts";
 import type { Health } from "../../webhooks/health.ts";
 import { type Html, html } from "../shell/html.ts";
 import { badge, facts, type Tone, time } from "../shell/layout.ts";

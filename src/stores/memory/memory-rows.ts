@@ -1,11 +1,10 @@
 import { HISTORY_LENGTH } from "../base-store.ts";
+import type { EventState, FailureReason } from "../event-states.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
   Entry,
   EventFilter,
-  EventState,
-  FailureReason,
   NewEvent,
   Outcome,
   RecordSnapshot,

@@ -1,9 +1,10 @@
 import { BaseStore, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
+import type { EventState } from "../event-states.ts";
+import { type Change, changedFrom } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  EventState,
   NewEvent,
   Outcome,
   PruneOptions,
@@ -12,7 +13,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { type Change, changedFrom } from "../event-values.ts";
 import {
   beginAnew,
   copyOf,

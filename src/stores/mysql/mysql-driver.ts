@@ -3,8 +3,8 @@ import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
 import { errorText } from "../../error-text.ts";
-import { StayhookError } from "../../errors.ts";
-import { InvalidWriteError, type Write } from "../event-store.ts";
+import { InvalidWriteError, StayhookError } from "../../errors.ts";
+import type { Write } from "../event-store.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,

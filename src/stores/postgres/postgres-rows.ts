@@ -1,9 +1,9 @@
 import type { ClientBase } from "pg";
+import type { EventState } from "../event-states.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
   EventFilter,
-  EventState,
   NewEvent,
   Outcome,
   RecordSnapshot,

@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { BaseStore, clampWait, type Slice, type Sliced } from "../base-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type {
   AddOptions,
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  EventState,
   EventStore,
   NewEvent,
   Outcome,
@@ -17,7 +17,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Change } from "../event-values.ts";
 import { WriteFailed } from "../server-pool.ts";
 import { again, Commands } from "./commands.ts";
 import type { Connections, Row } from "./connections.ts";

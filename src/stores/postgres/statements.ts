@@ -1,4 +1,4 @@
-import type { EventState } from "../event-store.ts";
+import type { EventState } from "../event-states.ts";
 import { epoch, literal, newest, quote } from "./sql.ts";
 
 /** How many done events are counted. Above this number, `counts()` gives PostgreSQL's estimate. */

@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
-import { type ClaimedEvent, InvalidWriteError, type Outcome } from "../event-store.ts";
+import { InvalidWriteError } from "../../errors.ts";
+import type { ClaimedEvent, Outcome } from "../event-store.ts";
 import { LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import { type Row, type Session, Undone } from "./connections.ts";
 import { PATIENCE } from "./groups.ts";

@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
 import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  EventState,
   NewEvent,
   Outcome,
   PruneOptions,
@@ -14,7 +14,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Change } from "../event-values.ts";
 import type { Connection } from "./connection.ts";
 import { IdempotencyKeys } from "./idempotency-keys.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";

@@ -1,10 +1,8 @@
 import { HISTORY_LENGTH } from "../base-store.ts";
+import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type {
   AttemptEntry,
   ClaimedEvent,
-  EventOrigin,
-  EventState,
-  FailureReason,
   NewEvent,
   RecordSnapshot,
   Snapshot,

@@ -1,9 +1,9 @@
 import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  EventState,
   EventStore,
   NewEvent,
   Outcome,
@@ -13,7 +13,6 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Change } from "../event-values.ts";
 import { add, claim, nextDue, type Operation, renew } from "./claims.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
 import { settle } from "./settle.ts";

@@ -1,15 +1,15 @@
 import type { Slice, Sliced } from "../base-store.ts";
 import { isSameSnapshot } from "../base-store.ts";
+import type { EventState } from "../event-states.ts";
+import { type Change, changedFrom } from "../event-states.ts";
 import type {
   EventFilter,
-  EventState,
   PruneOptions,
   PruneRecordsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { type Change, changedFrom } from "../event-values.ts";
 import { limitOf, type Operation, queueOf, refresh } from "./claims.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { remember } from "./settle.ts";

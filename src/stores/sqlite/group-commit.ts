@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
 // Not the globals: a user's fake timers would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
+import { InvalidWriteError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
-import { InvalidWriteError } from "../event-store.ts";
 import { isBusy } from "./sqlite-driver.ts";
 
 /** The most jobs of one transaction, so that none holds up the event loop for long. */

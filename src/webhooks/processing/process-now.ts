@@ -3,7 +3,8 @@ import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts
 import type { Log } from "../../logger.ts";
 import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
 import { CancellableRun, type Work, type WorkFailure, type WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent, FailureReason, NewEvent } from "../../stores/event-store.ts";
+import type { FailureReason } from "../../stores/event-states.ts";
+import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 import { logDoubts } from "../receiving/answers.ts";
 import { parseBody } from "../receiving/parse.ts";
 

@@ -1,5 +1,6 @@
 import type { Log } from "../../logger.ts";
-import type { EventState, NewEvent } from "../../stores/event-store.ts";
+import type { EventState } from "../../stores/event-states.ts";
+import type { NewEvent } from "../../stores/event-store.ts";
 import {
   accepted,
   invalid,

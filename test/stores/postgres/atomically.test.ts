@@ -1,6 +1,6 @@
 import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { InvalidWriteError } from "../../../src/stores/event-store.ts";
+import { InvalidWriteError } from "../../../src/errors.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres } from "./support.ts";

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
-import { InvalidWriteError } from "../../../src/stores/event-store.ts";
+import { InvalidWriteError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createFiles, stopClock } from "./support.ts";
