@@ -1,3 +1,4 @@
+export type { BookingsResource, ListingsResource } from "./client/client.ts";
 export { type CustomOptions, StayhookClient } from "./client/client.ts";
 export {
   AbortError,
@@ -28,7 +29,6 @@ export type {
   ResponseObservation,
   TracedRequest,
 } from "./client/options.ts";
-export type { BookingsResource, ListingsResource } from "./client/records.ts";
 export type { AccessToken } from "./client/token.ts";
 export type {
   ConfigInput,
@@ -39,12 +39,21 @@ export type {
 } from "./client/webhook-config.ts";
 export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
 export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
-export { Booking, type BookingStatus, bookingStatuses } from "./models/booking.ts";
-export { Listing, type ListingStatus, listingStatuses } from "./models/listing.ts";
+export { listingIdOf, type Stay, type StayOptions, stay } from "./models/dates.ts";
 export { WebhookNotification } from "./models/notification.ts";
+export {
+  Booking,
+  type BookingStatus,
+  bookingStatuses,
+  type Endpoints,
+  Listing,
+  type ListingStatus,
+  listingStatuses,
+  type Topic,
+  topics,
+  WebhookConfig,
+} from "./models/records.ts";
 export type { StandardSchema } from "./models/standard-schema.ts";
-export { listingIdOf, type Stay, type StayOptions, stay } from "./models/stay.ts";
-export { type Endpoints, type Topic, topics, WebhookConfig } from "./models/webhook-config.ts";
 export type { Backoff } from "./queue/backoff.ts";
 export type { DrainOptions, DrainResult } from "./queue/drain.ts";
 export type {

@@ -1,4 +1,4 @@
-import { cutToBytes, errorText } from "./error-text.ts";
+import { cutToBytes, errorText } from "./errors.ts";
 
 /** How serious a line is. */
 export type LogLevel = "debug" | "info" | "warn" | "error";

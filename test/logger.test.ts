@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { cutToBytes, errorText } from "../src/error-text.ts";
+import { cutToBytes, errorText } from "../src/errors.ts";
 import { isLogger, Log, type LogEntry, type LogLevel } from "../src/logger.ts";
 
 const levels = ["debug", "info", "warn", "error"] as const;

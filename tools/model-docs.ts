@@ -7,10 +7,10 @@ const models = join(import.meta.dirname, "../src/models");
 export type Model = "Booking" | "Listing" | "WebhookNotification" | "WebhookConfig";
 
 const files: Readonly<Record<Model, string>> = {
-  Booking: "booking.ts",
-  Listing: "listing.ts",
+  Booking: "records.ts",
+  Listing: "records.ts",
   WebhookNotification: "notification.ts",
-  WebhookConfig: "webhook-config.ts",
+  WebhookConfig: "records.ts",
 };
 
 /** A member of a model's interface. */

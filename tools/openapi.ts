@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
-import { Booking } from "../src/models/booking.ts";
-import { Listing } from "../src/models/listing.ts";
 import { WebhookNotification } from "../src/models/notification.ts";
-import { topics, WebhookConfig } from "../src/models/webhook-config.ts";
+import { Booking, Listing, topics, WebhookConfig } from "../src/models/records.ts";
 import { documentModel, type Model } from "./model-docs.ts";
 
 const { version } = JSON.parse(readFileSync(join(import.meta.dirname, "../package.json"), "utf8"));

@@ -1,6 +1,6 @@
 import { createInterface } from "node:readline";
 import { parseUrl } from "../client/urls.ts";
-import { isTopic, topics } from "../models/webhook-config.ts";
+import { isTopic, topics } from "../models/records.ts";
 import type { Invocation, Option, Options } from "./command.ts";
 import { UsageError } from "./exit-code.ts";
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { errorText } from "../error-text.ts";
+import { errorText } from "../errors.ts";
 import type { EventState } from "../stores/event-states.ts";
 import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../stores/event-store.ts";

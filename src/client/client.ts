@@ -1,20 +1,26 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { Booking, bookingFieldTypes } from "../models/booking.ts";
-import { unexpectedFields } from "../models/fields.ts";
-import { Listing, listingFieldTypes } from "../models/listing.ts";
+import { toInteger } from "../models/dates.ts";
+import {
+  Booking,
+  bookingFieldTypes,
+  Listing,
+  listingFieldTypes,
+  unexpectedFields,
+} from "../models/records.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
-import { WebhookConfig } from "../models/webhook-config.ts";
 import { unknownOptions } from "../options.ts";
 import { type Model, parseWith, Readers, rawJson } from "./answers.ts";
-import { type ApiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
-import { type ClientOptions, checkOptions, type RequestOptions, requestOptions } from "./options.ts";
+import { type ApiPromise, apiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
 import {
-  type BookingsResource,
-  bookingsResource,
-  type ListingsResource,
-  listingsResource,
-} from "./records.ts";
-import { rawPath } from "./urls.ts";
+  type ClientOptions,
+  checkOptions,
+  type Query,
+  type RequestOptions,
+  requestOptions,
+  type Settings,
+} from "./options.ts";
+import { readAll } from "./paging.ts";
+import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 
 /**
@@ -43,9 +49,9 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     const readers = new Readers(settings.log);
     const { booking, listing } = options.models ?? {};
     this.#http = new Http(settings);
-    this.webhookConfig = webhookConfigResource(this.#http, readers, configModel, settings.baseUrl);
-    this.listings = listingsResource(this.#http, readers, listingModel(listing), settings);
-    this.bookings = bookingsResource(this.#http, readers, bookingModel(booking));
+    this.webhookConfig = webhookConfigResource(this.#http, readers, settings.baseUrl);
+    this.listings = listingsResource(this.#http, readers, listing, settings);
+    this.bookings = bookingsResource(this.#http, readers, booking);
   }
 
   /**
@@ -99,31 +105,79 @@ function checkCustom(method: unknown, schema: unknown, options: unknown): void {
   if (issues.length > 0) throw new InvalidArgumentError(issues);
 }
 
-const configModel: Model<WebhookConfig> = {
-  name: "configuration",
-  schema: WebhookConfig,
-  required: ["isActive", "endpoints"],
-  unexpected: ({ endpoints, otherEndpoints }) =>
-    Object.entries({ ...endpoints, ...otherEndpoints })
-      .filter(([, url]) => typeof url !== "string")
-      .map(([topic]) => `endpoints.${topic}`),
-};
+/** The bookings of the account: `client.bookings`. The platform has no list of them. */
+export interface BookingsResource<out B extends Booking = Booking> {
+  /**
+   * Reads one booking.
+   *
+   * The booking in the answer must have this code. It may differ in outer white space and in letter case.
+   *
+   * @throws NotFoundError where there is no such booking
+   * @throws ResponseValidationError where the answer holds another booking, or none that is valid
+   */
+  get(bookingCode: string, options?: RequestOptions): ApiPromise<B>;
+}
 
-function bookingModel<B extends Booking>(schema: StandardSchema<B> | undefined): Model<B> {
-  return {
+function bookingsResource<B extends Booking>(
+  http: Http,
+  readers: Readers,
+  schema: StandardSchema<B> | undefined,
+): BookingsResource<B> {
+  const model: Model<B> = {
     name: "booking",
     // Without a schema of the user's, B is Booking itself.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
     required: ["bookingCode", "status"],
     unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
   };
+  return {
+    get: (bookingCode, options) => {
+      const read = readers.record(model, bookingCode);
+      return callEndpoint(http, "GET", path`/v2/bookings/${{ bookingCode }}`, read, options);
+    },
+  };
 }
 
-function listingModel<L extends Listing>(schema: StandardSchema<L> | undefined): Model<L> {
-  return {
+/** The listings of the account: `client.listings`. */
+export interface ListingsResource<out L extends Listing = Listing> {
+  /**
+   * Reads all listings of the account. With the client option `nextPage` it reads page after page, and
+   * `withResponse()` gives the last page's answer.
+   *
+   * @throws ResponseValidationError where the answer holds no list or an invalid row (`error.valid` has the valid
+   *   rows), where `nextPage` asks for the same page twice, and after 1,000 pages
+   */
+  list(options?: RequestOptions): ApiPromise<L[]>;
+  /**
+   * Reads one listing. The listing in the answer must have this id.
+   *
+   * @param listingId - an integer, or its digits
+   * @throws NotFoundError where there is no such listing
+   * @throws ResponseValidationError where the answer holds another listing, or none that is valid
+   */
+  get(listingId: number | string, options?: RequestOptions): ApiPromise<L>;
+}
+
+function listingsResource<L extends Listing>(
+  http: Http,
+  readers: Readers,
+  schema: StandardSchema<L> | undefined,
+  settings: Settings,
+): ListingsResource<L> {
+  const model: Model<L> = {
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
     required: ["listingId", "status"],
     unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
+  };
+  const readPage = (options: RequestOptions | undefined, query: Query) =>
+    callEndpoint(http, "GET", path`/v2/listings`, readers.page(model), options, { query }).withResponse();
+  return {
+    list: (options) => apiPromise(readAll((query) => readPage(options, query), options, settings)),
+    get: (listingId, options) => {
+      const id = toInteger(listingId) ?? Number.NaN;
+      const read = readers.record(model, id);
+      return callEndpoint(http, "GET", path`/v2/listings/${{ listingId: id }}`, read, options);
+    },
   };
 }

@@ -8,6 +8,7 @@ import {
   messageIn,
   NotFoundError,
   ResponseValidationError,
+  retryAfterMs,
 } from "./errors.ts";
 import {
   attempt,
@@ -19,7 +20,6 @@ import {
 } from "./http-attempt.ts";
 import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
 import { redactor } from "./redact.ts";
-import { retryAfterMs } from "./retry-after.ts";
 import { TokenSource } from "./token.ts";
 import type { Path } from "./urls.ts";
 

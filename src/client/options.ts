@@ -1,8 +1,7 @@
 import { MAX_TIMER } from "../async.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
+import type { Booking, Listing } from "../models/records.ts";
 import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
 import { unknownOptions } from "../options.ts";
 import type { StayhookError } from "./errors.ts";

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/webhook-config.ts";
+import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/records.ts";
 import { unknownOptions } from "../options.ts";
 import { isObject, type Model, type Readers } from "./answers.ts";
 import { APIError, NotFoundError } from "./errors.ts";
@@ -67,14 +67,19 @@ export interface Ensured {
   readonly config: WebhookConfig;
 }
 
-export function webhookConfigResource(
-  http: Http,
-  readers: Readers,
-  model: Model<WebhookConfig>,
-  baseUrl: URL,
-): WebhookConfigResource {
-  const current = readers.recordOrNone(model);
-  const shown = readers.recordIfShown(model);
+const configModel: Model<WebhookConfig> = {
+  name: "configuration",
+  schema: WebhookConfig,
+  required: ["isActive", "endpoints"],
+  unexpected: ({ endpoints, otherEndpoints }) =>
+    Object.entries({ ...endpoints, ...otherEndpoints })
+      .filter(([, url]) => typeof url !== "string")
+      .map(([topic]) => `endpoints.${topic}`),
+};
+
+export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL): WebhookConfigResource {
+  const current = readers.recordOrNone(configModel);
+  const shown = readers.recordIfShown(configModel);
   const configPath = path`/v2/webhooks/config`;
   const get = (options?: RequestOptions) =>
     callEndpoint(http, "GET", configPath, current, options, { mayBeMissing: true });

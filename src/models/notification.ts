@@ -1,10 +1,9 @@
 import type { ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
-import { integer, tolerant } from "./fields.ts";
+import { isoTimestamp, toInteger } from "./dates.ts";
+import { integer, tolerant } from "./records.ts";
 import { toIssues } from "./standard-schema.ts";
-import { toInteger } from "./stay.ts";
-import { isoTimestamp } from "./timestamp.ts";
 
 const string = z.string({
   error: (issue) => (issue.input === undefined ? "is missing" : "must be a string"),

@@ -1,4 +1,4 @@
-import { errorText } from "../error-text.ts";
+import { errorText } from "../errors.ts";
 import type { Backoff } from "./backoff.ts";
 import type { Outage } from "./work.ts";
 

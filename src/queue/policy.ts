@@ -1,4 +1,4 @@
-import { errorText } from "../error-text.ts";
+import { errorText } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { clampWait } from "../stores/base-store.ts";
 import type { FailureReason } from "../stores/event-states.ts";

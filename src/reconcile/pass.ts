@@ -1,10 +1,8 @@
 import { forEach } from "../async.ts";
 import { ResponseValidationError } from "../client/errors.ts";
 import { listFactsOf } from "../client/paging.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
-import { stay } from "../models/stay.ts";
-import type { WebhookConfig } from "../models/webhook-config.ts";
+import { stay } from "../models/dates.ts";
+import type { Booking, Listing, WebhookConfig } from "../models/records.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { RecordSnapshot } from "../stores/event-store.ts";
 import { listingRef, parseRef } from "../webhooks/events.ts";

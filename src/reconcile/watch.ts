@@ -1,7 +1,7 @@
 import { forEach } from "../async.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { Booking } from "../models/booking.ts";
 import { WebhookNotification } from "../models/notification.ts";
+import type { Booking } from "../models/records.ts";
 import { bookingRef } from "../webhooks/events.ts";
 import { fetchFailure } from "../webhooks/processing/failures.ts";
 import { compare } from "../webhooks/processing/snapshot.ts";

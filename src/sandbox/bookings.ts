@@ -1,4 +1,4 @@
-import type { BookingStatus } from "../models/booking.ts";
+import type { BookingStatus } from "../models/records.ts";
 import type { SandboxListings } from "./listings.ts";
 import type { Random } from "./random.ts";
 import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";

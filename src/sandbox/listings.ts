@@ -1,4 +1,4 @@
-import type { ListingStatus } from "../models/listing.ts";
+import type { ListingStatus } from "../models/records.ts";
 import type { Random } from "./random.ts";
 import { type Move, Records, refuse, takeStatus, toFields } from "./records.ts";
 

@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
-import type { Topic } from "../models/webhook-config.ts";
+import type { Topic } from "../models/records.ts";
 import { type Api, createApi, type Render, render, type SandboxRequest } from "./api.ts";
 import type { SandboxBookings } from "./bookings.ts";
 import { type Clock, createClock } from "./clock.ts";

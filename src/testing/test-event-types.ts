@@ -1,7 +1,6 @@
 import type { StayhookClient } from "../client/client.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
+import type { Booking, Listing } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { FieldChanges, PreviousRecord, WebhookEventMap } from "../webhooks/events.ts";
 

@@ -1,8 +1,7 @@
 import { v4 } from "uuid";
 import { StayhookClient } from "../client/client.ts";
 import { StayhookError } from "../errors.ts";
-import { type Booking, bookingStatuses } from "../models/booking.ts";
-import { type Listing, listingStatuses } from "../models/listing.ts";
+import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
 import { refuse } from "../sandbox/records.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/events.ts";
 import { eventTypes } from "../webhooks/events.ts";

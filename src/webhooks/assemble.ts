@@ -1,6 +1,5 @@
 import { Log } from "../logger.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
+import type { Booking, Listing } from "../models/records.ts";
 import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
 import type { QueueObservation } from "../queue/policy.ts";
 import { Queue } from "../queue/queue.ts";

@@ -1,7 +1,13 @@
 import type { StayhookClient } from "../client/client.ts";
-import { type Booking, type BookingStatus, bookingStatuses } from "../models/booking.ts";
-import { type Listing, type ListingStatus, listingStatuses } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
+import {
+  type Booking,
+  type BookingStatus,
+  bookingStatuses,
+  type Listing,
+  type ListingStatus,
+  listingStatuses,
+} from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 

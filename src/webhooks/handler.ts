@@ -1,6 +1,5 @@
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
 import type { WebhookNotification } from "../models/notification.ts";
+import type { Booking, Listing } from "../models/records.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";

@@ -1,7 +1,6 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Log } from "../logger.ts";
-import type { Booking } from "../models/booking.ts";
-import type { Listing } from "../models/listing.ts";
+import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observe.ts";
 import type { SnapshotOf } from "./processing/snapshot.ts";

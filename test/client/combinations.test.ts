@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
-import { stay } from "../../src/models/stay.ts";
+import { stay } from "../../src/models/dates.ts";
 import { seedOf } from "../system/random.ts";
 import {
   beside,

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import type { ListPage, Query } from "../../src/client/options.ts";
 import { listFactsOf } from "../../src/client/paging.ts";
-import { Listing } from "../../src/models/listing.ts";
+import { Listing } from "../../src/models/records.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";
 
 const listing = { listingId: 7, status: "Hidden" };

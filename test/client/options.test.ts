@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
 import { InvalidArgumentError } from "../../src/errors.ts";
-import { stay } from "../../src/models/stay.ts";
+import { stay } from "../../src/models/dates.ts";
 import { checkNoUnknown } from "../../src/options.ts";
 import { accessToken, fakeFetch, rejection } from "./support.ts";
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import * as z3 from "zod/v3";
 import { StayhookClient } from "../../src/client/client.ts";
-import { Booking } from "../../src/models/booking.ts";
+import { Booking } from "../../src/models/records.ts";
 import { failing, none, unclear } from "./bodies.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";
 

@@ -3,8 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
-import type { Booking } from "../../src/models/booking.ts";
-import type { Listing } from "../../src/models/listing.ts";
+import type { Booking, Listing } from "../../src/models/records.ts";
 
 export interface Received {
   readonly method: string;

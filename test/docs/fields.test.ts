@@ -1,8 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { Booking, bookingStatuses } from "../../src/models/booking.ts";
-import { Listing, listingStatuses } from "../../src/models/listing.ts";
+import { Booking, bookingStatuses, Listing, listingStatuses } from "../../src/models/records.ts";
 import { documentModel } from "../../tools/model-docs.ts";
 
 const root = join(import.meta.dirname, "../..");

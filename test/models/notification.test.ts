@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { isoTimestamp, parseTimestamp } from "../../src/models/dates.ts";
 import { parseNotification, usualFields, WebhookNotification } from "../../src/models/notification.ts";
-import { isoTimestamp, parseTimestamp } from "../../src/models/timestamp.ts";
 
 const eventId = "0f8fad5b-d9cb-469f-a165-70867728950e";
 const timestamp = "2026-05-04T03:02:01Z";

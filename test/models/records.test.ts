@@ -1,8 +1,12 @@
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
-import { Booking, bookingStatuses } from "../../src/models/booking.ts";
-import { Listing, listingStatuses } from "../../src/models/listing.ts";
-import { WebhookConfig } from "../../src/models/webhook-config.ts";
+import {
+  Booking,
+  bookingStatuses,
+  Listing,
+  listingStatuses,
+  WebhookConfig,
+} from "../../src/models/records.ts";
 
 describe("records", () => {
   it("list the platform's statuses", () => {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
-import { listingIdOf, stay } from "../../src/models/stay.ts";
+import { listingIdOf, stay } from "../../src/models/dates.ts";
 
 const day = (text: string): number => Date.parse(text) / 1000;
 

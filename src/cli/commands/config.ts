@@ -1,5 +1,5 @@
 import { ConflictError, NotFoundError } from "../../client/errors.ts";
-import type { WebhookConfig } from "../../models/webhook-config.ts";
+import type { WebhookConfig } from "../../models/records.ts";
 import type { Command, Invocation, Options } from "../command.ts";
 import { endpointOptions, endpointsOf, masked, toOf, toOption } from "../endpoints.ts";
 import { MissingError, UsageError } from "../exit-code.ts";

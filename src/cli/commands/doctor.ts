@@ -1,6 +1,6 @@
 import { APIError, ResponseValidationError } from "../../client/errors.ts";
 import { isLoopback, parseUrl } from "../../client/urls.ts";
-import type { WebhookConfig } from "../../models/webhook-config.ts";
+import type { WebhookConfig } from "../../models/records.ts";
 import type { Command, Invocation } from "../command.ts";
 import { originOf, type Posted, post, REPLY_TIME, toOf, toOption } from "../endpoints.ts";
 import { exitCodeOf, exitCodes } from "../exit-code.ts";

@@ -1,5 +1,5 @@
 import { parseUrl, withTopic } from "../../client/urls.ts";
-import { isTopic } from "../../models/webhook-config.ts";
+import { isTopic } from "../../models/records.ts";
 import type { StoredEvent } from "../../stores/event-store.ts";
 import type { Command } from "../command.ts";
 import { originOf, post, toOf, toOption } from "../endpoints.ts";

@@ -1,5 +1,5 @@
 import { NotFoundError } from "../../client/errors.ts";
-import type { Listing } from "../../models/listing.ts";
+import type { Listing } from "../../models/records.ts";
 import type { Command } from "../command.ts";
 import { MissingError } from "../exit-code.ts";
 import type { Column } from "../output.ts";

@@ -1,6 +1,5 @@
 import { parseUrl } from "../../client/urls.ts";
-import { bookingStatuses } from "../../models/booking.ts";
-import { listingStatuses } from "../../models/listing.ts";
+import { bookingStatuses, listingStatuses } from "../../models/records.ts";
 import type { Command, Invocation } from "../command.ts";
 import { originOf, post, toOf, toOption } from "../endpoints.ts";
 import { exitCodes, MissingError, UsageError } from "../exit-code.ts";

@@ -2,8 +2,7 @@
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
-import { errorText } from "../../error-text.ts";
-import { InvalidWriteError, StayhookError } from "../../errors.ts";
+import { errorText, InvalidWriteError, StayhookError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {

@@ -5,8 +5,8 @@ import {
   InvalidArgumentError,
   NotFoundError,
   ResponseValidationError,
+  retryAfterMs,
 } from "../../client/errors.ts";
-import { retryAfterMs } from "../../client/retry-after.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 
 /** The attempts for a record that the platform refuses or does not know. */

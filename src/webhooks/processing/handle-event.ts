@@ -1,9 +1,8 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/errors.ts";
 import { StayhookError } from "../../errors.ts";
-import type { Booking } from "../../models/booking.ts";
-import type { Listing } from "../../models/listing.ts";
-import { readTimestamp } from "../../models/timestamp.ts";
+import { readTimestamp } from "../../models/dates.ts";
+import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, Write } from "../../stores/event-store.ts";
 import { bookingRef, eventType, parseRef, type Subject, type WebhookCallbacks } from "../events.ts";

@@ -1,5 +1,4 @@
-import { errorText } from "../../error-text.ts";
-import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
+import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
 import { CancellableRun, type Work, type WorkFailure, type WorkResult } from "../../queue/work.ts";

@@ -1,5 +1,4 @@
-import type { Booking } from "../../models/booking.ts";
-import type { Listing } from "../../models/listing.ts";
+import type { Booking, Listing } from "../../models/records.ts";
 import type { ClaimedEvent } from "../../stores/event-store.ts";
 
 /** How long an answer may be used, ms. */

@@ -1,7 +1,6 @@
 import { StayhookError } from "../../errors.ts";
-import type { Booking } from "../../models/booking.ts";
-import type { Listing } from "../../models/listing.ts";
-import { dayOf } from "../../models/stay.ts";
+import { dayOf } from "../../models/dates.ts";
+import type { Booking, Listing } from "../../models/records.ts";
 import type { Snapshot, TrackedValue } from "../../stores/event-store.ts";
 import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
 import { serialise } from "../receiving/body.ts";

@@ -1,4 +1,4 @@
-import { isTopic } from "../../models/webhook-config.ts";
+import { isTopic } from "../../models/records.ts";
 
 /** A request, from any server. */
 export interface ReceiveRequest {

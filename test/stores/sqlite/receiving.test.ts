@@ -1,8 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { StayhookClient } from "../../../src/client/client.ts";
-import type { Booking } from "../../../src/models/booking.ts";
-import type { Listing } from "../../../src/models/listing.ts";
+import type { Booking, Listing } from "../../../src/models/records.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import type { WebhookCallbacks } from "../../../src/webhooks/events.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
