@@ -13,6 +13,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import { ClaimOrder } from "./claim-order.ts";
 import {
   beginAnew,
   copyOf,
@@ -23,6 +24,7 @@ import {
   newEventRow,
   newRecordRow,
   note,
+  OrderedSet,
   place,
   postpone,
   type RecordRow,
@@ -30,7 +32,6 @@ import {
   toRecordSnapshot,
   toStoredEvent,
 } from "./memory-rows.ts";
-import { OrderedSet, Schedule } from "./schedule.ts";
 
 /**
  * The simplest store: a model of the rules. Tests compare all other stores with it.
@@ -54,7 +55,7 @@ export class MemoryStore extends BaseStore {
   readonly #ownLocks = new Map<EventRow, RecordRow>();
   /** Records with a snapshot, ordered by `seenAt`. */
   readonly #seen = new OrderedSet<RecordRow>();
-  readonly #schedule = new Schedule();
+  readonly #order = new ClaimOrder();
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
   #newestReceived: number | undefined;
   #arrivals = 0;
@@ -81,10 +82,10 @@ export class MemoryStore extends BaseStore {
     const record = this.#lockOf(row);
     record.pending.push(row);
     if (dueIn === undefined && record.wait === undefined) {
-      this.#schedule.refreshAdded(record);
+      this.#order.refreshAdded(record);
     } else {
       if (dueIn === undefined) record.wait = undefined;
-      this.#schedule.refresh(record);
+      this.#order.refresh(record);
     }
     this.subscribers.wake();
     return "added";
@@ -95,7 +96,7 @@ export class MemoryStore extends BaseStore {
     const now = this.#now();
     const claims: ClaimedEvent[] = [];
     while (claims.length < limit) {
-      const found = eventId === undefined ? this.#schedule.next(order) : this.#events.get(eventId);
+      const found = eventId === undefined ? this.#order.next(order) : this.#events.get(eventId);
       if (found === undefined || !this.#isReady(found)) break;
       claims.push(this.#lease(found, now, Math.max(1, leaseDuration), worker));
     }
@@ -108,7 +109,7 @@ export class MemoryStore extends BaseStore {
       const row = this.#held(claim);
       if (row === undefined) return false;
       row.leaseEnd = leaseEnd;
-      this.#schedule.refresh(this.#lockOf(row));
+      this.#order.refresh(this.#lockOf(row));
       return true;
     });
   }
@@ -120,14 +121,14 @@ export class MemoryStore extends BaseStore {
     const record = this.#lockOf(row);
     record.lease = undefined;
     this.#end(row, record, outcome, now);
-    this.#schedule.refresh(record);
+    this.#order.refresh(record);
     if (hasOpen(record)) this.subscribers.wake();
     return true;
   }
 
   protected async doNextDue(): Promise<number | undefined> {
     const now = this.#now();
-    const at = this.#schedule.nextReady;
+    const at = this.#order.nextReady;
     return at === Number.POSITIVE_INFINITY ? undefined : at - now;
   }
 
@@ -156,7 +157,7 @@ export class MemoryStore extends BaseStore {
       else this.#discard(row, record, now);
       touched.add(record);
     }
-    for (const record of touched) this.#schedule.refresh(record);
+    for (const record of touched) this.#order.refresh(record);
     if (rows.length > 0) this.subscribers.wake();
     return { found: rows.length, next: undefined };
   }
@@ -191,7 +192,7 @@ export class MemoryStore extends BaseStore {
     const record = this.#records.get(ref);
     if (record !== undefined) {
       record.pending.length = record.tried.length = 0;
-      this.#schedule.refresh(record);
+      this.#order.refresh(record);
       this.#seen.delete(record);
       this.#records.delete(ref);
     }
@@ -265,7 +266,7 @@ export class MemoryStore extends BaseStore {
 
   #now(): number {
     const now = Date.now();
-    this.#schedule.pass(now);
+    this.#order.pass(now);
     return now;
   }
 
@@ -281,7 +282,7 @@ export class MemoryStore extends BaseStore {
   }
 
   #isReady(row: EventRow): boolean {
-    return isOpen(row) && this.#schedule.isReady(row, this.#lockOf(row));
+    return isOpen(row) && this.#order.isReady(row, this.#lockOf(row));
   }
 
   #lease(row: EventRow, now: number, leaseDuration: number, worker: string | undefined): ClaimedEvent {
@@ -296,7 +297,7 @@ export class MemoryStore extends BaseStore {
     row.leaseEnd = now + leaseDuration;
     row.worker = worker;
     this.#setState(row, record, "processing");
-    this.#schedule.refresh(record);
+    this.#order.refresh(record);
     return toClaim(row, record, token);
   }
 

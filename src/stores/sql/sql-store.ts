@@ -13,28 +13,21 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { add, claim, nextDue, type Operation, renew } from "./claims.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
-import { settle } from "./settle.ts";
-import { number } from "./sql-rows.ts";
-import { migrate, type Statements, statementsOf } from "./statements.ts";
 import {
-  arrivalOf,
   changeAll,
-  counts,
   erase,
-  get,
-  getMeta,
   learn,
   list,
-  newestReceived,
-  oldestWaiting,
+  NEWEST_DELETED,
+  nameOf,
   prune,
   pruneRecords,
-  recordBy,
-  records,
   setMeta,
-} from "./upkeep.ts";
+} from "./sql-changes.ts";
+import { add, claim, type Operation, renew, settle } from "./sql-queue.ts";
+import { fromText, number, numberOrNull, recordOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { migrate, type Statements, statementsOf } from "./sql-statements.ts";
 
 const READING = "events could not be read";
 
@@ -107,11 +100,18 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doNextDue(): Promise<number | undefined> {
-    return this.#read(nextDue);
+    return this.#read(function* ({ sql, now }) {
+      const [row] = yield* select(sql.nextReady, now, now);
+      const at = numberOrNull(row?.at);
+      return at === null ? undefined : Math.max(0, at - now);
+    });
   }
 
   protected doGet(eventId: string): Promise<StoredEvent | undefined> {
-    return this.#read((operation) => get(operation, eventId));
+    return this.#read(function* ({ sql }) {
+      const [row] = yield* select(sql.get, toId(eventId));
+      return row && storedEventOf(row);
+    });
   }
 
   protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
@@ -119,7 +119,10 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected arrivalOf(eventId: string): Promise<number | undefined> {
-    return this.#read((operation) => arrivalOf(operation, eventId));
+    return this.#read(function* ({ sql }) {
+      const [row] = yield* select(sql.eventById, toId(eventId));
+      return row && number(row.seq);
+    });
   }
 
   protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
@@ -131,15 +134,32 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doCounts(): Promise<Record<EventState, number>> {
-    return this.#read(counts);
+    return this.#read(function* ({ sql }) {
+      const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+      for (const { state, events } of yield* select(sql.counts))
+        counts[text(state) as EventState] = number(events);
+      return counts;
+    });
   }
 
   protected doOldestWaiting(): Promise<number | undefined> {
-    return this.#read(oldestWaiting);
+    return this.#read(function* ({ sql, now }) {
+      const [row] = yield* select(sql.oldestWaiting, now, now, now);
+      const at = numberOrNull(row?.at);
+      return at === null ? undefined : Math.max(0, now - at);
+    });
   }
 
   protected doNewestReceived(): Promise<Date | undefined> {
-    return this.#read(newestReceived);
+    return this.#read(function* ({ sql }) {
+      const [newest] = yield* select(sql.newestReceived);
+      const [deleted] = yield* select(sql.meta, NEWEST_DELETED);
+      const at = Math.max(
+        numberOrNull(newest?.at) ?? -1,
+        deleted === undefined ? -1 : number(text(deleted.value)),
+      );
+      return at < 0 ? undefined : new Date(at);
+    });
   }
 
   protected doErase(ref: string): Promise<number | undefined> {
@@ -147,11 +167,17 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
-    return this.#read((operation) => recordBy(operation, ref));
+    return this.#read(function* ({ sql }) {
+      const [row] = yield* select(sql.record, toText(ref));
+      return row && recordOf(row);
+    });
   }
 
   protected doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    return this.#read((operation) => records(operation, after, limit));
+    return this.#read(function* ({ sql }) {
+      const rows = yield* select(sql.recordsAfter, after === undefined ? "" : toText(after), limit);
+      return rows.map(recordOf);
+    });
   }
 
   protected doLearn(ref: string, { status, fields }: Snapshot): Promise<boolean> {
@@ -160,7 +186,10 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    return this.#read((operation) => getMeta(operation, key));
+    return this.#read(function* ({ sql, now }) {
+      const [row] = yield* select(sql.meta, nameOf(key));
+      return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
+    });
   }
 
   protected doSetMeta(

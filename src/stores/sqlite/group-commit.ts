@@ -3,7 +3,6 @@ import type { DatabaseSync } from "node:sqlite";
 import { setImmediate, setTimeout } from "node:timers";
 import { InvalidWriteError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
-import { isBusy } from "./sqlite-driver.ts";
 
 /** The most jobs of one transaction, so that none holds up the event loop for long. */
 const MOST_JOBS = 256;
@@ -123,6 +122,31 @@ export class GroupCommit {
     this.#scheduled = true;
     setTimeout(() => this.#flush(), wait * (0.5 + Math.random()));
   }
+}
+
+interface SqliteError extends Error {
+  readonly code: "ERR_SQLITE_ERROR";
+  /** Deno's `exec` leaves out this and `errstr`. */
+  readonly errcode?: number;
+  readonly errstr?: string;
+}
+
+const BUSY = 5;
+const LOCKED = 6;
+/** Extended codes have the primary one in their lowest byte. */
+const PRIMARY = 0xff;
+
+export function isSqliteError(error: unknown): error is SqliteError {
+  return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
+}
+
+/** Whether a retry may work: another connection has locked the file, or the user has an open transaction on ours. */
+export function isBusy(error: unknown): boolean {
+  if (!isSqliteError(error)) return false;
+  if (error.message.includes("within a transaction")) return true;
+  if (error.errcode === undefined) return error.message.includes("is locked");
+  const code = error.errcode & PRIMARY;
+  return code === BUSY || code === LOCKED;
 }
 
 /** A job has ended the transaction that it shares with others. */

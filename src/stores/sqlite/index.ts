@@ -5,10 +5,11 @@ import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts
 import { checkNoUnknown } from "../../options.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
+import { isMigrated, migrate } from "../sql/sql-statements.ts";
 import { SqlStore } from "../sql/sql-store.ts";
-import { isMigrated, migrate } from "../sql/statements.ts";
+import { isBusy } from "./group-commit.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
-import { executeOn, isBusy, type Opened, SqliteDriver, storeError } from "./sqlite-driver.ts";
+import { executeOn, type Opened, SqliteDriver, storeError } from "./sqlite-driver.ts";
 
 /** Options of {@link sqliteStore}. */
 export interface SqliteStoreOptions {

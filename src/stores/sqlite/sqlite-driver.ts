@@ -13,7 +13,7 @@ import {
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
-import { GroupCommit, runWrites, type Writes } from "./group-commit.ts";
+import { GroupCommit, isBusy, isSqliteError, runWrites, type Writes } from "./group-commit.ts";
 
 /** ms until a busy file is read again. */
 const READ_AGAIN = 5;
@@ -220,32 +220,6 @@ export class Notifier implements SqlNotifier {
       return false;
     }
   }
-}
-
-/** The text of an SQLite error; `undefined` for other errors. */
-interface SqliteError extends Error {
-  readonly code: "ERR_SQLITE_ERROR";
-  /** Deno's `exec` leaves out this and `errstr`. */
-  readonly errcode?: number;
-  readonly errstr?: string;
-}
-
-const BUSY = 5;
-const LOCKED = 6;
-/** Extended codes have the primary one in their lowest byte. */
-const PRIMARY = 0xff;
-
-export function isSqliteError(error: unknown): error is SqliteError {
-  return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
-}
-
-/** Whether a retry may work: another connection has locked the file, or the user has an open transaction on ours. */
-export function isBusy(error: unknown): boolean {
-  if (!isSqliteError(error)) return false;
-  if (error.message.includes("within a transaction")) return true;
-  if (error.errcode === undefined) return error.message.includes("is locked");
-  const code = error.errcode & PRIMARY;
-  return code === BUSY || code === LOCKED;
 }
 
 /** Makes an error that names the database. */

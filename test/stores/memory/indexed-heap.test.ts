@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { IndexedHeap } from "../../../src/stores/memory/schedule.ts";
+import { IndexedHeap } from "../../../src/stores/memory/claim-order.ts";
 
 const item = fc.integer({ min: 0, max: 15 });
 const step = fc.oneof(

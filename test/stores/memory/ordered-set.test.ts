@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Linked, OrderedSet } from "../../../src/stores/memory/schedule.ts";
+import { type Linked, OrderedSet } from "../../../src/stores/memory/memory-rows.ts";
 
 interface Item extends Linked<Item> {
   readonly value: number;

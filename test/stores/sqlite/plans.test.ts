@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, expect, test } from "vitest";
-import { statementsOf } from "../../../src/stores/sql/statements.ts";
+import { statementsOf } from "../../../src/stores/sql/sql-statements.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { sqliteDialect } from "../../../src/stores/sqlite/sqlite-dialect.ts";
 

@@ -1,7 +1,17 @@
-import type { ClaimedEvent, ClaimOptions, NewEvent } from "../event-store.ts";
+import type { ClaimedEvent, ClaimOptions, NewEvent, Outcome, Snapshot, Write } from "../event-store.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { claimOf, historyWith, number, numberOrNull, text, toId, toRecord, toRef } from "./sql-rows.ts";
-import type { Statements } from "./statements.ts";
+import {
+  claimOf,
+  historyWith,
+  number,
+  numberOrNull,
+  text,
+  toId,
+  toRecord,
+  toRef,
+  toText,
+} from "./sql-rows.ts";
+import { limitOf, type Statements } from "./sql-statements.ts";
 
 /** The shared state of the steps of one operation. */
 export interface Operation {
@@ -12,11 +22,10 @@ export interface Operation {
 }
 
 /** A row of `stayhook_queue`: one record with an event to claim, or a lease. */
-export interface QueueRow {
+interface QueueRow {
   readonly record: string;
   readonly pendingDue: number | null;
   readonly pendingSeq: number | null;
-  readonly pendingAt: number | null;
   readonly retryDue: number | null;
   readonly retrySeq: number | null;
   readonly waitFrom: number | null;
@@ -26,14 +35,11 @@ export interface QueueRow {
   readonly leaseEnd: number;
 }
 
-type First = { readonly due: number | null; readonly seq: number | null };
-
-export function queueRowOf(row: SqlRow): QueueRow {
+function queueRowOf(row: SqlRow): QueueRow {
   return {
     record: text(row.record),
     pendingDue: numberOrNull(row.pending_due),
     pendingSeq: numberOrNull(row.pending_seq),
-    pendingAt: numberOrNull(row.pending_at),
     retryDue: numberOrNull(row.retry_due),
     retrySeq: numberOrNull(row.retry_seq),
     waitFrom: numberOrNull(row.wait_from),
@@ -51,7 +57,7 @@ export function* queueOf({ sql }: Operation, record: string): SqlSteps<QueueRow 
 }
 
 /** Writes a row of the queue. Deletes the row if the record has nothing more to claim. */
-export function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
+function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
   if (row.pendingSeq === null && row.retrySeq === null) {
     yield* change(sql.dropQueue, row.record);
     return;
@@ -62,15 +68,15 @@ export function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
 }
 
 /** The first pending event of a record, in the form of {@link QueueRow}. */
-export function* firstPending({ sql }: Operation, record: string) {
-  const { due, seq } = first(yield* select(sql.firstPending, record));
-  return { pendingDue: due, pendingSeq: seq };
+function* firstPending({ sql }: Operation, record: string) {
+  const [first] = yield* select(sql.firstPending, record);
+  return { pendingDue: numberOrNull(first?.ready_at), pendingSeq: numberOrNull(first?.seq) };
 }
 
 /** The first event of a record that is retrying or processed, in the form of {@link QueueRow}. */
-export function* firstRetry({ sql }: Operation, record: string) {
-  const { due, seq } = first(yield* select(sql.firstRetry, record, record));
-  return { retryDue: due, retrySeq: seq };
+function* firstRetry({ sql }: Operation, record: string) {
+  const [first] = yield* select(sql.firstRetry, record, record);
+  return { retryDue: numberOrNull(first?.ready_at), retrySeq: numberOrNull(first?.seq) };
 }
 
 /** Reads the record's first events anew, after several of them have changed. */
@@ -87,10 +93,6 @@ export function* refresh(
   }
   const row = yield* queueOf(operation, record);
   if (row !== undefined) yield* putQueue(operation, { ...row, ...pending, ...retry, ...changes });
-}
-
-function first([row]: readonly SqlRow[]): First {
-  return row === undefined ? { due: null, seq: null } : { due: number(row.ready_at), seq: number(row.seq) };
 }
 
 export function* add(
@@ -253,7 +255,7 @@ export function* renew(
 }
 
 /** A claim's record and event, as long as the record was not claimed again. */
-export function* heldBy(
+function* heldBy(
   operation: Operation,
   { ref, eventId, lease }: ClaimedEvent,
 ): SqlSteps<{ readonly row: QueueRow; readonly event: SqlRow } | undefined> {
@@ -261,11 +263,111 @@ export function* heldBy(
   return held === undefined ? undefined : { row: queueRowOf(held), event: held };
 }
 
-/** ms until something can be claimed. */
-export function* nextDue({ sql, now }: Operation): SqlSteps<number | undefined> {
-  const [row] = yield* select(sql.nextReady, now, now);
-  const at = numberOrNull(row?.at);
-  return at === null ? undefined : Math.max(0, at - now);
+type Ending = Exclude<Outcome<never>, { readonly state: "released" }>;
+
+/** @returns whether the lease was held, and whether the record has more to do */
+export function* settle<Tx>(
+  operation: Operation,
+  claim: ClaimedEvent,
+  outcome: Outcome<Tx>,
+): SqlSteps<{ readonly held: boolean; readonly more: boolean }> {
+  const held = yield* heldBy(operation, claim);
+  if (held === undefined) return { held: false, more: false };
+  const { row, event } = held;
+  if (outcome.state === "done" && outcome.writes !== undefined && outcome.writes.length > 0) {
+    yield { writes: outcome.writes as readonly Write<never>[] };
+  }
+  const changes = yield* end(operation, row, event, outcome as Outcome<never>, claim);
+  const isOnlyRetry = row.retrySeq === row.leaseSeq && row.retryDue === 0;
+  const hasRetry = outcome.state === "retrying" || outcome.state === "released" || !isOnlyRetry;
+  const retry = hasRetry ? yield* firstRetry(operation, row.record) : { retryDue: null, retrySeq: null };
+  const after = { ...row, ...retry, ...changes, lease: null, leaseSeq: null, leaseEnd: 0 };
+  yield* putQueue(operation, after);
+  return { held: true, more: after.pendingSeq !== null || after.retrySeq !== null };
+}
+
+function* end(
+  operation: Operation,
+  row: QueueRow,
+  event: SqlRow,
+  outcome: Outcome<never>,
+  { ref, sequence }: ClaimedEvent,
+): SqlSteps<Partial<QueueRow>> {
+  const { sql, now } = operation;
+  const seq = row.leaseSeq!;
+  const attempts = number(event.attempts);
+  const outages = number(event.outages);
+  switch (outcome.state) {
+    case "released": {
+      if (attempts === 1 && outages === 0) {
+        yield* change(sql.releaseEvent, "pending", 0, null, seq);
+        return yield* firstPending(operation, row.record);
+      }
+      // The wait ends at the time at which it begins, so the event is due by any clock.
+      const dueAt = Math.min(number(event.due_at), now);
+      yield* change(sql.releaseEvent, "retrying", dueAt, dueAt, seq);
+      return {};
+    }
+    case "done":
+    case "parked": {
+      const reason = outcome.state === "parked" ? outcome.reason : null;
+      const told = [typeOf(outcome), reason, historyOf(event, outcome)];
+      yield* change(sql.endEvent, outcome.state, now, ...told, seq);
+      if (outcome.state === "done" && outcome.record !== undefined && ref !== null) {
+        const { snapshot, changed } = outcome.record;
+        yield* remember(operation, row.record, snapshot, { changed, isNew: sequence === 0 });
+      }
+      return {};
+    }
+    case "retrying": {
+      const { counted, reason } = outcome;
+      const until = now + outcome.in;
+      const dueAt = counted ? until : now;
+      const tries = counted
+        ? [attempts, 0, null]
+        : [attempts - 1, outages + 1, numberOrNull(event.first_outage_at) ?? now];
+      const told = [typeOf(outcome), reason, historyOf(event, outcome)];
+      yield* change(sql.retryEvent, dueAt, dueAt, now, ...tries, ...told, seq);
+      return counted ? {} : { waitFrom: now, waitEnd: until };
+    }
+  }
+}
+
+/** How far `seen_from` may be behind `seen_at`, ms. */
+const SEEN_LAG = 3_600_000;
+
+/**
+ * Writes the snapshot of a record.
+ *
+ * @param isNew - there is probably none yet, which saves a statement
+ */
+export function* remember(
+  { sql, now }: Operation,
+  record: string,
+  { status, fields }: Snapshot,
+  { changed, isNew }: { readonly changed: boolean; readonly isNew: boolean },
+): SqlSteps<void> {
+  const json = JSON.stringify({ status, fields });
+  if (isNew && (yield* change(sql.insertRecord, record, json, now, now)) > 0) return;
+  const rise = changed ? 1 : 0;
+  if ((yield* change(sql.setRecord, json, rise, now, record, now - SEEN_LAG, now)) > 0) return;
+  if ((yield* change(sql.setOldRecord, json, rise, now, now, record)) > 0) return;
+  yield* change(sql.insertRecord, record, json, now, now);
+}
+
+function typeOf({ type }: Ending): string | null {
+  return type === undefined ? null : toText(type);
+}
+
+function historyOf(event: SqlRow, { state, entry }: Ending): string {
+  return historyWith(event, {
+    at: number(event.claimed_at),
+    duration: entry.duration,
+    outcome: state,
+    ...(entry.reason !== undefined && { reason: entry.reason }),
+    ...(entry.error !== undefined && { error: entry.error }),
+    ...(event.worker !== null && { worker: text(event.worker) }),
+  });
 }
 
 /**
@@ -291,9 +393,4 @@ function* ripen(operation: Operation): SqlSteps<void> {
 function leaseEndOf(now: number, leaseDuration: number): number {
   // At least 1 ms, or the claim that leases an event would find it due again.
   return now + Math.max(1, Math.ceil(leaseDuration));
-}
-
-/** A limit that each database takes. */
-export function limitOf(limit: number): number {
-  return Math.min(Math.ceil(limit), 2 ** 31 - 1);
 }

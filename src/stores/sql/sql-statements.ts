@@ -185,6 +185,11 @@ export function statementsOf(dialect: SqlDialect) {
   return Object.fromEntries(entries) as Readonly<typeof statements>;
 }
 
+/** A limit that each database takes. */
+export function limitOf(limit: number): number {
+  return Math.min(Math.ceil(limit), 2 ** 31 - 1);
+}
+
 /** A statement with the dialect's placeholders. */
 export function prepared(dialect: SqlDialect, sql: string): string {
   if (dialect.placeholder === undefined) return sql;

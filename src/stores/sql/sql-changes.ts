@@ -6,25 +6,13 @@ import type {
   EventFilter,
   PruneOptions,
   PruneRecordsOptions,
-  RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { limitOf, type Operation, queueOf, refresh } from "./claims.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { remember } from "./settle.ts";
-import {
-  fromText,
-  number,
-  numberOrNull,
-  recordOf,
-  snapshotOf,
-  storedEventOf,
-  text,
-  toId,
-  toText,
-} from "./sql-rows.ts";
-import { ofRecord, prepared } from "./statements.ts";
+import { type Operation, queueOf, refresh, remember } from "./sql-queue.ts";
+import { number, numberOrNull, snapshotOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
 
 /** How many events one step reads at most, so that no step delays new notifications. */
 const SCAN = 2000;
@@ -138,41 +126,8 @@ function conditionsOf(
   return [conditions, params];
 }
 
-export function* get({ sql }: Operation, eventId: string): SqlSteps<StoredEvent | undefined> {
-  const [row] = yield* select(sql.get, toId(eventId));
-  return row && storedEventOf(row);
-}
-
-export function* arrivalOf({ sql }: Operation, eventId: string): SqlSteps<number | undefined> {
-  const [row] = yield* select(sql.eventById, toId(eventId));
-  return row && number(row.seq);
-}
-
-export function* counts({ sql }: Operation): SqlSteps<Record<EventState, number>> {
-  const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-  for (const { state, events } of yield* select(sql.counts))
-    counts[text(state) as EventState] = number(events);
-  return counts;
-}
-
-export function* oldestWaiting({ sql, now }: Operation): SqlSteps<number | undefined> {
-  const [row] = yield* select(sql.oldestWaiting, now, now, now);
-  const at = numberOrNull(row?.at);
-  return at === null ? undefined : Math.max(0, now - at);
-}
-
-export function* newestReceived({ sql }: Operation): SqlSteps<Date | undefined> {
-  const [newest] = yield* select(sql.newestReceived);
-  const [deleted] = yield* select(sql.meta, NEWEST_DELETED);
-  const at = Math.max(
-    numberOrNull(newest?.at) ?? -1,
-    deleted === undefined ? -1 : number(text(deleted.value)),
-  );
-  return at < 0 ? undefined : new Date(at);
-}
-
 /** The name in `stayhook_meta` of the `received_at` of the newest webhook event that was deleted. */
-const NEWEST_DELETED = "newest_deleted";
+export const NEWEST_DELETED = "newest_deleted";
 
 /** Notes the newest of the webhook events that are about to be deleted. */
 function* keepNewest(
@@ -228,20 +183,6 @@ export function* erase(operation: Operation, ref: string): SqlSteps<number | und
   return erased;
 }
 
-export function* recordBy({ sql }: Operation, ref: string): SqlSteps<RecordSnapshot | undefined> {
-  const [row] = yield* select(sql.record, toText(ref));
-  return row && recordOf(row);
-}
-
-export function* records(
-  { sql }: Operation,
-  after: string | undefined,
-  limit: number,
-): SqlSteps<RecordSnapshot[]> {
-  const rows = yield* select(sql.recordsAfter, after === undefined ? "" : toText(after), limit);
-  return rows.map(recordOf);
-}
-
 export function* learn(operation: Operation, ref: string, snapshot: Snapshot): SqlSteps<boolean> {
   const { sql } = operation;
   const record = toText(ref);
@@ -261,14 +202,6 @@ export function* learn(operation: Operation, ref: string, snapshot: Snapshot): S
   return isFree || (learned !== undefined && isSameSnapshot(snapshotOf(learned), snapshot));
 }
 
-export function* getMeta(
-  { sql, now }: Operation,
-  key: string,
-): SqlSteps<{ readonly value: string; readonly age: number } | undefined> {
-  const [row] = yield* select(sql.meta, nameOf(key));
-  return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
-}
-
 export function* setMeta(
   { sql, now }: Operation,
   key: string,
@@ -286,7 +219,7 @@ export function* setMeta(
 }
 
 /** Keeps the caller's keys apart from the store's own. */
-function nameOf(key: string): string {
+export function nameOf(key: string): string {
   return `:${toText(key)}`;
 }
 
