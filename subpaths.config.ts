@@ -1,7 +1,7 @@
 /** What the package can be imported as, and where each comes from. tsconfig.json and package.json repeat it. */
 export const subpaths = {
   index: "src/index.ts",
-  console: "src/console/index.ts",
+  console: "src/console/console.ts",
   fastify: "src/adapters/fastify.ts",
   koa: "src/adapters/koa.ts",
   lambda: "src/adapters/lambda.ts",

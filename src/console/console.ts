@@ -1,16 +1,8 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { Log } from "../logger.ts";
 import { unknownOptions } from "../options.ts";
-import type { EventStore } from "../stores/event-store.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
-import { healthOf } from "../webhooks/health.ts";
 import { internalsOf } from "../webhooks/internals.ts";
-import { act, confirmView, invalidView } from "./inbox/change.ts";
-import { eventView } from "./inbox/event.ts";
-import { listView } from "./inbox/list.ts";
-import type { Inbox } from "./inbox/parts.ts";
-import { findView, recordView } from "./inbox/record.ts";
-import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./shell/site.ts";
+import { inboxOf } from "./inbox.ts";
 
 /** Options of {@link createConsole}. */
 export interface ConsoleOptions {
@@ -65,48 +57,4 @@ export function createConsole(webhooks: WebhookHandler, options: ConsoleOptions)
     { store: internals.store, health: () => webhooks.health() },
     { authorize, basePath: basePath?.replace(/\/+$/, ""), readOnly, log: internals.log },
   );
-}
-
-/** The console of a store without a handler, for the command line. */
-export function storeConsole(
-  store: EventStore<unknown>,
-  options: Pick<SiteOptions, "authorize" | "readOnly">,
-): WebhookConsole {
-  const health = () => healthOf({ store, queue: undefined, closed: false, lastReceivedAt: undefined });
-  return inboxOf({ store, health }, { ...options, log: new Log() });
-}
-
-function inboxOf(inbox: Inbox, options: SiteOptions): WebhookConsole {
-  const site: Site = {
-    name: "Stayhook",
-    links: [["Events", ""]],
-    search: { name: "find", label: "Booking code, listing or event id" },
-    view: (visit) => withoutBadFilters(viewOf(inbox, visit)),
-    act: (form) => withoutBadFilters(act(inbox, form)),
-    stats: async () => {
-      const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
-      const received = Object.values(counts).reduce((sum, count) => sum + count, 0);
-      return { received, done: counts.done, oldest: waiting === undefined ? undefined : waiting / 1000 };
-    },
-  };
-  return createSite(site, options);
-}
-
-async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
-  const { query } = visit;
-  const [find, event, record] = ["find", "event", "record"].map((name) => query.get(name));
-  if (typeof find === "string") return findView(inbox, find);
-  if (query.has("confirm")) return confirmView(inbox, visit);
-  if (event) return eventView(inbox, event, visit);
-  if (record) return recordView(inbox, record, visit);
-  return listView(inbox, visit);
-}
-
-async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | GoTo> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof InvalidArgumentError) return invalidView(error);
-    throw error;
-  }
 }

@@ -1,6 +1,15 @@
-import { type Html, type HtmlValue, html } from "../console/shell/html.ts";
-import { badge, duration, facts, hiddenFields, type Tone, time } from "../console/shell/layout.ts";
-import type { View, Visit } from "../console/shell/site.ts";
+import {
+  badge,
+  duration,
+  facts,
+  type Html,
+  type HtmlValue,
+  hiddenFields,
+  html,
+  type Tone,
+  time,
+} from "../console/html.ts";
+import type { View, Visit } from "../console/site.ts";
 import type { SandboxRequest } from "./api.ts";
 import { bookingMoves, type SandboxBooking } from "./bookings.ts";
 import type { SandboxDelivery } from "./deliveries.ts";

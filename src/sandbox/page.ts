@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { answerWith } from "../adapters/fetch-exchange.ts";
 import { fetchHandler } from "../adapters/fetch-handler.ts";
-import { createSite, type Site, type View, type Visit } from "../console/shell/site.ts";
+import { createSite, type Site, type View, type Visit } from "../console/site.ts";
 import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { SandboxDeliveryOptions, SandboxFault } from "./options.ts";

@@ -1,6 +1,6 @@
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { liveStream } from "../../src/console/shell/stream.ts";
+import { liveStream } from "../../src/console/site.ts";
 import { Browser, inboxOf, serve } from "./support.ts";
 
 /** A served console. The callback of a cancelled booking fails while `state.isBroken`. */

@@ -1,12 +1,10 @@
-import type { InvalidArgumentError } from "../../errors.ts";
-import type { EventState } from "../../stores/event-states.ts";
-import { type Change, changedFrom } from "../../stores/event-states.ts";
-import type { EventFilter, EventStore } from "../../stores/event-store.ts";
-import { type Html, html } from "../shell/html.ts";
-import { hiddenFields } from "../shell/layout.ts";
-import type { GoTo, View, Visit } from "../shell/site.ts";
-import { filterOf, inWords, queryOf } from "./filter.ts";
-import { events, flashNames, type Inbox } from "./parts.ts";
+import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import type { EventFilter, EventStore } from "../stores/event-store.ts";
+import { filterOf, inWords, queryOf } from "./event-filter.ts";
+import { type Html, hiddenFields, html } from "./html.ts";
+import type { GoTo, View, Visit } from "./site.ts";
+
+type Store = EventStore<unknown>;
 
 /** The order of counting: a count that stops early has counted the parked events. */
 const countOrder: readonly EventState[] = ["parked", "retrying", "pending", "done"];
@@ -20,7 +18,7 @@ const COUNT_PAGE = 500;
 const MAX_SELECTION = 200;
 
 /** The page that shows how many events a change is about, before the change. */
-export async function confirmView({ store }: Inbox, visit: Visit): Promise<View> {
+export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const { query } = visit;
   const asked = query.get("confirm");
   if (visit.readOnly) return refused("This console is read-only.", 403);
@@ -53,7 +51,7 @@ function replayHint(byState: ReadonlyMap<EventState, number>): string {
   }`;
 }
 
-async function confirmErase(store: EventStore<unknown>, ref: string, { csrf }: Visit): Promise<View> {
+async function confirmErase(store: Store, ref: string, { csrf }: Visit): Promise<View> {
   if (ref === "") return refused("Choose a record first.");
   const { total, hasMore } = await countOf(store, { ref }, performance.now() + COUNT_TIMEOUT);
   const number = hasMore ? `at least ${events(total)}` : events(total);
@@ -65,7 +63,7 @@ async function confirmErase(store: EventStore<unknown>, ref: string, { csrf }: V
 }
 
 /** Does what a form asks for. */
-export async function act({ store }: Inbox, form: URLSearchParams): Promise<View | GoTo> {
+export async function act(store: Store, form: URLSearchParams): Promise<View | GoTo> {
   const asked = form.get("do");
   if (asked === "erase") return erase(store, form.get("record") ?? "");
   const change = changeOf(asked);
@@ -88,7 +86,7 @@ export async function act({ store }: Inbox, form: URLSearchParams): Promise<View
   return { goTo };
 }
 
-async function erase(store: EventStore<unknown>, ref: string): Promise<View | GoTo> {
+async function erase(store: Store, ref: string): Promise<View | GoTo> {
   if (ref === "") return refused("Choose a record first.");
   if ((await store.list({ ref, state: "processing", limit: 1 })).length > 0)
     return refused(
@@ -109,17 +107,12 @@ export function refused(text: string | Html, status = 400): View {
   return { title: "This cannot be done", body, status, live: false };
 }
 
-/** The page for a filter that cannot be read. */
-export function invalidView(error: InvalidArgumentError): View {
-  return refused(html`The filter cannot be read. ${error.message}.`);
-}
-
 /** How many events a change would change, by state. Counts no more than {@link COUNT_LIMIT}, and no longer than {@link COUNT_TIMEOUT}. */
 async function countChangeable(
-  store: EventStore<unknown>,
+  store: Store,
   change: Change,
   filter: EventFilter,
-): Promise<{ readonly byState: ReadonlyMap<EventState, number>; readonly hasMore: boolean }> {
+): Promise<{ byState: Map<EventState, number>; hasMore: boolean }> {
   const wanted = countOrder.filter(
     (state) => changedFrom[change].includes(state) && (filter.state ?? state) === state,
   );
@@ -137,11 +130,7 @@ async function countChangeable(
   return { byState, hasMore: false };
 }
 
-async function countOf(
-  store: EventStore<unknown>,
-  filter: EventFilter,
-  endsAt: number,
-): Promise<{ readonly total: number; readonly hasMore: boolean }> {
+async function countOf(store: Store, filter: EventFilter, endsAt: number) {
   let total = 0;
   let after: string | undefined;
   for (;;) {
@@ -151,4 +140,29 @@ async function countOf(
     if (total >= COUNT_LIMIT || performance.now() > endsAt) return { total, hasMore: true };
     after = page.at(-1)!.eventId;
   }
+}
+
+/** The query parameters that say how many events the last form changed, of how many. */
+const verbs = ["replayed", "discarded", "erased"] as const;
+const flashNames = [...verbs, "of"];
+
+/** The line with the result of the last form. */
+export function flashOf(query: URLSearchParams): Html | undefined {
+  const numberOf = (name: string) => {
+    const text = query.get(name) ?? "";
+    return /^\d{1,9}$/.test(text) ? Number(text) : undefined;
+  };
+  const verb = verbs.find((name) => numberOf(name) !== undefined);
+  if (!verb) return undefined;
+  const count = numberOf(verb) ?? 0;
+  const left = (numberOf("of") ?? count) - count;
+  const said = `${verb[0]?.toUpperCase()}${verb.slice(1)} ${events(count)}.`;
+  return left <= 0
+    ? html`<p class="flash" role="status">${said}</p>`
+    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} in the present state.</p>`;
+}
+
+/** `1 event`, `300 events`. */
+function events(count: number): string {
+  return `${count.toLocaleString("en-US")} ${count === 1 ? "event" : "events"}`;
 }

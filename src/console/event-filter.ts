@@ -1,8 +1,7 @@
-import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import type { EventState } from "../../stores/event-states.ts";
-import { eventOrigins, eventReasons } from "../../stores/event-states.ts";
-import type { EventFilter } from "../../stores/event-store.ts";
-import { type Html, html } from "../shell/html.ts";
+import { InvalidArgumentError, type Issue } from "../errors.ts";
+import { type EventState, eventOrigins, eventReasons } from "../stores/event-states.ts";
+import type { EventFilter } from "../stores/event-store.ts";
+import { type Html, html } from "./html.ts";
 
 /** The states in the order of the tabs. */
 export const states: readonly EventState[] = ["pending", "processing", "retrying", "parked", "done"];

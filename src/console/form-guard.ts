@@ -1,4 +1,4 @@
-import { isEqual } from "../../webhooks/receiving/verify.ts";
+import { isEqual } from "../webhooks/receiving/verify.ts";
 
 /** Headers of every answer. Pages load nothing from other hosts, run no inline code, and cannot be framed. */
 export const securityHeaders: Readonly<Record<string, string>> = {
@@ -14,25 +14,18 @@ export const securityHeaders: Readonly<Record<string, string>> = {
 };
 
 /** The most bytes of a form. A selection of 100 events has 5 kB. */
-export const MAX_FORM_BYTES = 64 * 1024;
+const MAX_FORM_BYTES = 64 * 1024;
 /** How long the body of a form may take, ms. */
 const FORM_TIMEOUT = 10_000;
 const COOKIE = "stayhook-csrf";
 
-/** The CSRF token. A cookie and a hidden field of each form have it. */
-export interface CsrfToken {
-  readonly value: string;
-  /** The `set-cookie` header; `undefined` if the browser sent the cookie. */
-  readonly cookie: string | undefined;
-}
-
 /**
- * The token of the request's cookie, or a new one. The server keeps no token, so any process behind a load balancer
- * takes the form.
+ * The CSRF token of the request's cookie, or a new one with its `set-cookie` header. The server keeps no token, so any
+ * process behind a load balancer takes the form.
  */
-export function csrfTokenOf(request: Request): CsrfToken {
-  const known = cookieOf(request);
-  if (known !== undefined) return { value: known, cookie: undefined };
+export function csrfTokenOf(request: Request): { readonly value: string; readonly cookie?: string } {
+  const known = csrfCookieOf(request);
+  if (known !== undefined) return { value: known };
   const value = randomHex(32);
   const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
   // A proxy may mount the pages below another path than the one seen here.
@@ -45,15 +38,16 @@ export function randomHex(bytes: number): string {
   return Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function cookieOf(request: Request): string | undefined {
-  return new RegExp(`(?:^|;\\s*)${COOKIE}=([0-9a-f]{64})(?:;|$)`).exec(
-    request.headers.get("cookie") ?? "",
-  )?.[1];
+/** @param value - the pattern that the cookie's value must match */
+export function cookieOf(request: Request, name: string, value = "[^;]*"): string | undefined {
+  return new RegExp(`(?:^|;\\s*)${name}=(${value})(?:;|$)`).exec(request.headers.get("cookie") ?? "")?.[1];
 }
+
+const csrfCookieOf = (request: Request): string | undefined => cookieOf(request, COOKIE, "[0-9a-f]{64}");
 
 /** Whether a page of this site sent the form: the token matches its cookie, and the browser names no other site. */
 export function isOwnForm(request: Request, form: URLSearchParams): boolean {
-  const expected = cookieOf(request);
+  const expected = csrfCookieOf(request);
   return expected !== undefined && isEqual(form.get("csrf") ?? "", expected) && !isForeign(request);
 }
 

@@ -1,38 +1,65 @@
-import { type Html, type HtmlValue, html } from "./html.ts";
-import type { Site, View, Visit } from "./site.ts";
+/** HTML in which all text from outside is escaped. Only {@link html} makes it. */
+export class Html {
+  readonly #text: string;
 
-/** The whole document of a page. */
-export function pageOf(site: Site, view: View, visit: Visit): Html {
-  const { search } = site;
-  const live = view.live ?? true;
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>${view.title} · ${site.name}</title>
-<link rel="icon" href="?asset=icon.svg">
-<link rel="stylesheet" href="?asset=style.css">
-<script src="?asset=script.js" defer></script>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the content</a>
-<header class="bar">
-<a class="brand" href="?">${site.name}</a>
-<nav aria-label="Pages">${site.links?.map(([text, query]) => html`<a href="?${query}">${text}</a>`)}</nav>
-${visit.readOnly && html`<span class="note">Read-only</span>`}
-<span class="live" data-live-state hidden></span>
-${
-  search &&
-  html`<form class="find" role="search" method="get"><label class="sr" for="find">${search.label}</label>
-<input id="find" type="search" name="${search.name}" placeholder="${search.label}" autocomplete="off" required maxlength="300"><button>Find</button></form>`
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  toString(): string {
+    return this.#text;
+  }
 }
-</header>
-<main id="main" tabindex="-1"${live && html` data-live="${site.live?.unfocused ? "unfocused" : "focused"}"`}>${view.body}</main>
-</body>
-</html>
-`;
+
+/** A value in a template of {@link html}. `undefined`, `null` and `false` leave nothing behind. */
+export type HtmlValue =
+  | Html
+  | URLSearchParams
+  | string
+  | number
+  | undefined
+  | null
+  | false
+  | readonly HtmlValue[];
+
+/**
+ * A tagged template that escapes its values, for text and for attributes in double quotes.
+ *
+ * @example
+ * ```ts
+ * html`<a href="${link}" class="${kind}">${name}</a>${isNew && html`<b>new</b>`}${rows.map((row) => html`<li>${row}</li>`)}`
+ * ```
+ */
+export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
+  return new Html(strings.map((text, index) => text + textOf(values[index])).join(""));
+}
+
+function textOf(value: HtmlValue): string {
+  if (value === undefined || value === null || value === false) return "";
+  if (value instanceof Html) return value.toString();
+  if (Array.isArray(value)) return value.map(textOf).join("");
+  return escapeText(String(value));
+}
+
+const entities: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+  "`": "&#96;",
+};
+
+function escapeText(text: string): string {
+  return (
+    text
+      .replace(/[&<>"'`]/g, (character) => entities[character]!)
+      // Characters that change the order of the text shown would let a status pass for another one.
+      .replace(
+        /[^\P{Cc}\n\t]|[\p{Cs}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu,
+        (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+      )
+  );
 }
 
 /** The color of a {@link badge}. */

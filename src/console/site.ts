@@ -1,11 +1,8 @@
-import { type FetchHandler, fetchHandler } from "../../adapters/fetch-handler.ts";
-import type { Log } from "../../logger.ts";
-import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./guard.ts";
+import { type FetchHandler, fetchHandler } from "../adapters/fetch-handler.ts";
+import type { Log } from "../logger.ts";
+import { icon, script, style } from "./assets.ts";
+import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";
-import { pageOf } from "./layout.ts";
-import { icon, script } from "./script.ts";
-import { liveStream } from "./stream.ts";
-import { style } from "./style.ts";
 
 /*
  * The shell of this package's own pages: the inbox of `createConsole`, and the sandbox's page of the platform.
@@ -15,8 +12,8 @@ import { style } from "./style.ts";
  * and `csrf`.
  *
  * - `createSite(site, options)` makes the `fetch`. It calls `authorize`, guards forms, sends the headers, and streams.
- * - `html` (html.ts) is the template that escapes; `hiddenFields`, `badge`, `time` (layout.ts) are common parts.
- * - `style` and `script` serve every site. Elements ask for behavior by attributes; script.ts lists them.
+ * - `html` (html.ts) is the template that escapes; `hiddenFields`, `badge`, `time` are common parts.
+ * - `style` and `script` serve every site. Elements ask for behavior by attributes; assets.ts lists them.
  */
 
 /** A page. */
@@ -58,8 +55,10 @@ export interface Site {
   /** How often a page looks for changes, in ms, and whether it does so without the focus. Default: 2,000, and no. */
   readonly live?: { readonly every: number; readonly unfocused: boolean } | undefined;
   /** Values for plots, by name. */
-  stats?(): Promise<Readonly<Record<string, number | undefined>>>;
+  stats?(): Promise<Stats>;
 }
+
+type Stats = Readonly<Record<string, number | undefined>>;
 
 /** Options of {@link createSite}. */
 export interface SiteOptions {
@@ -89,20 +88,10 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     try {
       return (await authorize(request)) === true;
     } catch (error) {
-      const details = { error, fromUserCode: true };
-      log.limited(
-        "console-authorize",
-        "warn",
-        "the console's authorize function failed; the request was refused",
-        details,
-      );
+      const text = "the console's authorize function failed; the request was refused";
+      log.limited("console-authorize", "warn", text, { error, fromUserCode: true });
       return false;
     }
-  };
-
-  const visitOf = (query: URLSearchParams, token: string): Visit => {
-    const csrf = html`<input type="hidden" name="csrf" value="${token}">`;
-    return { query, readOnly, csrf };
   };
 
   const show = (answer: View | GoTo, visit: Visit): Response => {
@@ -118,15 +107,12 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
       const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
       return { body: "goTo" in view ? "" : String(view.body), stats };
     };
-    const headers = { "content-type": "text/event-stream", "x-accel-buffering": "no" };
-    return respond(
-      200,
-      liveStream(look, () => streams--, site.live?.every),
-      headers,
-    );
+    const body = liveStream(look, () => streams--, site.live?.every);
+    return respond(200, body, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
   };
 
-  const get = async (query: URLSearchParams, token: string): Promise<Response> => {
+  const get = async (visit: Visit): Promise<Response> => {
+    const { query } = visit;
     const asset = query.get("asset");
     if (asset !== null) {
       const found = Object.hasOwn(assets, asset) ? assets[asset] : undefined;
@@ -134,39 +120,35 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     }
     const isLive = query.has("live");
     query.delete("live");
-    const visit = visitOf(query, token);
     return isLive ? stream(visit) : show(await site.view(visit), visit);
   };
 
-  const post = async (request: Request, query: URLSearchParams, token: string): Promise<Response> => {
+  const post = async (request: Request, visit: Visit): Promise<Response> => {
     if (readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
     const form = await readForm(request);
     if (typeof form === "number") return refuse(form, "The form cannot be read.");
-    if (!isOwnForm(request, form))
-      return refuse(
-        403,
-        "The form is not this page's own. Load the page again, and send the form from there.",
-      );
-    const visit = visitOf(query, token);
+    const foreign = "The form is not this page's own. Load the page again, and send the form from there.";
+    if (!isOwnForm(request, form)) return refuse(403, foreign);
     return show(await site.act(form, visit), visit);
   };
 
   const answer = async (request: Request): Promise<Response> => {
     if (!(await isAllowed(request))) return refuse(403, "You are not allowed to see this page.");
-    const { pathname, searchParams } = new URL(request.url);
+    const { pathname, searchParams: query } = new URL(request.url);
     if (!isBelow(pathname, basePath)) return refuse(404, "Not found.");
     const token = csrfTokenOf(request);
+    const csrf = html`<input type="hidden" name="csrf" value="${token.value}">`;
     switch (request.method) {
       case "GET":
       case "HEAD": {
-        const response = await get(searchParams, token.value);
+        const response = await get({ query, readOnly, csrf });
         if (token.cookie !== undefined) response.headers.append("set-cookie", token.cookie);
         if (request.method === "GET") return response;
         await response.body?.cancel();
         return new Response(null, response);
       }
       case "POST":
-        return post(request, searchParams, token.value);
+        return post(request, { query, readOnly, csrf });
       default:
         return refuse(405, "Method not allowed.", { allow: readOnly ? "GET, HEAD" : "GET, HEAD, POST" });
     }
@@ -188,14 +170,127 @@ function isBelow(path: string, basePath: string | undefined): boolean {
   return cut === "" || cut === "/";
 }
 
-function refuse(status: number, text: string, headers: Readonly<Record<string, string>> = {}): Response {
+export function refuse(
+  status: number,
+  text: string,
+  headers: Readonly<Record<string, string>> = {},
+): Response {
   return respond(status, `${text}\n`, { "content-type": "text/plain; charset=utf-8", ...headers });
 }
 
-function respond(
+/** An answer with the headers that every page has. */
+export function respond(
   status: number,
   body: string | ReadableStream<Uint8Array>,
   headers: Readonly<Record<string, string>>,
 ): Response {
   return new Response(status === 303 ? null : body, { status, headers: { ...securityHeaders, ...headers } });
+}
+
+/** The whole document of a page. */
+function pageOf(site: Site, view: View, visit: Visit): Html {
+  const { search } = site;
+  const live = view.live ?? true;
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${view.title} · ${site.name}</title>
+<link rel="icon" href="?asset=icon.svg">
+<link rel="stylesheet" href="?asset=style.css">
+<script src="?asset=script.js" defer></script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<header class="bar">
+<a class="brand" href="?">${site.name}</a>
+<nav aria-label="Pages">${site.links?.map(([text, query]) => html`<a href="?${query}">${text}</a>`)}</nav>
+${visit.readOnly && html`<span class="note">Read-only</span>`}
+<span class="live" data-live-state hidden></span>
+${
+  search &&
+  html`<form class="find" role="search" method="get"><label class="sr" for="find">${search.label}</label>
+<input id="find" type="search" name="${search.name}" placeholder="${search.label}" autocomplete="off" required maxlength="300"><button>Find</button></form>`
+}
+</header>
+<main id="main" tabindex="-1"${live && html` data-live="${site.live?.unfocused ? "unfocused" : "focused"}"`}>${view.body}</main>
+</body>
+</html>
+`;
+}
+
+/** ms between two looks at what a page shows. */
+const EVERY = 2000;
+/**
+ * The wait between two looks is at least so many times as long as the shorter one of the last two: a slow store is read
+ * less often. One slow look alone, as on a machine that is busy for a moment, does not stop the page.
+ */
+const EVERY_TIMES = 10;
+/** How long a stream lasts, ms. The browser then opens the next one, and `authorize` decides again. */
+const LONGEST = 120_000;
+
+/**
+ * Server-sent events with the values for a page's plots, and with its body when that changes.
+ *
+ * @param look - makes the body and the values. If it rejects, the stream sends `trouble`
+ * @param onEnd - called once, at the end of the stream
+ * @param every - ms between two looks
+ */
+export function liveStream(
+  look: () => Promise<{ readonly body: string; readonly stats: Stats }>,
+  onEnd: () => void,
+  every: number = EVERY,
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  const endsAt = performance.now() + LONGEST;
+  let shown: string | undefined;
+  let wait: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined;
+  let isFirst = true;
+  let [took, tookBefore] = [0, 0];
+  let hasEnded = false;
+  const end = (): void => {
+    if (hasEnded) return;
+    hasEnded = true;
+    clearTimeout(wait?.timer);
+    wait?.done();
+    onEnd();
+  };
+  const news = async (): Promise<string> => {
+    const began = performance.now();
+    try {
+      const { body, stats } = await look();
+      const changed = body !== shown;
+      shown = body;
+      return message("stats", stats) + (changed ? message("page", body) : "");
+    } catch {
+      return message("trouble", true);
+    } finally {
+      [tookBefore, took] = [took, performance.now() - began];
+    }
+  };
+  // The stream pulls only after the reader has taken the last message. A slow reader causes no reads of the store.
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      if (!isFirst) {
+        await new Promise<void>((done) => {
+          wait = { timer: setTimeout(done, Math.max(every, EVERY_TIMES * Math.min(took, tookBefore))), done };
+        });
+      }
+      const text = hasEnded ? "" : (isFirst ? "retry: 1000\n\n" : "") + (await news());
+      isFirst = false;
+      if (hasEnded) return;
+      controller.enqueue(encoder.encode(text));
+      if (performance.now() >= endsAt) {
+        controller.close();
+        end();
+      }
+    },
+    cancel: end,
+  });
+}
+
+function message(event: string, data: unknown): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }

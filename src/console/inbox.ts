@@ -1,0 +1,380 @@
+import type { FetchHandler } from "../adapters/fetch-handler.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { Log } from "../logger.ts";
+import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import type { AttemptEntry, EventFilter, EventStore, RecordSnapshot, StoredEvent } from "../stores/event-store.ts";
+import { type AvailableHealth, type Health, healthOf } from "../webhooks/health.ts";
+import { filterForm, filterOf, queryOf, states } from "./event-filter.ts";
+import { badge, duration, facts, type Html, hiddenFields, html, plot, type Tone, time } from "./html.ts";
+import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
+import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
+
+type Store = EventStore<unknown>;
+
+/** The parts of a handler that the inbox uses. */
+interface Inbox {
+  readonly store: Store;
+  health(): Promise<Health>;
+}
+
+/** The console of a store without a handler, for the command line. */
+export function storeConsole(
+  store: Store,
+  options: Pick<SiteOptions, "authorize" | "readOnly">,
+): FetchHandler {
+  const health = () => healthOf({ store, queue: undefined, closed: false, lastReceivedAt: undefined });
+  return inboxOf({ store, health }, { ...options, log: new Log() });
+}
+
+/** The pages of a store's events. */
+export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
+  const site: Site = {
+    name: "Stayhook",
+    links: [["Events", ""]],
+    search: { name: "find", label: "Booking code, listing or event id" },
+    view: (visit) => withoutBadFilters(viewOf(inbox, visit)),
+    act: (form) => withoutBadFilters(act(inbox.store, form)),
+    stats: async () => {
+      const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
+      return {
+        received: sumOf(counts),
+        done: counts.done,
+        oldest: waiting === undefined ? undefined : waiting / 1000,
+      };
+    },
+  };
+  return createSite(site, options);
+}
+
+async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
+  const { query } = visit;
+  const [find, event, record] = ["find", "event", "record"].map((name) => query.get(name));
+  if (typeof find === "string") return findView(inbox.store, find);
+  if (query.has("confirm")) return confirmView(inbox.store, visit);
+  if (event) return eventView(inbox.store, event, visit);
+  if (record) return recordView(inbox.store, record, visit);
+  return listView(inbox, visit);
+}
+
+async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | GoTo> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof InvalidArgumentError)
+      return refused(html`The filter cannot be read. ${error.message}.`);
+    throw error;
+  }
+}
+
+/** How many events the list and the page of a record show. */
+const PAGE = 50;
+
+/** The first page: how much there is in each state, and the events that match the filter. */
+async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
+  const { query } = visit;
+  const filter = filterOf(query);
+  const after = query.get("after") || undefined;
+  const isPersonal = query.has("personal");
+  const [healthNow, found] = await Promise.all([
+    health(),
+    // One more tells whether there is another page.
+    store.list({ ...filter, limit: PAGE + 1, after }),
+  ]);
+  if (healthNow.state === "unavailable") throw healthNow.error;
+  const shown = found.slice(0, PAGE);
+  const next = found.length > PAGE ? shown.at(-1)!.eventId : undefined;
+  const kept: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
+  const isSelectable = !visit.readOnly;
+
+  const body = html`${flashOf(query)}${pauseOf(healthNow)}
+<div class="head"><h1>Events</h1><span class="actions">${personalToggle(query, isPersonal)}</span></div>
+<div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
+${tabsOf(healthNow.counts, filter, kept)}
+${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: filter.state }), ...kept })))}
+<form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}
+${
+  shown.length > 0
+    ? rowsOf(shown, { isPersonal, isSelectable })
+    : html`<p class="empty">No events${Object.keys(filter).length > 0 && " match"}. ${
+        healthNow.lastReceivedAt &&
+        html`The last notification was received ${time(healthNow.lastReceivedAt, { short: true })}.`
+      }</p>`
+}</form>
+<nav class="pages" aria-label="Pages of events">${
+    after !== undefined && html`<a class="button" href="?${queryOf(filter, kept)}">Newest</a>`
+  }${next !== undefined && html`<a class="button" rel="next" href="?${queryOf(filter, { ...kept, after: next })}">Older</a>`}</nav>`;
+  return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
+}
+
+const sumOf = (counts: AvailableHealth["counts"]): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+function tabsOf(
+  counts: AvailableHealth["counts"],
+  filter: EventFilter,
+  kept: Readonly<Record<string, string>>,
+): Html {
+  const tab = (state: EventFilter["state"], name: string, count: number) =>
+    html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${queryOf({ ...filter, state }, kept)}"${
+      filter.state === state && html` aria-current="page"`
+    }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
+  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${states.map(
+    (state) => tab(state, `${state[0]?.toUpperCase()}${state.slice(1)}`, counts[state]),
+  )}</ul></nav>`;
+}
+
+/** The buttons above the events. A change of all events that match needs a filter, and shows their number first. */
+function toolsOf(filter: EventFilter): Html {
+  const all = (change: "replay" | "discard", text: string) =>
+    html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { confirm: change })}">${text}</a>`;
+  return html`<div class="tools"><label data-js hidden><input type="checkbox" data-all aria-label="Select all on this page"><span data-selected>0 selected</span></label>
+<button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
+${
+  Object.keys(filter).length > 0 &&
+  html`<span class="end">${all("replay", "Replay all that match…")}${all("discard", "Discard all that match…")}</span>`
+}</div>`;
+}
+
+function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {
+  if (state === "stopped")
+    return html`<p class="flash wait">This process handles no more events: its handler is closed.</p>`;
+  if (!pausedSince) return undefined;
+  return html`<p class="flash wait">This process pauses because the platform is out of reach, since ${time(pausedSince)}. Notifications are still recorded.</p>`;
+}
+
+/** How many other events of the record a page shows. */
+const OTHERS = 20;
+/** How many attempts a store keeps. */
+const HISTORY = 10;
+
+/** One event: what happened to it, its notification, and its record. */
+async function eventView(store: Store, eventId: string, visit: Visit): Promise<View> {
+  const event = await store.get(eventId.toLowerCase());
+  if (!event) {
+    const body = html`<h1>No such event</h1><p>No event with this id is stored. It may have been erased, or deleted after its time.</p><p><a href="?">All events</a></p>`;
+    return { title: "No such event", status: 404, body, live: false };
+  }
+  const { ref } = event;
+  const [record, others] =
+    ref === null
+      ? [undefined, []]
+      : await Promise.all([store.recordOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
+  const isPersonal = visit.query.has("personal");
+  const rest = others.filter((other) => other.eventId !== event.eventId).slice(0, OTHERS);
+
+  const body = html`${flashOf(visit.query)}
+<p class="crumb"><a href="?">Events</a> / <span class="mono">${event.eventId}</span></p>
+<div class="head"><h1>${typeOf(event)}</h1>${stateBadge(event)}
+<span class="actions">${personalToggle(visit.query, isPersonal)}${!visit.readOnly && buttonsOf(event, visit)}</span></div>
+<div class="columns"><div>
+<section class="card"><h2>Timeline</h2>${timelineOf(event, isPersonal)}</section>
+<section class="card"><h2>Notification</h2>${notificationOf(event, isPersonal)}</section>
+</div><div>
+<section class="card"><h2>Event</h2>${facts([
+    ["record", ref === null ? undefined : recordLink(ref)],
+    ["source", event.source],
+    ["topic", event.topic ?? undefined],
+    ["attempts", event.attempts],
+    ["reason", event.reason ?? undefined],
+    ["trace", event.traceparent ?? undefined],
+  ])}</section>
+${
+  ref !== null && snapshotCard(record, isPersonal, "No event of this record has been handled yet.")
+}</div></div>
+${
+  ref !== null &&
+  rest.length > 0 &&
+  html`<section><h2>Other events of ${ref}</h2><div class="list">${rowsOf(rest, { isPersonal, isSelectable: false })}</div></section>`
+}`;
+  return { title: `${typeOf(event)} ${ref}`, body };
+}
+
+/** Buttons for the changes that the event's state allows. */
+function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
+  const button = (change: Change, text: string) =>
+    html`<form method="post">${csrf}${hiddenFields([
+      ["event", eventId],
+      ["back", String(new URLSearchParams({ event: eventId }))],
+    ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
+  return html`${changedFrom.discard.includes(state) && button("discard", "Discard")}${
+    changedFrom.replay.includes(state) && button("replay", state === "retrying" ? "Try now" : "Replay")
+  }`;
+}
+
+const origins: Readonly<Record<StoredEvent["source"], string>> = {
+  webhook: "Received",
+  reconcile: "Found by the reconciler",
+  recheck: "Second read scheduled",
+};
+
+const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]>> = {
+  done: ["good", "Handled"],
+  retrying: ["bad", "Attempt failed"],
+  parked: ["bad", "Attempt failed, and the event was parked"],
+  lost: ["bad", "Attempt lost: its process did not say how it ended"],
+};
+
+function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
+  const { source, topic, timestamp, receivedAt, history } = event;
+  const attempt = ({ at, outcome, reason, duration: took, worker, error }: AttemptEntry) => {
+    const [tone, text] = outcomes[outcome];
+    const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
+    return html`<li class="${tone}"><strong>${text}</strong> ${time(at)}<p>${details.filter(Boolean).join(", ")}</p>${
+      error !== undefined &&
+      (isPersonal ? html`<pre>${error}</pre>` : html`<p>The error's text is hidden.</p>`)
+    }</li>`;
+  };
+  return html`<ol class="timeline">
+<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification is dated ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
+${history.length >= HISTORY && html`<li><strong>Earlier attempts are no longer kept</strong></li>`}
+${history.map(attempt)}${nextOf(event)}</ol>`;
+}
+
+/** The last step: what the event waits for, or how it ended without an attempt. */
+function nextOf({ state, reason, dueAt, doneAt }: StoredEvent): Html | undefined {
+  const step = (tone: Tone, text: string, at: Date | null) =>
+    html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}</li>`;
+  switch (state) {
+    case "pending":
+      return step("wait", "Waits for its turn", dueAt);
+    case "processing":
+      return step("busy", "Being handled, under a lease until", dueAt);
+    case "retrying":
+      return step("wait", "Next attempt", dueAt);
+    case "parked":
+      return step("bad", "Parked until somebody replays or discards it", null);
+    case "done":
+      return reason === "discarded" ? step("plain", "Discarded", doneAt) : undefined;
+  }
+}
+
+function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {
+  if (notification === null) return html`<p class="soft">No notification brought this event.</p>`;
+  if (!isPersonal) return html`<p class="soft">Hidden, because it may have personal data.</p>`;
+  let text = notification;
+  try {
+    text = JSON.stringify(JSON.parse(notification), null, 2);
+  } catch {}
+  return html`<pre>${text}</pre>`;
+}
+
+/** A booking or listing: its snapshot and its events. */
+async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
+  const [record, found] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: PAGE })]);
+  const isPersonal = visit.query.has("personal");
+  const erase = new URLSearchParams({ confirm: "erase", record: ref });
+  const body = html`${flashOf(visit.query)}
+<p class="crumb"><a href="?">Events</a> / Record</p>
+<div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
+    !visit.readOnly && html`<a class="button danger" href="?${erase}">Erase…</a>`
+  }</span></div>
+${snapshotCard(record, isPersonal, "No snapshot is stored: no event of it has been handled to its end.")}
+<section><h2>Events</h2><div class="list">${
+    found.length > 0
+      ? rowsOf(found, { isPersonal, isSelectable: false })
+      : html`<p class="empty">No events of this record are stored.</p>`
+  }</div>
+<p><a href="?${queryOf({ ref })}">Select, replay or discard events of this record</a></p></section>`;
+  return { title: ref, body };
+}
+
+/** Finds an event by its id, or a booking or listing by its code, its id or its ref. */
+async function findView(store: Store, given: string): Promise<View | GoTo> {
+  const text = given.trim().slice(0, 300);
+  if (text === "") return { goTo: new URLSearchParams() };
+  const event = await store.get(text.toLowerCase());
+  if (event) return { goTo: new URLSearchParams({ event: event.eventId }) };
+  const codes = [text, text.toUpperCase(), text.toLowerCase()].map((code) => `booking:${code}`);
+  const refs = /^(booking|listing):/.test(text) ? [text] : [...new Set([...codes, `listing:${text}`])];
+  const known = await Promise.all(
+    refs.map(async (ref) => {
+      const [record, events] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: 1 })]);
+      return record !== undefined || events.length > 0;
+    }),
+  );
+  const found = refs.filter((_, index) => known[index]);
+  if (found.length === 1) return { goTo: new URLSearchParams({ record: found[0]! }) };
+  const body =
+    found.length > 0
+      ? html`<h1>Several records match “${text}”</h1><ul>${found.map((ref) => html`<li>${recordLink(ref)}</li>`)}</ul>`
+      : html`<h1>Nothing is stored about “${text}”</h1>
+<p>No notification of it was recorded, or its events were erased or deleted after their time. Codes of bookings, ids of listings and ids of events can be looked up.</p>
+<p><a href="?">All events</a></p>`;
+  return { title: "Find", body, live: false, status: found.length > 0 ? 200 : 404 };
+}
+
+const tones: Readonly<Record<EventState, Tone>> = {
+  pending: "plain",
+  processing: "busy",
+  retrying: "wait",
+  done: "good",
+  parked: "bad",
+};
+
+function stateBadge({ state, reason }: StoredEvent): Html {
+  return reason === "discarded" && state === "done"
+    ? badge("plain", "discarded")
+    : badge(tones[state], state);
+}
+
+function typeOf({ type, topic, ref }: StoredEvent): string {
+  return type ?? `${ref?.split(":")[0] ?? topic ?? "event"}, not read yet`;
+}
+
+function recordLink(ref: string): Html {
+  return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
+}
+
+/** Rows of events. */
+function rowsOf(
+  events: readonly StoredEvent[],
+  { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
+): Html {
+  const row = (event: StoredEvent) => {
+    const { eventId, ref, attempts, reason, receivedAt, lastError } = event;
+    const tried = attempts > 1 ? `${attempts} attempts` : undefined;
+    const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
+    return html`<li id="row-${eventId}">${
+      isSelectable &&
+      html`<input type="checkbox" name="event" value="${eventId}" aria-label="Select ${typeOf(event)} ${ref}">`
+    }<span class="state">${stateBadge(event)}</span>
+<a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
+<span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
+<span class="why">${why}</span><span class="when">${time(receivedAt, { short: true })}</span>${
+      isPersonal && lastError !== null && html`<span class="error mono">${lastError}</span>`
+    }</li>`;
+  };
+  return html`<ol class="rows ${!isSelectable && "plain"}">${events.map(row)}</ol>`;
+}
+
+/** A link to the same page with or without personal data. */
+function personalToggle(query: URLSearchParams, isPersonal: boolean): Html {
+  const other = new URLSearchParams(query);
+  if (isPersonal) other.delete("personal");
+  else other.set("personal", "1");
+  return html`<a class="button" href="?${other}">${isPersonal ? "Hide" : "Show"} personal data</a>`;
+}
+
+/**
+ * The fields that are tracked by default. They name no person. A handler's own `track` may add fields that do, so the
+ * pages hide all others until somebody asks for them.
+ */
+const impersonal = ["checkIn", "checkOut", "listingId", "listingName"];
+
+function snapshotCard(record: RecordSnapshot | undefined, isPersonal: boolean, missing: string): Html {
+  const content = record ? snapshotFacts(record, isPersonal) : html`<p class="soft">${missing}</p>`;
+  return html`<section class="card"><h2>Record as last handled</h2>${content}</section>`;
+}
+
+function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isPersonal: boolean): Html {
+  const shown = (name: string, value: unknown) => {
+    if (!isPersonal && !impersonal.includes(name)) return html`<span class="soft">hidden</span>`;
+    return typeof value === "string" ? value : JSON.stringify(value);
+  };
+  return facts([
+    ["status", snapshot.status],
+    ...Object.entries(snapshot.fields).map(([name, value]) => [name, shown(name, value)] as const),
+    ["changes", sequence],
+    ["seen", time(seenAt, { short: true })],
+  ]);
+}

@@ -1,1 +1,0 @@
-export { type ConsoleOptions, createConsole, type WebhookConsole } from "./console.ts";
