@@ -1,8 +1,25 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import type { AddressInfo } from "node:net";
+import { untilAborted } from "../async.ts";
+import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Log } from "../logger.ts";
 import type { Clock } from "./clock.ts";
-import type { FaultInjector } from "./faults.ts";
-import type { SandboxFault } from "./options.ts";
-import { failure, type Platform, type PlatformRequest, type PlatformResponse } from "./platform.ts";
+import { check, faultsSchema, type SandboxFault, toRange } from "./options.ts";
+import {
+  failure,
+  type Platform,
+  type PlatformRequest,
+  type PlatformResponse,
+  routeMatcher,
+} from "./platform.ts";
+import { createRandom } from "./random.ts";
+import { copy } from "./sandbox-records.ts";
 
 /** A request that the sandbox's API answered. */
 export interface SandboxRequest {
@@ -19,7 +36,7 @@ export interface SandboxRequest {
 }
 
 /** A request over HTTP or by `sandbox.fetch`. Its body is `undefined` if it was too large. */
-export type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
+type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
 
 /** An answer as it is sent. */
 export interface WireResponse {
@@ -29,7 +46,7 @@ export interface WireResponse {
   readonly text: string | undefined;
 }
 
-export type ApiResponse = WireResponse & {
+type ApiResponse = WireResponse & {
   /** Break the connection in the middle of the body, or before the headers if there is no body. */
   readonly cutOff: boolean;
 };
@@ -45,7 +62,7 @@ export interface Api {
 }
 
 /** In bytes. */
-export const maxBodyBytes = 1_048_576;
+const maxBodyBytes = 1_048_576;
 
 const maxKept = 100_000;
 
@@ -84,10 +101,8 @@ export function createApi(options: {
 function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | undefined): PlatformResponse {
   if (fault?.status !== undefined) {
     const { status, retryAfter } = fault;
-    const response = failure(status, "fault", `A fault of the sandbox answers ${status}.`);
-    return retryAfter === undefined
-      ? response
-      : { ...response, headers: { "retry-after": String(retryAfter) } };
+    const headers = retryAfter === undefined ? undefined : { "retry-after": String(retryAfter) };
+    return { ...failure(status, "fault", `A fault of the sandbox answers ${status}.`), headers };
   }
   const { body } = request;
   if (body !== undefined) return platform.answer({ ...request, body });
@@ -108,6 +123,210 @@ export const render: Render = ({ shape, status, body, headers }) => {
     text: JSON.stringify(isError ? { error: body } : body),
   };
 };
+
+/** The faults of the sandbox's API. They can change while it runs. */
+export interface SandboxFaults {
+  /**
+   * Replaces all faults. The first fault that strikes a request decides its answer.
+   *
+   * @throws InvalidArgumentError naming each wrong field and each unknown route
+   * @example
+   * ```ts
+   * sandbox.faults.set([
+   *   { route: "GET /v2/bookings/{bookingCode}", status: 503, rate: 0.3, retryAfter: 2, times: 5 },
+   *   { route: "GET /v2/listings", delay: [100, 2000] },
+   * ]);
+   * ```
+   */
+  set(faults: readonly SandboxFault[]): void;
+  /** Ends all faults. */
+  clear(): void;
+  /** Returns a copy of the faults that were set. Faults that have ended by `times` are among them. */
+  list(): SandboxFault[];
+}
+
+/** The faults as users set them, with the method that the API calls for each request. */
+export interface FaultInjector extends SandboxFaults {
+  /** The fault that strikes a request, with its delay in ms. */
+  strike(method: string, path: string): { readonly fault: SandboxFault; readonly delay: number } | undefined;
+}
+
+/** @param initial - checked */
+export function createFaults(seed: number, initial: readonly SandboxFault[]): FaultInjector {
+  const arm = (fault: SandboxFault, index: number) => ({
+    fault,
+    matches: fault.route === undefined ? () => true : routeMatcher(fault.route)!,
+    // Each fault has its own stream, so that adding another fault does not change its draws.
+    random: createRandom(seed, `fault ${index}`),
+    left: fault.times ?? Number.POSITIVE_INFINITY,
+  });
+  let armed = copy(initial).map(arm);
+
+  return {
+    set(faults) {
+      check(faultsSchema, faults, ["faults"]);
+      armed = copy(faults).map(arm);
+    },
+    clear() {
+      armed = [];
+    },
+    list: () => copy(armed.map(({ fault }) => fault)),
+    strike(method, path) {
+      for (const one of armed) {
+        const { fault, random } = one;
+        if (one.left === 0 || !one.matches(method, path)) continue;
+        if (fault.rate !== undefined && random.next() >= fault.rate) continue;
+        one.left--;
+        return { fault, delay: random.integer(...toRange(fault.delay)) };
+      }
+      return undefined;
+    },
+  };
+}
+
+type Answer = Api["answer"];
+
+/**
+ * Serves the API over HTTP, and the page of the platform at `/`. Resolves when it listens, and rejects if it cannot.
+ *
+ * @param page - called at the first request for the page
+ */
+export async function serve(
+  answer: Answer,
+  page: () => Promise<RequestListener>,
+  { port, host }: { readonly port: number; readonly host: string },
+): Promise<{ readonly url: string; close(): Promise<void> }> {
+  const localOnly = isLoopbackHost(host);
+  let listener: Promise<RequestListener> | undefined;
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const refused = refusalOf(request, localOnly);
+    if (refused) return send(response, refused);
+    if (/^\/(?:\?|$)/.test(request.url ?? "")) {
+      listener ??= page();
+      return (await listener)(request, response);
+    }
+    const { method = "", url: target = "/", headers } = request;
+    const body = await readBody(request);
+    send(response, await answer({ method, target, authorization: headers.authorization, body }));
+  };
+  const server = createServer((request, response) => {
+    // Rejects if the caller has hung up.
+    respond(request, response).catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ port, host }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  return { url: urlOf(server), close: () => close(server) };
+}
+
+/** Whether a host name or address can be reached from this machine only. */
+export function isLoopbackHost(host: string): boolean {
+  const url = parseUrl(`http://${host.includes(":") ? `[${host}]` : host}`);
+  return url !== undefined && isLoopback(url);
+}
+
+/**
+ * The answer to a request that a foreign web page may have sent, or `undefined`. By DNS rebinding, such a page reaches
+ * loopback under a host name of its own.
+ *
+ * @param localOnly - the server listens on loopback
+ */
+function refusalOf({ headers }: IncomingMessage, localOnly: boolean): ApiResponse | undefined {
+  const { host = "", origin } = headers;
+  const url = /^[^/?#@\\]+$/.test(host) ? parseUrl(`http://${host}`) : undefined;
+  if (localOnly && !(url && isLoopback(url)))
+    return plainText(
+      421,
+      "The sandbox listens on loopback and refuses this Host header. Call it as 127.0.0.1 or localhost.",
+    );
+  if (origin !== undefined && parseUrl(origin)?.host !== host.toLowerCase())
+    return plainText(
+      403,
+      "The sandbox refuses requests from web pages of another origin. Call it from a server or a test.",
+    );
+  return undefined;
+}
+
+const plainText = (status: number, text: string): ApiResponse => ({
+  status,
+  headers: { "content-type": "text/plain; charset=utf-8", connection: "close" },
+  text: `${text}\n`,
+  cutOff: false,
+});
+
+/** `undefined` if the body is too large. */
+async function readBody(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength;
+    // Read to the end: a caller that is still sending does not read the answer.
+    if (size <= maxBodyBytes) chunks.push(chunk);
+  }
+  return size > maxBodyBytes ? undefined : Buffer.concat(chunks).toString("utf8");
+}
+
+function send(response: ServerResponse, { status, headers, text = "", cutOff }: ApiResponse): void {
+  if (cutOff && text === "") return void response.destroy();
+  const body = Buffer.from(text);
+  const length = status === 204 || status === 304 ? {} : { "content-length": body.byteLength };
+  response.writeHead(status, { ...headers, ...length });
+  if (!cutOff) return void response.end(body);
+  response.write(body.subarray(0, Math.ceil(body.byteLength / 2)), () => response.destroy());
+}
+
+/** A URL that reaches the server. The address of all interfaces does not work as one everywhere. */
+function urlOf(server: Server): string {
+  const { address, port, family } = server.address() as AddressInfo;
+  const host = address === "0.0.0.0" ? "127.0.0.1" : address === "::" ? "::1" : address;
+  return `http://${family === "IPv6" ? `[${host}]` : host}:${port}`;
+}
+
+function close(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}
+
+/** Answers a web request without a server. Rejects as `fetch` does when the connection breaks or the signal aborts. */
+export async function answerFetch(answer: Answer, request: Request): Promise<Response> {
+  const { signal } = request;
+  signal.throwIfAborted();
+  const { pathname, search } = new URL(request.url);
+  const body = await request.text();
+  const answered = answer({
+    method: request.method,
+    target: pathname + search,
+    authorization: request.headers.get("authorization") ?? undefined,
+    body: new Blob([body]).size > maxBodyBytes ? undefined : body,
+  });
+  return toResponse(await untilAborted(answered, signal));
+}
+
+const brokenConnection = (): Error =>
+  new TypeError("fetch failed", { cause: new Error("the sandbox broke the connection") });
+
+// new Response() throws if one of these has a body, even an empty one.
+const statusesWithoutBody = new Set([204, 205, 304]);
+
+function toResponse({ status, headers, text, cutOff }: ApiResponse): Response {
+  if (!cutOff)
+    return new Response(statusesWithoutBody.has(status) ? null : (text ?? null), { status, headers });
+  if (text === undefined || text === "") throw brokenConnection();
+  const bytes = new TextEncoder().encode(text);
+  const half = bytes.subarray(0, Math.ceil(bytes.byteLength / 2));
+  // In two steps: a stream that fails drops the chunks that nobody has read.
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(half),
+    pull: (controller) => controller.error(brokenConnection()),
+  });
+  return new Response(body, { status, headers });
+}
 
 /** Keeps the newest items of a list, so that a sandbox that runs for days does not fill the memory. */
 export class Recent<T> {

@@ -1,4 +1,4 @@
-import { createSlots } from "../async.ts";
+import { createSlots, untilAborted } from "../async.ts";
 import type { Log } from "../logger.ts";
 import { Recent } from "./api.ts";
 import type { Clock } from "./clock.ts";
@@ -10,7 +10,7 @@ import {
   toDeliverySettings,
 } from "./options.ts";
 import { createRandom } from "./random.ts";
-import { copy } from "./records.ts";
+import { copy } from "./sandbox-records.ts";
 
 /** A function that takes deliveries instead of the network, such as a webhook handler's `fetch`. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
@@ -191,8 +191,7 @@ export function createDeliveryQueue(options: {
     const delivery = entry(job, number);
     if (clock.stopped) return { ...delivery, error: "not sent: the sandbox was closed", duration: 0 };
     recent.add(delivery);
-    const { timeout } = queue.settings;
-    Object.assign(delivery, await post(job.url, job.body, { clock, timeout, receiver: queue.receiver }));
+    Object.assign(delivery, await post(job.url, job.body, clock, queue));
     report(delivery);
     return { ...delivery };
   };
@@ -269,19 +268,12 @@ function eventIdOf(notification: unknown): string | undefined {
   return typeof eventId === "string" ? eventId : undefined;
 }
 
-interface PostOptions {
-  readonly clock: Clock;
-  /** ms */
-  readonly timeout: number;
-  /** `undefined`: the network. */
-  readonly receiver: SandboxReceiver | undefined;
-}
-
 /** Posts a body to an endpoint once. Never rejects, and follows no redirect. */
 async function post(
   url: string,
   body: string,
-  { clock, timeout, receiver }: PostOptions,
+  clock: Clock,
+  { settings: { timeout }, receiver }: DeliveryQueue,
 ): Promise<Pick<SandboxDelivery, "status" | "error" | "duration">> {
   const started = performance.now();
   const controller = new AbortController();
@@ -296,7 +288,7 @@ async function post(
   try {
     // The global fetch is looked up at each delivery, because a test may replace it.
     const answer = receiver ? receiver(new Request(url, init)) : fetch(url, init);
-    const response = await Promise.race([answer, rejectOnAbort(signal)]);
+    const response = await untilAborted(Promise.resolve(answer), signal);
     // Only the status counts.
     void response.body?.cancel().catch(() => {});
     return { status: response.status, error: undefined, duration: performance.now() - started };
@@ -306,13 +298,6 @@ async function post(
     clearTimeout(timer);
     removeListener();
   }
-}
-
-/** For a receiver that ignores its signal. */
-function rejectOnAbort(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
 }
 
 /** The reason is in the cause of fetch's error. Its message is empty for a host with several addresses. */

@@ -11,13 +11,11 @@ import {
 } from "../console/html.ts";
 import type { View, Visit } from "../console/site.ts";
 import type { SandboxRequest } from "./api.ts";
-import { bookingMoves, type SandboxBooking } from "./bookings.ts";
 import type { SandboxDelivery } from "./deliveries.ts";
-import { listingMoves, type SandboxListing } from "./listings.ts";
 import type { SandboxFault } from "./options.ts";
 import { routeNames } from "./platform.ts";
-import { possibleMoves } from "./records.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { bookingMoves, listingMoves, possibleMoves, type SandboxBooking } from "./sandbox-records.ts";
 
 /** The sandbox, and its newest deliveries and requests without a copy of all of them. */
 export interface PageSource {
@@ -85,7 +83,14 @@ function endpointsOf({ webhookConfig }: Sandbox): Html {
   return html`<section class="list" aria-label="Webhook configuration"><div class="items"><div class="item"><strong>Webhooks</strong>${isActive ? badge("good", "active") : badge("wait", "not active")}${lines}</div></div></section>`;
 }
 
-type Button = readonly [act: string, text: string, tone?: "primary" | "danger"];
+type Tint = "primary" | "danger";
+type Button = readonly [act: string, text: string, tint?: Tint | undefined];
+
+const moveButton = (move: string, tint?: Tint): Button => [
+  move,
+  move[0]!.toUpperCase() + move.slice(1),
+  tint,
+];
 
 /** A form that changes the page in place, with its buttons. */
 function form(
@@ -99,8 +104,8 @@ function form(
   }: { readonly content?: HtmlValue; readonly label?: string; readonly more?: HtmlValue } = {},
 ): Html {
   const shown = buttons.map(
-    ([act, text, tone = ""]) =>
-      html`<button class="small ${tone}" name="do" value="${act}"${label !== undefined && html` aria-label="${text} ${label}"`}>${text}</button>`,
+    ([act, text, tint = ""]) =>
+      html`<button class="small ${tint}" name="do" value="${act}"${label !== undefined && html` aria-label="${text} ${label}"`}>${text}</button>`,
   );
   return html`<form class="in-place" method="post" data-stay>${visit.csrf}${hiddenFields(hidden)}${content}<span class="buttons">${shown}</span>${more}</form>`;
 }
@@ -159,12 +164,8 @@ function bookingRow(
   visit: Visit,
 ): Html {
   const hidden = [["booking", bookingCode]] as const;
-  const buttons = possibleMoves(bookingMoves, status).map(
-    (move): Button => [
-      move,
-      move[0]!.toUpperCase() + move.slice(1),
-      move === "approve" ? "primary" : "danger",
-    ],
+  const buttons = possibleMoves(bookingMoves, status).map((move) =>
+    moveButton(move, move === "approve" ? "primary" : "danger"),
   );
   const dates = html`<div class="filter">${dateField("checkIn", "Check-in", String(checkIn))}${dateField("checkOut", "Check-out", String(checkOut))}</div>`;
   return html`<li id="booking-${idOf(bookingCode)}"><span class="info"><strong>${bookingCode}</strong>${badge(bookingTones[status] ?? "plain", status)}<span class="soft">${checkIn} to ${checkOut}, listing ${listingId}</span></span>
@@ -177,10 +178,8 @@ const listingTones: Readonly<Record<string, Tone>> = { InReview: "wait", Publish
 function listingsOf({ listings }: Sandbox, visit: Visit): Html {
   const all = listings.list();
   const tools = form(visit, [], [["submit", "New listing", "primary"]]);
-  const rows = newest(all).map(({ listingId, listingName, status }: SandboxListing) => {
-    const buttons = possibleMoves(listingMoves, status).map(
-      (move): Button => [move, move[0]!.toUpperCase() + move.slice(1)],
-    );
+  const rows = newest(all).map(({ listingId, listingName, status }) => {
+    const buttons = possibleMoves(listingMoves, status).map((move) => moveButton(move));
     return html`<li id="listing-${listingId}"><strong>${listingId}</strong>${badge(listingTones[status] ?? "plain", status)}<span class="soft">${listingName}</span>
 <span class="end">${buttons.length > 0 && form(visit, [["listing", String(listingId)]], buttons, { label: `listing ${listingId}` })}</span></li>`;
   });
@@ -209,49 +208,39 @@ function deliveriesOf(source: PageSource, visit: Visit): Html {
 }
 
 function deliveryRow(delivery: SandboxDelivery, id: string, visit: Visit): Html {
-  const { eventId, sentAt } = delivery;
+  const { eventId, sentAt, attempt } = delivery;
   const subject = subjectOf(delivery);
-  return html`<li id="${id}">${answerBadge(delivery)}${
+  return html`<li id="${id}">${badge(...answerOf(delivery))}${
     eventId === undefined
       ? html`<strong>${subject}</strong>`
       : html`<a href="?${String(new URLSearchParams({ event: eventId }))}">${subject}</a>`
-  }<span class="soft">${marksOf(delivery).join(", ")}</span>
+  }<span class="soft">${joined(attempt > 1 && `attempt ${attempt}`, marksOf(delivery))}</span>
 <span class="end"><span class="soft">${latencyOf(delivery)}${time(sentAt, { short: true })}</span>${
     eventId !== undefined && form(visit, [["event", eventId]], [["resend", "Resend"]], { label: subject })
   }</span></li>`;
 }
 
 function attemptOf(delivery: SandboxDelivery): Html {
-  const { tone, text } = answerOf(delivery);
-  const { sentAt, error } = delivery;
-  return html`<li class="${tone}"><strong>${text}</strong> ${[`attempt ${delivery.attempt}`, ...marksOf(delivery).filter((mark) => !mark.startsWith("attempt"))].join(", ")}<br>${time(sentAt)}<p>${latencyOf(delivery)}${error !== undefined && !delivery.dropped && error}</p></li>`;
+  const [tone, text] = answerOf(delivery);
+  const { sentAt, error, attempt } = delivery;
+  return html`<li class="${tone}"><strong>${text}</strong> ${joined(`attempt ${attempt}`, marksOf(delivery))}<br>${time(sentAt)}<p>${latencyOf(delivery)}${error !== undefined && !delivery.dropped && error}</p></li>`;
 }
 
-function answerOf({ dropped, duration, status }: SandboxDelivery): {
-  readonly tone: Tone;
-  readonly text: string;
-} {
-  if (dropped) return { tone: "wait", text: "dropped" };
-  if (duration === undefined) return { tone: "busy", text: "sending" };
-  if (status === undefined) return { tone: "bad", text: "no answer" };
-  return { tone: status === 200 ? "good" : "bad", text: String(status) };
-}
-
-function answerBadge(delivery: SandboxDelivery): Html {
-  const { tone, text } = answerOf(delivery);
-  return badge(tone, text);
+function answerOf({ dropped, duration, status }: SandboxDelivery): readonly [tone: Tone, text: string] {
+  if (dropped) return ["wait", "dropped"];
+  if (duration === undefined) return ["busy", "sending"];
+  if (status === undefined) return ["bad", "no answer"];
+  return [status === 200 ? "good" : "bad", String(status)];
 }
 
 const latencyOf = ({ duration: ms, dropped }: SandboxDelivery): Html | undefined =>
   ms === undefined || dropped ? undefined : html`<span class="latency">${duration(ms)}</span> `;
 
-function marksOf({ attempt, duplicate, delay }: SandboxDelivery): string[] {
-  return [
-    attempt > 1 && `attempt ${attempt}`,
-    duplicate && "again",
-    delay > 0 && `held ${duration(delay)}`,
-  ].filter((mark) => mark !== false);
-}
+const marksOf = ({ duplicate, delay }: SandboxDelivery): string =>
+  joined(duplicate && "again", delay > 0 && `held ${duration(delay)}`);
+
+const joined = (...parts: readonly (string | false | undefined)[]): string =>
+  parts.filter(Boolean).join(", ");
 
 /** The record that a notification is about. */
 function subjectOf({ notification, topic }: SandboxDelivery): string {
@@ -312,19 +301,16 @@ function faultsOf({ faults }: Sandbox, visit: Visit): Html {
 }
 
 function faultText({ status, retryAfter, delay, cutOff }: SandboxFault): string {
-  return [
+  return joined(
     status !== undefined && `${status}${retryAfter === undefined ? "" : ` (Retry-After ${retryAfter})`}`,
     delay !== undefined && `${[delay].flat().map(duration).join(" to ")} slower`,
     cutOff && "cut off",
-  ]
-    .filter(Boolean)
-    .join(", ");
+  );
 }
 
 function faultScope({ route = "all requests", rate, times }: SandboxFault): string {
-  return [route, rate !== undefined && `${Math.round(rate * 100)}%`, times !== undefined && `${times} times`]
-    .filter(Boolean)
-    .join(", ");
+  const share = rate !== undefined && `${Math.round(rate * 100)}%`;
+  return joined(route, share, times !== undefined && `${times} times`);
 }
 
 function requestsOf({ requests }: PageSource): Html {

@@ -6,8 +6,8 @@ import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { SandboxDeliveryOptions, SandboxFault } from "./options.ts";
 import { eventView, type PageSource, platformView } from "./page-view.ts";
-import { refuse } from "./records.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { refuse, type SandboxBooking, type SandboxListing } from "./sandbox-records.ts";
 
 /** Makes the page of the platform's side: its records, deliveries and faults, with buttons that change them. */
 export function createPage(
@@ -44,15 +44,10 @@ function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof pla
 function hasToken(request: Request, token: string): boolean {
   const [, scheme = "", value = ""] = /^(\S+) +(\S+)$/.exec(request.headers.get("authorization") ?? "") ?? [];
   if (scheme.toLowerCase() === "bearer") return value === token;
-  return scheme.toLowerCase() === "basic" && decodeBase64(value)?.replace(/^[^:]*:/, "") === token;
-}
-
-function decodeBase64(text: string): string | undefined {
-  try {
-    return atob(text);
-  } catch {
-    return undefined;
-  }
+  const password = Buffer.from(value, "base64")
+    .toString("latin1")
+    .replace(/^[^:]*:/, "");
+  return scheme.toLowerCase() === "basic" && password === token;
 }
 
 const unauthorized = (): Response =>
@@ -66,47 +61,26 @@ const unauthorized = (): Response =>
 
 type Act = (sandbox: Sandbox, form: URLSearchParams) => Promise<string>;
 
-const changeBooking =
-  (name: "approve" | "decline" | "cancel"): Act =>
-  async ({ bookings }, form) => {
-    const { bookingCode, status } = await bookings[name](form.get("booking") ?? "");
-    return `Booking ${bookingCode} is ${status}.`;
-  };
-
-const makeBooking =
-  (name: "request" | "instantBook"): Act =>
-  async ({ bookings }, form) => {
-    const { bookingCode, status } = await bookings[name](bookingFields(form));
-    return `Booking ${bookingCode} is ${status}.`;
-  };
-
-const changeListing =
-  (name: "publish" | "hide"): Act =>
-  async ({ listings }, form) => {
-    const { listingId, status } = await listings[name](Number(form.get("listing")));
-    return `Listing ${listingId} is ${status}.`;
-  };
+const booking = ({ bookingCode, status }: SandboxBooking) => `Booking ${bookingCode} is ${status}.`;
+const listing = ({ listingId, status }: SandboxListing) => `Listing ${listingId} is ${status}.`;
+const codeOf = (form: URLSearchParams): string => form.get("booking") ?? "";
+const idOf = (form: URLSearchParams): number => Number(form.get("listing"));
 
 /** What each button of the page does. It returns the text to show. */
 const acts: Readonly<Record<string, Act>> = {
-  request: makeBooking("request"),
-  book: makeBooking("instantBook"),
-  approve: changeBooking("approve"),
-  decline: changeBooking("decline"),
-  cancel: changeBooking("cancel"),
+  request: async ({ bookings }, form) => booking(await bookings.request(bookingFields(form))),
+  book: async ({ bookings }, form) => booking(await bookings.instantBook(bookingFields(form))),
+  approve: async ({ bookings }, form) => booking(await bookings.approve(codeOf(form))),
+  decline: async ({ bookings }, form) => booking(await bookings.decline(codeOf(form))),
+  cancel: async ({ bookings }, form) => booking(await bookings.cancel(codeOf(form))),
   alter: async ({ bookings }, form) => {
-    const { bookingCode, checkIn, checkOut } = await bookings.alter(
-      form.get("booking") ?? "",
-      bookingFields(form),
-    );
+    const { bookingCode, checkIn, checkOut } = await bookings.alter(codeOf(form), bookingFields(form));
     return `Booking ${bookingCode} is from ${checkIn} to ${checkOut} now.`;
   },
-  submit: async ({ listings }, form) => {
-    const { listingId, status } = await listings.submit({ listingName: textOf(form, "listingName") });
-    return `Listing ${listingId} is ${status}.`;
-  },
-  publish: changeListing("publish"),
-  hide: changeListing("hide"),
+  submit: async ({ listings }, form) =>
+    listing(await listings.submit({ listingName: textOf(form, "listingName") })),
+  publish: async ({ listings }, form) => listing(await listings.publish(idOf(form))),
+  hide: async ({ listings }, form) => listing(await listings.hide(idOf(form))),
   resend: async (sandbox, form) => {
     const eventId = form.get("event") ?? "";
     // Do not wait for the answer: it appears in the list. An unknown id rejects at once.
@@ -118,14 +92,7 @@ const acts: Readonly<Record<string, Act>> = {
     return "Later notifications are delivered by these options.";
   },
   normal: async (sandbox) => {
-    sandbox.delivery.set({
-      duplicates: 0,
-      drop: 0,
-      delay: 0,
-      timeout: 30_000,
-      shuffle: false,
-      retry: { schedule: [] },
-    });
+    sandbox.delivery.set(deliveryOptions(new URLSearchParams()));
     return "Later notifications are delivered once and at once.";
   },
   duplicate: async ({ delivery }) => {

@@ -2,9 +2,13 @@ import * as z from "zod";
 import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Issue } from "../errors.ts";
 import { toIssues } from "../models/standard-schema.ts";
-import { createBookings, type SandboxBookings } from "./bookings.ts";
-import { createListings, type SandboxListings } from "./listings.ts";
 import { createRandom } from "./random.ts";
+import {
+  createBookings,
+  createListings,
+  type SandboxBookings,
+  type SandboxListings,
+} from "./sandbox-records.ts";
 
 /** The webhook configuration that the sandbox holds. */
 export interface SandboxWebhookConfig {

@@ -2,8 +2,18 @@ import type { RequestListener } from "node:http";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/records.ts";
-import { type Api, createApi, type Render, render, type SandboxRequest } from "./api.ts";
-import type { SandboxBookings } from "./bookings.ts";
+import {
+  type Api,
+  answerFetch,
+  createApi,
+  createFaults,
+  isLoopbackHost,
+  type Render,
+  render,
+  type SandboxFaults,
+  type SandboxRequest,
+  serve,
+} from "./api.ts";
 import { type Clock, createClock } from "./clock.ts";
 import {
   createDeliveryQueue,
@@ -13,8 +23,6 @@ import {
   type SandboxDeliveryControl,
   type SandboxReceiver,
 } from "./deliveries.ts";
-import { createFaults, type SandboxFaults } from "./faults.ts";
-import type { SandboxListings } from "./listings.ts";
 import {
   check,
   defaultAccessToken,
@@ -25,8 +33,7 @@ import {
   toDeliverySettings,
 } from "./options.ts";
 import { createPlatform, type Platform, problemWithUrl, type SandboxWebhookConfig } from "./platform.ts";
-import { copy, refuse } from "./records.ts";
-import { answerFetch, isLoopbackHost, serve } from "./server.ts";
+import { copy, refuse, type SandboxBookings, type SandboxListings } from "./sandbox-records.ts";
 
 /**
  * The platform in memory: its API, its bookings and listings, and the notifications about them. Made by

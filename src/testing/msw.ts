@@ -1,7 +1,7 @@
 import { type HttpHandler, HttpResponse, http } from "msw";
 import { parseUrl } from "../client/urls.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../options.ts";
-import { refuse } from "../sandbox/records.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** The default base URL of {@link sandboxHandlers}: the `baseUrl` of the client under test. */
@@ -39,7 +39,8 @@ export function sandboxHandlers(
   checkNoUnknown(options, ["baseUrl"]);
   const { baseUrl = sandboxBaseUrl } = options;
   const base = parseUrl(String(baseUrl));
-  if (!base || !/^https?:$/.test(base.protocol)) refuse("must be an http or https URL", "baseUrl");
+  if (!base || !/^https?:$/.test(base.protocol))
+    throw new InvalidArgumentError({ path: ["baseUrl"], message: "must be an http or https URL" });
   const prefix = `${base.origin}${base.pathname.replace(/\/+$/, "")}`;
   return [
     // A regular expression, because a text pattern of msw gives a meaning to some characters of a URL.
