@@ -2,7 +2,13 @@ import type { FetchHandler } from "../adapters/fetch-handler.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
-import type { AttemptEntry, EventFilter, EventStore, RecordSnapshot, StoredEvent } from "../stores/event-store.ts";
+import type {
+  AttemptEntry,
+  EventFilter,
+  EventStore,
+  RecordSnapshot,
+  StoredEvent,
+} from "../stores/event-store.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/health.ts";
 import { filterForm, filterOf, queryOf, states } from "./event-filter.ts";
 import { badge, duration, facts, type Html, hiddenFields, html, plot, type Tone, time } from "./html.ts";
