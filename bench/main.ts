@@ -24,7 +24,7 @@ const quick = values.quick === true;
 const of = values.of?.split(",");
 
 // Always on the disk before the answer.
-const redis = await startOwnRedis();
+const redis = await startOwnRedis({ args: ["--appendfsync", "always"] });
 process.env.BENCH_SERVERS = JSON.stringify({
   postgres: (await postgresUrl()) ?? "",
   redis: redis?.url ?? "",

@@ -46,6 +46,7 @@ export class Connection {
   async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const until = performance.now() + this.timeout;
     const session = await this.link.ready(this.timeout);
+    session.gather();
     try {
       return await this.#inTime(session, until, this.#evaluate(session.client, name, args));
     } catch (error) {

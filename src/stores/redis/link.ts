@@ -1,6 +1,6 @@
 // Not the globals: a test's fake timers must not stop Redis.
 import type { Socket } from "node:net";
-import { clearTimeout, setTimeout } from "node:timers";
+import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
@@ -241,6 +241,7 @@ export class Session {
   readonly client: RedisClient;
   readonly #waiting = new Set<(signal: Signal) => void>();
   readonly #detachers: (() => void)[] = [];
+  #gathering = false;
 
   constructor(client: RedisClient) {
     this.client = client;
@@ -259,8 +260,23 @@ export class Session {
   }
 
   /** `undefined` for a Cluster, which has several connections. */
-  get #stream(): Partial<Pick<Socket, "writable" | "destroy">> | undefined {
+  get #stream(): Partial<Pick<Socket, "writable" | "destroy" | "cork" | "uncork">> | undefined {
     return "stream" in this.client ? this.client.stream : undefined;
+  }
+
+  /**
+   * Sends the further commands of this turn of the event loop in one write. If no call waits for an answer, nothing is
+   * held back: a process that wakes up claims sooner.
+   */
+  gather(): void {
+    const stream = this.#stream;
+    if (this.#gathering || this.#waiting.size === 0 || !stream?.cork) return;
+    this.#gathering = true;
+    stream.cork();
+    setImmediate(() => {
+      this.#gathering = false;
+      stream.uncork?.();
+    });
   }
 
   /** Resolves to whether the client is ready before `until`, by `performance.now()`; to `false` once it has ended. */

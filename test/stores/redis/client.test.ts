@@ -51,6 +51,18 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     expect(await client.ping()).toBe("PONG");
   });
 
+  test("gets the calls of one turn in two writes", async () => {
+    const client = clientOf();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.add(eventOf());
+    const uncork = vi.spyOn(client.stream, "uncork");
+    const added = await Promise.all(Array.from({ length: 20 }, () => store.add(eventOf())));
+    expect(added).toEqual(Array(20).fill("added"));
+    expect(uncork).toHaveBeenCalledOnce();
+    expect(client.stream.writableCorked).toBe(0);
+    await store.close();
+  });
+
   test("that is lazy is connected by the first call", async () => {
     const client = clientOf({ lazyConnect: true });
     const store = redisStore({ client, prefix: randomUUID(), logger });
