@@ -14,6 +14,9 @@ export default defineConfig({
     // On two cores vitest would keep one for itself, which does nothing.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ["test/**/*.test.ts"],
+    // A test that takes a tenth of a second takes seconds on a machine with other work.
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
     globalSetup: "test/support/compile-cache.ts",
     // The native compiler takes a third of the time.
     typecheck: {

@@ -57,8 +57,6 @@ export interface ReceiverOptions {
 /** Never rejects. @param arrivedAt - by `performance.now()`; default: now */
 export type Receiver = (request: ReceiveRequest, arrivedAt?: number) => Promise<Received>;
 
-type Answered = Omit<Received, "replyBy">;
-
 /** A request that is being handled. */
 interface Arrival {
   readonly request: ReceiveRequest;
@@ -78,15 +76,18 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const topic = topicOf(request, topicFrom);
     const replyBy = arrivedAt + options.replyWithin;
     const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
+    // Keeps the timer awake from the body to the answer: each pause and start of it would cost.
+    const whole = arrival.deadlines.add(replyBy, () => {});
     try {
-      const { result, recorded } = await handle(arrival);
-      return { result, recorded, replyBy };
+      return await handle(arrival);
     } catch (error) {
-      return { ...refuse(arrival, "internal", error), replyBy };
+      return refuse(arrival, "internal", error);
+    } finally {
+      arrival.deadlines.remove(whole);
     }
   };
 
-  async function handle(arrival: Arrival): Promise<Answered> {
+  async function handle(arrival: Arrival): Promise<Received> {
     const { request, replyBy, deadlines } = arrival;
     if (options.closing()) return refuse(arrival, "closing");
     const method = request.method.toUpperCase();
@@ -97,7 +98,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const refusal = options.verify && (await askVerify(options.verify, arrival, body));
     if (refusal) return refusal;
     // With `await`, as in all functions here: returning a promise takes two more turns of the microtask queue.
-    return isCheck ? { result: reachable() } : await takeBody(arrival, body);
+    return isCheck ? { result: reachable(), replyBy } : await takeBody(arrival, body);
   }
 
   /** @returns `undefined` if verify accepts the request */
@@ -105,7 +106,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     verify: Verify,
     arrival: Arrival,
     body: RequestBody,
-  ): Promise<Answered | undefined> {
+  ): Promise<Received | undefined> {
     let verdict: boolean | typeof LATE = false;
     let thrown: unknown;
     try {
@@ -121,8 +122,9 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return refuse(arrival, verdict === LATE ? "verify-timeout" : "verify", thrown);
   }
 
-  async function takeBody(arrival: Arrival, body: RequestBody): Promise<Answered> {
-    const read = await body.read();
+  async function takeBody(arrival: Arrival, body: RequestBody): Promise<Received> {
+    const reading = body.read();
+    const read = reading instanceof Promise ? await reading : reading;
     if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
     if (read.failure === "not-base64") return refuseInvalid(arrival, refuseBody("is not base64").issues);
     if (read.failure !== undefined) return refuse(arrival, read.failure, read.error);
@@ -131,7 +133,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return await record(arrival, parsed);
   }
 
-  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Answered> {
+  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Received> {
     const by = Math.min(now() + recordTimeout, arrival.replyBy);
     let added: "added" | "duplicate" | "conflict" | typeof LATE;
     try {
@@ -145,7 +147,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     }
     if (added === LATE) return refuse(arrival, "store-timeout");
     reporter.recorded(event, added, doubts);
-    return { result: accepted(), recorded: { event, added } };
+    return { result: accepted(), recorded: { event, added }, replyBy: arrival.replyBy };
   }
 
   /** A known event must be answered 200 even with a full backlog, or the platform repeats it forever. */
@@ -153,18 +155,18 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return deadlines.within(options.isKnown?.(eventId) ?? Promise.resolve(false), by);
   }
 
-  function refuse({ topic }: Arrival, reason: Refusal, error?: unknown): Answered {
+  function refuse({ topic, replyBy }: Arrival, reason: Refusal, error?: unknown): Received {
     reporter.refused(reason, topic, error);
-    return { result: refused(reason) };
+    return { result: refused(reason), replyBy };
   }
 
   function refuseInvalid(
-    { topic }: Arrival,
+    { topic, replyBy }: Arrival,
     issues: Parameters<typeof invalid>[0],
     body?: string | Uint8Array,
-  ): Answered {
+  ): Received {
     reporter.invalid(topic, issues, body);
-    return { result: invalid(issues) };
+    return { result: invalid(issues), replyBy };
   }
 }
 

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../options.ts";
+import { queryValues } from "./request.ts";
 
 /** The argument of {@link Verify}. */
 export interface VerifyRequest {
@@ -174,7 +175,7 @@ function inQuery(name: string): Find {
     const search = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
     // The parameter of `??key=` is named `?key`, but URLSearchParams drops a leading question mark.
     const query = search.startsWith("?") ? `&${search}` : search;
-    const values = new URLSearchParams(query).getAll(name);
+    const values = queryValues(query, name);
     // A second value could hide the one that a server in front has checked.
     if (values.length !== 1) return [];
     // In a form, a plus sign is a space. In a secret that was pasted into a URL, it is itself.

@@ -1,7 +1,46 @@
+import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Backlog } from "../../../src/webhooks/receiving/receive.ts";
-import { topicIn } from "../../../src/webhooks/receiving/request.ts";
+import { queryValues, topicIn } from "../../../src/webhooks/receiving/request.ts";
 import { bookingNotification, harness } from "./receiver.ts";
+
+describe("the values of a query parameter", () => {
+  it("are those that URLSearchParams reads, of any query and any name", () => {
+    const part = fc.oneof(
+      fc.constantFrom(
+        "key",
+        "k",
+        "&",
+        "=",
+        "?",
+        "%",
+        "%6b",
+        "%6Bey",
+        "+",
+        "#",
+        "ä",
+        "\ud800",
+        "a=b",
+        " ",
+        ";",
+        "-",
+      ),
+      fc.string({ maxLength: 3 }),
+    );
+    const text = fc.array(part, { maxLength: 8 }).map((parts) => parts.join(""));
+    const name = fc.oneof(fc.constantFrom("key", "k", "?key", "a=b", "a&b", "k%6by", "a+b", ""), text);
+    const query = fc.oneof(
+      text,
+      fc.tuple(name, text).map(([given, value]) => `x=1&${given}=${value}&${given}&${given}=2`),
+    );
+    fc.assert(
+      fc.property(query, name, (search, given) => {
+        expect(queryValues(search, given)).toEqual(new URLSearchParams(search).getAll(given));
+      }),
+      { numRuns: 2000 },
+    );
+  });
+});
 
 describe("the topic in an endpoint's URL", () => {
   it.each([
