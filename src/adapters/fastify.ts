@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { AdapterOptions, Webhooks } from "./exchange.ts";
-import { answerWith, startServing } from "./fetch-exchange.ts";
-import type { FetchHandler } from "./fetch-handler.ts";
+import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
+import type { FetchHandler } from "./handlers.ts";
 
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
-export type { FetchHandler } from "./fetch-handler.ts";
+export type { FetchHandler } from "./handlers.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
 export interface FastifyLike {

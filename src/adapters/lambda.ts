@@ -2,8 +2,8 @@ import { atMost } from "../async.ts";
 import type { ReceiveContext } from "../webhooks/handler.ts";
 import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
-import { assertHandler } from "./assert-handler.ts";
 import type { AdapterOptions } from "./exchange.ts";
+import { assertHandler } from "./handlers.ts";
 
 export type { AdapterOptions } from "./exchange.ts";
 export {

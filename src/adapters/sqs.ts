@@ -1,6 +1,6 @@
 import { Log } from "../logger.ts";
 import type { ProcessOptions } from "../webhooks/processing/process-now.ts";
-import { assertHandler } from "./assert-handler.ts";
+import { assertHandler } from "./handlers.ts";
 
 /** The part of a webhook handler that the function uses. */
 export interface SqsWebhooks {

@@ -1,4 +1,4 @@
-import { type FetchHandler, fetchHandler } from "../adapters/fetch-handler.ts";
+import { type FetchHandler, fetchHandler } from "../adapters/handlers.ts";
 import { isEqual } from "../webhooks/receiving/verify.ts";
 import { cookieOf } from "./form-guard.ts";
 import { refuse, respond, type SiteOptions } from "./site.ts";

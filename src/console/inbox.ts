@@ -1,4 +1,4 @@
-import type { FetchHandler } from "../adapters/fetch-handler.ts";
+import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";

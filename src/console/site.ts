@@ -1,4 +1,4 @@
-import { type FetchHandler, fetchHandler } from "../adapters/fetch-handler.ts";
+import { type FetchHandler, fetchHandler } from "../adapters/handlers.ts";
 import type { Log } from "../logger.ts";
 import { icon, script, style } from "./assets.ts";
 import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./form-guard.ts";

@@ -1,6 +1,6 @@
 import type { RequestListener } from "node:http";
-import { answerWith } from "../adapters/fetch-exchange.ts";
-import { fetchHandler } from "../adapters/fetch-handler.ts";
+import { answerWith } from "../adapters/exchange.ts";
+import { fetchHandler } from "../adapters/handlers.ts";
 import { createSite, type Site, type View, type Visit } from "../console/site.ts";
 import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
