@@ -187,6 +187,7 @@ export function parseTimestamp(text: string): Date | undefined {
 
 /** Whether the calendar has this day. */
 export function isDay(year: number, month: number, day: number): boolean {
+  if (month >= 1 && month <= 12 && day >= 1 && day <= 28) return true;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);
   return date.getUTCFullYear() === year && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;

@@ -1,26 +1,20 @@
 import { atMost } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
+import type { CircuitBreaker, Reading } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
 import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
-import { CancellableRun, type Outage, type WorkFailure, type WorkResult } from "./work.ts";
+import type { Refusals } from "./refusals.ts";
+import { CancellableRun, type WorkFailure, type WorkResult } from "./work.ts";
 
 /** How long to wait before another try to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
-/** The circuit breaker and the read limit, as an attempt sees them. */
-export interface Upstream {
-  recordAnswer(): void;
-  recordRefusal(error: unknown): void;
-  recordOutage(first: boolean, outage: Outage, error: unknown): void;
-  readonly paused: boolean;
-  readonly limiting: boolean;
-}
-
-export interface AttemptOptions<Tx> extends QueueOptions<Tx> {
-  readonly upstream: Upstream;
+export interface AttemptOptions {
+  readonly breaker: CircuitBreaker;
+  readonly refusals: Refusals;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** The work is done. The store does not have the end yet. */
@@ -35,16 +29,20 @@ export class Attempt<Tx> {
   /** Never rejects. */
   readonly ended: Promise<AttemptEnd>;
 
-  readonly #options: AttemptOptions<Tx>;
+  readonly #queue: QueueOptions<Tx>;
+  readonly #options: AttemptOptions;
+  readonly #reading: Reading;
   readonly #startedAt = performance.now();
   readonly #run: CancellableRun<Tx>;
   readonly #lost = Promise.withResolvers<"lost">();
 
-  constructor(claim: ClaimedEvent, options: AttemptOptions<Tx>) {
+  constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
+    this.#queue = queue;
     this.#options = options;
-    this.#run = new CancellableRun(options.work, claim, {
-      attemptTimeout: options.policy.attemptTimeout,
-      onAnswered: () => options.upstream.recordAnswer(),
+    this.#reading = options.breaker.begin(recordOf(claim));
+    this.#run = new CancellableRun(queue.work, claim, {
+      attemptTimeout: queue.policy.attemptTimeout,
+      onAnswered: () => this.#answered(),
     });
     this.lease = new Lease(claim, options.leaseEndsAt, {
       onExpiring: () => this.#run.cut("expiring"),
@@ -55,7 +53,7 @@ export class Attempt<Tx> {
     });
     this.ended = this.#attempt().catch((error) => {
       const { eventId } = claim;
-      options.logger.error(
+      queue.logger.error(
         `the store did not record how event ${eventId} ended. The event is handled again when its lease ends`,
         { eventId, error },
       );
@@ -72,18 +70,24 @@ export class Attempt<Tx> {
     this.#run.cut("released");
   }
 
+  #answered(): void {
+    this.#options.breaker.recordAnswer(this.#reading);
+    // An event without a record reads nothing, so it proves no read.
+    if (this.claim.ref !== null) this.#options.refusals.recordSuccess();
+  }
+
   async #attempt(): Promise<AttemptEnd> {
     if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
     // Skip a claim whose lease has expired: another process may work on the event now.
     if (!this.lease.held) return this.#giveUp();
     const run = (): Promise<AttemptResult> => this.#process();
-    const { process } = this.#options;
+    const { process } = this.#queue;
     return (await (process ? process(this.claim, run) : run())).outcome;
   }
 
   async #process(): Promise<AttemptResult> {
-    if (this.claim.attempts > this.#options.policy.maxAttempts) return this.#parkDeadly();
-    this.#options.observe({ kind: "started", ...this.#about });
+    if (this.claim.attempts > this.#queue.policy.maxAttempts) return this.#parkDeadly();
+    this.#queue.observe({ kind: "started", ...this.#about });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
     return { outcome: result.by === "lost" ? this.#giveUp() : await this.#settle({ state: "released" }) };
@@ -106,7 +110,7 @@ export class Attempt<Tx> {
     if (typeof settled === "string") {
       if (settled === "done") {
         const status = record?.snapshot.status;
-        this.#options.observe({ kind: "done", ...this.#aboutEnd(type), status });
+        this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
       }
       return { outcome: settled, type };
     }
@@ -115,16 +119,24 @@ export class Attempt<Tx> {
 
   async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
     const { claim } = this;
-    const { upstream, policy } = this.#options;
-    if (failure.outage) upstream.recordOutage(claim.outages === 0, failure.outage, failure.error);
-    else if (failure.refused) upstream.recordRefusal(failure.error);
-    const { paused, limiting } = upstream;
-    const outcome = outcomeOf(failure, claim, policy, { duration: this.#duration, paused, limiting });
+    const { breaker, refusals } = this.#options;
+    const { outage, error: cause } = failure;
+    if (outage) breaker.recordOutage(this.#reading, claim.outages === 0, outage, cause);
+    else if (failure.refused) {
+      // A refusal shows that the platform is up.
+      breaker.recordAnswer(this.#reading);
+      refusals.recordRefusal(recordOf(claim), cause);
+    }
+    const outcome = outcomeOf(failure, claim, this.#queue.policy, {
+      duration: this.#duration,
+      paused: breaker.pause !== undefined,
+      limiting: refusals.limiting,
+    });
     const end = await this.#settle(outcome);
     const { reason, error, type } = failure;
     if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
-      this.#options.observe(
+      this.#queue.observe(
         outcome.state === "parked"
           ? { kind: "parked", ...event }
           : { kind: "failed", ...event, retryIn: outcome.in },
@@ -139,7 +151,7 @@ export class Attempt<Tx> {
     this.lease.end();
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
-        const settling = this.#options.store.settle(this.claim, outcome);
+        const settling = this.#queue.store.settle(this.claim, outcome);
         // The user's writes are a part of the work. A failure may be the first sign of an outage.
         if (outcome.state === "done" && !writes?.list) this.#options.onSettling();
         const recorded = await Promise.race([settling, this.#lost.promise]);
@@ -148,7 +160,7 @@ export class Attempt<Tx> {
         const failure = writes?.failureIn(error);
         if (failure) return failure;
         const { eventId } = this.claim;
-        this.#options.logger.warn(`the store did not record how event ${eventId} ended. Trying again`, {
+        this.#queue.logger.warn(`the store did not record how event ${eventId} ended. Trying again`, {
           eventId,
           error,
         });
@@ -160,7 +172,7 @@ export class Attempt<Tx> {
 
   #giveUp(): AttemptEnd {
     const { eventId, ref } = this.claim;
-    this.#options.logger.warn(
+    this.#queue.logger.warn(
       `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event is handled again`,
       { eventId, ref },
     );
@@ -179,6 +191,11 @@ export class Attempt<Tx> {
   get #duration(): number {
     return performance.now() - this.#startedAt;
   }
+}
+
+/** The name under which the breaker and the limit know the event's record. */
+function recordOf({ ref, eventId }: ClaimedEvent): string {
+  return ref ?? eventId;
 }
 
 interface WriteFailure {

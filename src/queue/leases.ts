@@ -85,6 +85,8 @@ export class Leases<Tx> {
   readonly #alarm = new Alarm(() => this.#tick());
   /** When to renew, on the monotonic clock. Infinity while a renewal is under way. */
   #renewAt = 0;
+  /** When the alarm rings, on the monotonic clock. */
+  #alarmAt = Number.POSITIVE_INFINITY;
 
   constructor(store: EventStore<Tx>, duration: number, log: Log) {
     this.#store = store;
@@ -95,7 +97,8 @@ export class Leases<Tx> {
   add(lease: Lease): void {
     if (this.#leases.size === 0) this.#renewAt = performance.now() + this.#duration / 3;
     this.#leases.add(lease);
-    this.#schedule();
+    // An attempt may take less than a ms. It must not cost a timer, nor a look at all other leases.
+    this.#wakeAt(Math.min(this.#renewAt, lease.endsAt - this.#grace));
   }
 
   delete(lease: Lease): void {
@@ -109,6 +112,7 @@ export class Leases<Tx> {
 
   #tick(): void {
     const now = performance.now();
+    this.#alarmAt = Number.POSITIVE_INFINITY;
     for (const lease of [...this.#leases]) {
       if (!lease.held) this.#lose(lease);
       else if (!lease.expiring && now >= lease.endsAt - this.#grace) lease.expire();
@@ -123,7 +127,13 @@ export class Leases<Tx> {
     for (const { expiring, endsAt } of this.#leases) {
       next = Math.min(next, expiring ? endsAt : endsAt - this.#grace);
     }
-    this.#alarm.set(Math.max(1, next - performance.now()));
+    this.#wakeAt(next);
+  }
+
+  #wakeAt(at: number): void {
+    if (at >= this.#alarmAt) return;
+    this.#alarmAt = at;
+    this.#alarm.set(Math.max(1, at - performance.now()));
   }
 
   #renew(sentAt: number): void {

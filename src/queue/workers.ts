@@ -1,6 +1,6 @@
 import { atMost } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
-import { Attempt, type AttemptEnd, type Upstream } from "./attempt.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./policy.ts";
@@ -121,10 +121,9 @@ export class Workers<Tx> {
     const record = event.ref ?? event.eventId;
     // If the store's clock has stepped, the store may hand out a record whose attempt still runs here.
     const after = this.#byRecord.get(record)?.ended;
-    const upstream = this.#upstream(event, record);
-    const attempt: Attempt<Tx> = new Attempt(event, {
-      ...this.#options,
-      upstream,
+    const attempt: Attempt<Tx> = new Attempt(event, this.#options, {
+      breaker: this.#breaker,
+      refusals: this.#refusals,
       leaseEndsAt,
       after,
       onSettling: () => {
@@ -146,30 +145,6 @@ export class Workers<Tx> {
       this.#freed();
       return end;
     });
-  }
-
-  #upstream(event: ClaimedEvent, record: string): Upstream {
-    const [breaker, refusals] = [this.#breaker, this.#refusals];
-    const reading = breaker.begin(record);
-    return {
-      recordAnswer() {
-        breaker.recordAnswer(reading);
-        // An event without a record reads nothing, so it proves no read.
-        if (event.ref !== null) refusals.recordSuccess();
-      },
-      recordRefusal(error) {
-        // A refusal shows that the platform is up.
-        breaker.recordAnswer(reading);
-        refusals.recordRefusal(record, error);
-      },
-      recordOutage: (first, outage, error) => breaker.recordOutage(reading, first, outage, error),
-      get paused() {
-        return breaker.pause !== undefined;
-      },
-      get limiting() {
-        return refusals.limiting;
-      },
-    };
   }
 
   /** Keeps a claim without working on it. The returned function gives it back, not counted. */

@@ -1,7 +1,7 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/errors.ts";
 import { StayhookError } from "../../errors.ts";
-import { readTimestamp } from "../../models/dates.ts";
+import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { ClaimedEvent, Write } from "../../stores/event-store.ts";
@@ -99,7 +99,8 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 
   async #handle(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
-    if (await this.#addFollowUp(record)) return { state: "done", type };
+    const ownRef = this.#differingRef(record);
+    if (ownRef !== undefined && (await this.#addFollowUp(ownRef))) return { state: "done", type };
     const { snapshot, changed, changes, previous } = this.#compare(record);
     const { source, replayed } = this.#claim;
     // A reconcile or recheck event exists because of a change. Without one, a webhook event has handled it already.
@@ -131,12 +132,17 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     await further?.recheck(claim, timestampOf(claim), decideByOf(claim), this.#context.signal);
   }
 
-  /** Adds an event under the booking's own ref if its code differs from the requested one in case. */
-  async #addFollowUp(record: Booking | Listing): Promise<boolean> {
+  /** The booking's own ref if its code differs from the requested one in case. */
+  #differingRef(record: Booking | Listing): string | undefined {
+    const ref = this.#subject.kind === "booking" ? bookingRef((record as Booking).bookingCode) : null;
+    return ref === null || ref === this.#claim.ref ? undefined : ref;
+  }
+
+  /** Adds an event under the booking's own ref, unless this event is one that was added so. */
+  async #addFollowUp(ref: string): Promise<boolean> {
     const { queued } = this.#options;
     const claim = this.#claim;
-    const ref = this.#subject.kind === "booking" ? bookingRef((record as Booking).bookingCode) : claim.ref;
-    if (!queued || ref === null || ref === claim.ref || isFollowUp(claim)) return false;
+    if (!queued || isFollowUp(claim)) return false;
     await queued.further.followUp(claim, ref, timestampOf(claim), this.#context.signal);
     return true;
   }
@@ -205,7 +211,7 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
 /** When the event happened, or when it was recorded if its notification does not say. */
 export function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
   // An event without a notification, such as one of the reconciler, keeps its own timestamp.
-  const isUnknown = notification && readTimestamp(notification.timestamp) === undefined;
+  const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
 }
 

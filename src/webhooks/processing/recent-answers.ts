@@ -24,8 +24,8 @@ export class RecentAnswers {
   readonly #answers = new Map<string, Answer>();
 
   /** Returns a copy of the record if an answer is fresh enough for this attempt. */
-  find({ ref, ...claim }: ClaimedEvent): Booking | Listing | undefined {
-    const answer = ref === null ? undefined : this.#answers.get(ref);
+  find(claim: ClaimedEvent): Booking | Listing | undefined {
+    const answer = claim.ref === null ? undefined : this.#answers.get(claim.ref);
     if (!answer) return undefined;
     const isFirst = claim.attempts === 1 && claim.outages === 0;
     if (claim.source !== "webhook" || claim.replayed || !isFirst) return undefined;
@@ -66,11 +66,22 @@ function copyOf<T extends object>(record: T): T | undefined {
 }
 
 function copyOfPlain(value: unknown): unknown {
-  if (typeof value === "function" || typeof value === "symbol") throw new TypeError("not plain");
-  if (typeof value !== "object" || value === null) return value;
+  if (isPrimitive(value)) return value;
+  if (typeof value !== "object" || value === null) throw new TypeError("not plain");
   if (Array.isArray(value)) return value.map(copyOfPlain);
   if (value instanceof Date) return new Date(value);
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw new TypeError("not plain");
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, copyOfPlain(each)]));
+  // The spread is much faster than a copy of property after property, and each answer is copied.
+  const copy: Record<string, unknown> = { ...value };
+  for (const key of Object.keys(copy)) {
+    const each = copy[key];
+    if (!isPrimitive(each)) copy[key] = copyOfPlain(each);
+  }
+  return copy;
+}
+
+function isPrimitive(value: unknown): boolean {
+  const type = typeof value;
+  return value === null || (type !== "object" && type !== "function" && type !== "symbol");
 }

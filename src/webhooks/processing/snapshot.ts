@@ -129,7 +129,9 @@ function fitting(status: string, values: Readonly<Record<string, unknown>>): Fie
   const mapped = (map: (value: unknown) => TrackedValue): Fields =>
     Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
   const fields = mapped((value) => (keepable(value) ? value : cut(value)));
-  if (sizeOf({ status, fields }) <= MAX_BYTES) return fields;
+  // A character has at most 3 bytes.
+  if (3 * JSON.stringify({ status, fields }).length <= MAX_BYTES || sizeOf({ status, fields }) <= MAX_BYTES)
+    return fields;
   return mapped((value) => (keepable(value) && typeof value !== "string" ? value : shortened(value)));
 }
 
