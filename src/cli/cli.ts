@@ -5,18 +5,16 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { LogEntry } from "../logger.ts";
 import { nearest } from "../options.ts";
 import { version } from "../version.ts";
-import { type Command, type Invocation, type Io, optionsOf } from "./command.ts";
+import { type Command, exitCodeOf, exitCodes, type Io, type Options, UsageError } from "./command.ts";
 import { config } from "./commands/config.ts";
 import { consoleCommand } from "./commands/console.ts";
 import { doctor } from "./commands/doctor.ts";
 import { events } from "./commands/events.ts";
 import { listen } from "./commands/listen.ts";
+import { booking, listings } from "./commands/listings-and-booking.ts";
 import { reconcile } from "./commands/reconcile.ts";
-import { booking, listings } from "./commands/records.ts";
 import { sandbox } from "./commands/sandbox.ts";
 import { trigger } from "./commands/trigger.ts";
-import { exitCodeOf, exitCodes, UsageError } from "./exit-code.ts";
-import { helpOf, helpOfAll } from "./help.ts";
 import { Output } from "./output.ts";
 
 const commands: readonly Command[] = [
@@ -35,53 +33,72 @@ const commands: readonly Command[] = [
 /** Runs one command line, and resolves to the exit code. Never rejects. */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   const out = new Output(io, args.includes("--json"));
-  // Allow `stayhook --json listings`, too.
-  const [first, ...rest] = args[0] === "--json" && args.length > 1 ? [...args.slice(1), "--json"] : args;
-  // The client's base URL, for error messages.
-  const platform: { url?: string | undefined } = {};
+  const platform: Platform = {};
   try {
-    if (first === undefined) {
-      out.note(helpOfAll(commands));
-      return exitCodes.usage;
-    }
-    if (first === "--version" || first === "-v" || first === "version") {
-      out.result({ version }, () => version);
-      return exitCodes.done;
-    }
-    if (first === "--help" || first === "-h" || (first === "help" && rest.length === 0)) {
-      out.line(helpOfAll(commands));
-      return exitCodes.done;
-    }
-    if (first === "help") {
-      const { command, path } = find(rest);
-      out.line(helpOf(command, path));
-      return exitCodes.done;
-    }
-    const found = find([first, ...rest]);
-    const connect = (url: string | undefined) => {
-      const baseUrl = url ?? io.env.STAYHOOK_BASE_URL;
-      const client = clientOf(baseUrl, io, out);
-      platform.url = baseUrl?.replace(/\/+$/, "");
-      return client;
-    };
-    return await start(found, io, out, { connect, describe: (error) => describe(error, platform.url) });
+    return await runCommand(args, io, out, platform);
   } catch (error) {
     if (io.signal.aborted) return exitCodes.interrupted;
     const { name, status } = Object(error) as { readonly name?: string; readonly status?: number };
-    out.error(describe(error, platform.url), { name, status });
+    out.error(describe(error, platform), { name, status });
     return exitCodeOf(error);
   }
 }
 
-interface Found {
-  readonly command: Command;
-  /** The names of the group and the command. */
-  readonly path: readonly string[];
-  readonly rest: readonly string[];
+/** The client's base URL, for error messages. */
+interface Platform {
+  url?: string | undefined;
+}
+
+const asksForHelp = (arg: string): boolean => arg === "--help" || arg === "-h";
+
+async function runCommand(args: readonly string[], io: Io, out: Output, platform: Platform): Promise<number> {
+  // Allow `stayhook --json listings`, too.
+  const [first, ...others] = args[0] === "--json" && args.length > 1 ? [...args.slice(1), "--json"] : args;
+  if (first === undefined) {
+    out.note(helpOfAll());
+    return exitCodes.usage;
+  }
+  if (first === "--version" || first === "-v" || first === "version") {
+    out.result({ version }, () => version);
+    return exitCodes.done;
+  }
+  const line = first === "help" ? [...others, "--help"] : [first, ...others];
+  if (asksForHelp(line[0]!)) {
+    out.line(helpOfAll());
+    return exitCodes.done;
+  }
+  const { command, path, rest } = find(line);
+  if (rest.some(asksForHelp)) {
+    out.line(helpOf(command, path));
+    return exitCodes.done;
+  }
+  if (command.run === undefined) {
+    const [unknown] = rest;
+    if (unknown !== undefined) throw unknownCommand(unknown, command.commands ?? [], path);
+    out.note(helpOf(command, path));
+    return exitCodes.usage;
+  }
+  const { values, positionals } = parse(command, path, rest);
+  const code = await command.run({
+    io,
+    out,
+    positionals,
+    text: (name) => values[name] as string | undefined,
+    texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
+    flag: (name) => values[name] === true,
+    client: () => {
+      const { "base-url": baseUrl = io.env.STAYHOOK_BASE_URL } = values as { readonly "base-url"?: string };
+      const client = clientOf(baseUrl, io, out);
+      platform.url = baseUrl?.replace(/\/+$/, "");
+      return client;
+    },
+    describe: (error) => describe(error, platform),
+  });
+  return code ?? exitCodes.done;
 }
 
 /** Finds the command that the arguments name. @throws UsageError */
-function find(args: readonly string[]): Found {
+function find(args: readonly string[]) {
   const named = (list: readonly Command[], name: string | undefined) =>
     list.find((command) => command.name === name);
   const [first = "", ...rest] = args;
@@ -106,89 +123,67 @@ function unknownCommand(name: string, list: readonly Command[], path: readonly s
   return new UsageError(`There is no ${shown}.${hint} ${see}`);
 }
 
-interface Platform {
-  connect(baseUrl: string | undefined): StayhookClient;
-  describe(error: unknown): string;
-}
-
-async function start(
-  { command, path, rest }: Found,
-  io: Io,
-  out: Output,
-  { connect, describe }: Platform,
-): Promise<number> {
-  if (rest.includes("--help") || rest.includes("-h")) {
-    out.line(helpOf(command, path));
-    return exitCodes.done;
-  }
-  if (command.run === undefined) {
-    const [first] = rest;
-    if (first !== undefined) throw unknownCommand(first, command.commands ?? [], path);
-    out.note(helpOf(command, path));
-    return exitCodes.usage;
-  }
-  const { values, positionals } = parse(command, path, rest);
-  const invocation: Invocation = {
-    io,
-    out,
-    positionals,
-    text: (name) => values[name] as string | undefined,
-    texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
-    flag: (name) => values[name] === true,
-    client: () => connect(values["base-url"] as string | undefined),
-    describe,
+/** The options of a command, with the common options. */
+function optionsOf({ options, asksPlatform }: Command): Options {
+  return {
+    ...options,
+    ...(asksPlatform && {
+      "base-url": { value: "<url>", help: "the platform's URL; default: STAYHOOK_BASE_URL" },
+    }),
+    json: { help: "print JSON" },
+    help: { short: "h", help: "print this help" },
   };
-  return (await command.run(invocation)) ?? exitCodes.done;
 }
 
 /** Option names that people try for the access token. */
-const secretOptions =
+const secretOption =
   /^--?(stayhook[-_]?)?(access[-_]?)?(token|api[-_]?key|key|secret|password|auth(orization)?|bearer)\b/i;
 
 /** Reads the arguments of a command. Its errors never repeat a value, which may be a secret. @throws UsageError */
 function parse(command: Command, path: readonly string[], args: readonly string[]) {
-  const see = `See stayhook ${path.join(" ")} --help.`;
   const options = optionsOf(command);
-  const parsed = (() => {
-    try {
-      return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
-    } catch (error) {
-      throw new UsageError(`${problemWith(args, command, error)} ${see}`);
-    }
-  })();
+  const types = Object.entries(options).map(([name, { value, short, multiple = false }]) => [
+    name,
+    { type: value === undefined ? "boolean" : "string", multiple, ...(short && { short }) },
+  ]);
+  // Not `strict`, whose errors repeat values.
+  const { values, positionals, tokens } = parseArgs({
+    args: [...args],
+    options: Object.fromEntries(types),
+    strict: false,
+    tokens: true,
+  });
+  const problems = tokens.map((token) => token.kind === "option" && problemWith(token, options));
   const [least, most] = command.arguments ?? [0, 0];
-  const count = parsed.positionals.length;
-  if (count < least) throw new UsageError(`${command.takes} is missing. ${see}`);
-  if (count > most) throw new UsageError(`There are too many arguments. ${see}`);
-  return parsed as { values: Readonly<Record<string, unknown>>; positionals: readonly string[] };
+  const problem =
+    (args.some((arg) => secretOption.test(arg)) &&
+      "The access token has no option, because other users of this machine can read options. Set STAYHOOK_ACCESS_TOKEN.") ||
+    problems.find(Boolean) ||
+    (positionals.length < least && `${command.takes} is missing.`) ||
+    (positionals.length > most && "There are too many arguments.");
+  if (problem) throw new UsageError(`${problem} See stayhook ${path.join(" ")} --help.`);
+  return { values, positionals };
 }
 
-function problemWith(args: readonly string[], command: Command, error: unknown): string {
-  const options = optionsOf(command);
-  const known = Object.entries(options).flatMap(([name, { short }]) => [
-    `--${name}`,
-    ...(short ? [`-${short}`] : []),
-  ]);
-  const given = args.filter((arg) => arg.startsWith("-")).map((arg) => arg.replace(/=.*/s, ""));
-  const unknown = given.find((arg) => !known.includes(arg)) ?? "";
-  if (secretOptions.test(unknown))
-    return "The access token has no option, because other users of this machine can read options. Set STAYHOOK_ACCESS_TOKEN.";
-  const { code } = error as { readonly code?: unknown };
-  if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") {
-    const near = unknown.startsWith("--") ? nearest(unknown.slice(2), Object.keys(options)) : undefined;
-    // In -xyz, x is the name. The rest may be a value.
-    const shown = unknown.replace(/^(-[^-]).*$/s, "$1");
-    return `There is no option ${shown}.${near === undefined ? "" : ` Did you mean --${near}?`}`;
+/** An option as it is in the arguments. */
+interface GivenOption {
+  readonly name: string;
+  readonly rawName: string;
+  readonly value?: string | undefined;
+  /** Whether the value is in the same argument. */
+  readonly inlineValue?: boolean | undefined;
+}
+
+function problemWith({ name, rawName, value, inlineValue }: GivenOption, options: Options) {
+  if (!Object.hasOwn(options, name)) {
+    const near = rawName.startsWith("--") ? nearest(name, Object.keys(options)) : undefined;
+    return `There is no option ${rawName}.${near === undefined ? "" : ` Did you mean --${near}?`}`;
   }
-  for (const [index, arg] of args.entries()) {
-    const [name = "", ...value] = arg.split("=");
-    const type = options[name.replace(/^--/, "")]?.type;
-    const next = args[index + 1];
-    if (type === "boolean" && value.length > 0) return `${name} takes no value.`;
-    if (type === "string" && value.length === 0 && (next === undefined || next.startsWith("-")))
-      return `${name} requires a value.`;
-  }
-  return "The arguments cannot be read.";
+  const takesValue = options[name]!.value !== undefined;
+  if (!takesValue && value !== undefined) return `${rawName} takes no value.`;
+  // A lone hyphen stands for stdin.
+  const isMissing = value === undefined || (!inlineValue && /^-./s.test(value));
+  return takesValue && isMissing ? `${rawName} requires a value.` : undefined;
 }
 
 /** @throws UsageError naming each missing setting; InvalidArgumentError for a setting that cannot be used */
@@ -206,12 +201,12 @@ function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): Stayho
 }
 
 /** An error's message, with the platform's URL and the setting to look at. */
-function describe(error: unknown, platform: string | undefined): string {
+function describe(error: unknown, { url }: Platform): string {
   if (!(error instanceof Error)) return String(error);
   const message = (error.message || error.name)
     .replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?")
     // The client's messages have only the path.
-    .replace(/^([A-Z]+) \//, platform === undefined ? "$&" : `$1 ${platform}/`);
+    .replace(/^([A-Z]+) \//, url === undefined ? "$&" : `$1 ${url}/`);
   // The platform's own sentence may end the message.
   const open = message.replace(/\.$/, "");
   if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
@@ -221,4 +216,86 @@ function describe(error: unknown, platform: string | undefined): string {
   if (error instanceof InvalidArgumentError && error.issues.some(({ path }) => path[0] === "baseUrl"))
     return `${open}. Set STAYHOOK_BASE_URL, or --base-url.`;
   return message;
+}
+
+/** The help of `stayhook` itself. */
+function helpOfAll(): string {
+  return [
+    "Usage: stayhook <command> [options]",
+    "",
+    "Commands:",
+    ...columns(commands.map(({ name, summary }) => [name, summary])),
+    "",
+    "Options:",
+    ...columns([
+      ["--json", "print JSON, with every command"],
+      ["-h, --help", "print help, also after a command"],
+      ["--version", "print the version"],
+    ]),
+    "",
+    "Environment:",
+    ...columns([
+      ["STAYHOOK_BASE_URL", "the platform's URL; or --base-url"],
+      [
+        "STAYHOOK_ACCESS_TOKEN",
+        "the access token; there is no option, because other users of this machine can read options",
+      ],
+      ["STAYHOOK_STORE", "the store of the events: a file or a URL; or --store"],
+      [
+        "STAYHOOK_ENDPOINT_BOOKINGS",
+        "the endpoint of a topic, also _LISTINGS and _MESSAGES; or --bookings and so on",
+      ],
+      ["STAYHOOK_TO", "one endpoint for sandbox, trigger, listen, doctor and config ensure; or --to"],
+    ]),
+    "",
+    "Exit codes:",
+    ...columns([
+      [exitCodes.done, "done"],
+      [exitCodes.failed, "the command or a check of doctor failed"],
+      [exitCodes.usage, "wrong usage: an unknown command or option, an invalid value, or a missing setting"],
+      [exitCodes.refused, "the platform refused the access token (401, 403)"],
+      [exitCodes.notFound, "there is no such booking, event, store or configuration"],
+      [exitCodes.unreachable, "the platform is out of reach or cannot answer now (429, 5xx)"],
+      [exitCodes.interrupted, "interrupted by Ctrl-C"],
+    ]),
+    "",
+    "Example:",
+    "  stayhook sandbox --to http://127.0.0.1:3000/hooks",
+  ].join("\n");
+}
+
+/** @param path - the names of the group and the command */
+function helpOf(command: Command, path: readonly string[]): string {
+  const { summary, description, commands: below, examples } = command;
+  const options = Object.entries(optionsOf(command)).map(
+    ([name, { short, value, help }]) =>
+      [`${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`, help] as const,
+  );
+  const usage = ["stayhook", ...path, below ? "<command>" : command.takes, "[options]"];
+  return [
+    `Usage: ${usage.filter(Boolean).join(" ")}`,
+    "",
+    `${summary[0]?.toUpperCase()}${summary.slice(1)}.`,
+    ...(description ? ["", description] : []),
+    ...(below
+      ? [
+          "",
+          "Commands:",
+          ...columns(
+            below.map(({ name, takes, summary }) => [takes ? `${name} ${takes}` : name, summary] as const),
+          ),
+        ]
+      : []),
+    "",
+    "Options:",
+    ...columns(options),
+    "",
+    examples.length === 1 ? "Example:" : "Examples:",
+    ...examples.map((example) => `  ${example}`),
+  ].join("\n");
+}
+
+function columns(rows: readonly (readonly [left: string | number, right: string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => String(left).length));
+  return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`);
 }

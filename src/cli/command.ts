@@ -1,5 +1,18 @@
+import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import type { StayhookClient } from "../client/client.ts";
+import {
+  APIError,
+  AuthenticationError,
+  ConnectionError,
+  InternalServerError,
+  NotFoundError,
+  PermissionDeniedError,
+  RateLimitError,
+} from "../client/errors.ts";
+import { parseUrl } from "../client/urls.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { parseDuration } from "../reconcile/options.ts";
 import type { Output, Sink } from "./output.ts";
 
 /** The streams, environment and signal of the process. Tests give their own. */
@@ -12,34 +25,17 @@ export interface Io {
   readonly signal: AbortSignal;
 }
 
-/** An option of a command, for parseArgs and for the help. */
+/** An option of a command, for the parser and for the help. */
 export interface Option {
-  readonly type: "string" | "boolean";
+  readonly help: string;
+  /** The placeholder for the value in the help, such as `<url>`. Without it, the option takes no value. */
+  readonly value?: string;
   readonly short?: string;
   /** The option may be given more than once. */
   readonly multiple?: boolean;
-  /** The placeholder for the value in the help, such as `<url>`. */
-  readonly value?: string;
-  readonly help: string;
 }
 
 export type Options = Readonly<Record<string, Option>>;
-
-/** The input and output of one run of a command. */
-export interface Invocation {
-  readonly io: Io;
-  readonly out: Output;
-  readonly positionals: readonly string[];
-  /** The value of an option; `undefined` if the option is absent. */
-  text(name: string): string | undefined;
-  /** The values of an option that may be given more than once. */
-  texts(name: string): readonly string[];
-  flag(name: string): boolean;
-  /** Makes the client from the environment. @throws UsageError naming each missing setting */
-  client(): StayhookClient;
-  /** The message of an error, with the platform's URL and the setting to look at. */
-  describe(error: unknown): string;
-}
 
 /** A command, or a group of commands. */
 export interface Command {
@@ -61,14 +57,179 @@ export interface Command {
   readonly run?: (invocation: Invocation) => Promise<number | undefined>;
 }
 
-/** The options of a command, with the common options. */
-export function optionsOf({ options, asksPlatform }: Command): Options {
-  return {
-    ...options,
-    ...(asksPlatform && {
-      "base-url": { type: "string", value: "<url>", help: "the platform's URL; default: STAYHOOK_BASE_URL" },
-    }),
-    json: { type: "boolean", help: "print JSON" },
-    help: { type: "boolean", short: "h", help: "print this help" },
-  };
+/** The input and output of one run of a command. */
+export interface Invocation {
+  readonly io: Io;
+  readonly out: Output;
+  readonly positionals: readonly string[];
+  /** The value of an option; `undefined` if the option is absent. */
+  text(name: string): string | undefined;
+  /** The values of an option that may be given more than once. */
+  texts(name: string): readonly string[];
+  flag(name: string): boolean;
+  /** Makes the client from the environment. @throws UsageError naming each missing setting */
+  client(): StayhookClient;
+  /** The message of an error, with the platform's URL and the setting to look at. */
+  describe(error: unknown): string;
+}
+
+/** The exit codes of the process. `stayhook --help` lists them. */
+export const exitCodes = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  refused: 3,
+  notFound: 4,
+  unreachable: 5,
+  interrupted: 130,
+} as const;
+
+/** The command line is wrong. The message says how to use it. */
+export class UsageError extends StayhookError {
+  override name = "UsageError";
+}
+
+/** The named booking, event, store or configuration does not exist. */
+export class MissingError extends StayhookError {
+  override name = "MissingError";
+}
+
+export function exitCodeOf(error: unknown): number {
+  const is = (...classes: readonly (abstract new (...args: never) => unknown)[]) =>
+    classes.some((each) => error instanceof each);
+  if (is(UsageError, InvalidArgumentError)) return exitCodes.usage;
+  if (is(AuthenticationError, PermissionDeniedError)) return exitCodes.refused;
+  if (is(MissingError, NotFoundError) || (error instanceof APIError && error.status === 410))
+    return exitCodes.notFound;
+  return is(ConnectionError, RateLimitError, InternalServerError) ? exitCodes.unreachable : exitCodes.failed;
+}
+
+/** Reads an option that must be one of `choices`. @throws UsageError */
+export function choiceOf<T extends string>(
+  { text }: Invocation,
+  name: string,
+  choices: readonly T[],
+): T | undefined {
+  const given = text(name);
+  const chosen = choices.find((each) => each === given);
+  if (given !== undefined && chosen === undefined)
+    throw new UsageError(`--${name} must be one of ${choices.join(", ")}.`);
+  return chosen;
+}
+
+/** Reads an option that must be an integer. @throws UsageError */
+export function integerOf(
+  { text }: Invocation,
+  name: string,
+  least = Number.MIN_SAFE_INTEGER,
+  most = Number.MAX_SAFE_INTEGER,
+): number | undefined {
+  const given = text(name);
+  if (given === undefined) return undefined;
+  const number = Number(given);
+  if (given.trim() !== "" && Number.isInteger(number) && number >= least && number <= most) return number;
+  const from = least > Number.MIN_SAFE_INTEGER ? ` from ${least}` : "";
+  const to = most < Number.MAX_SAFE_INTEGER ? ` to ${most}` : "";
+  throw new UsageError(`--${name} must be an integer${from}${to}.`);
+}
+
+/** Reads an option that must be a time, or an age such as `2h`. @throws UsageError */
+export function timeOf({ text }: Invocation, name: string): Date | undefined {
+  const given = text(name);
+  if (given === undefined) return undefined;
+  const age = parseDuration(given);
+  if (age !== undefined) return new Date(Date.now() - age);
+  // `new Date("2")` is February 2001.
+  const time = new Date(/^\d{4}-\d\d-\d\d/.test(given) ? given : Number.NaN);
+  if (Number.isNaN(time.getTime()))
+    throw new UsageError(`--${name} must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z.`);
+  return time;
+}
+
+/** Checks the reference of a record. @param name - the option or argument, for the error. @throws UsageError */
+export function checkRef(ref: string, name: string): string {
+  if (!/^(booking|listing):./.test(ref))
+    throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
+  return ref.trim();
+}
+
+/** Reads `--ref`. @throws UsageError */
+export function refOf({ text }: Invocation): string | undefined {
+  const ref = text("ref");
+  return ref === undefined ? undefined : checkRef(ref, "--ref");
+}
+
+// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So each
+// URL may come from stdin or from the environment.
+
+/** @param use - what the URL is for */
+export const urlOption = (use: string, variable: string): Option => ({
+  value: "<url>",
+  help: `${use}; - reads it from stdin; default: ${variable}`,
+});
+
+export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
+
+/** Reads the URL from `--to`, stdin or STAYHOOK_TO. @throws UsageError if `--to` is `-` and stdin is empty */
+export async function toOf(invocation: Invocation): Promise<string | undefined> {
+  const to = toGiven(invocation);
+  if (to !== "-") return to;
+  const [line] = await linesOf(invocation.io, 1);
+  if (line === undefined) throw new UsageError("Stdin has no URL for --to.");
+  return line;
+}
+
+/** Like {@link toOf}, and checks the URL. @throws UsageError */
+export async function checkedToOf(invocation: Invocation): Promise<string | undefined> {
+  const to = await toOf(invocation);
+  if (to !== undefined && !parseUrl(to)) throw new UsageError("--to must be an http or https URL.");
+  return to;
+}
+
+/** Like {@link toOf}, but returns `-` instead of reading stdin. The sandbox reads commands from stdin. */
+export function toGiven(invocation: Invocation): string | undefined {
+  const to = invocation.text("to");
+  if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
+  warnOfQuery(invocation, "to", to, "STAYHOOK_TO");
+  return to;
+}
+
+export function warnOfQuery({ out }: Invocation, option: string, url: string, variable: string): void {
+  if (parseUrl(url)?.search)
+    out.warn(
+      `Other users of this machine can read the query of --${option}. Use --${option} - or ${variable} instead.`,
+    );
+}
+
+/** The first `count` lines of stdin that are not empty. */
+export async function linesOf({ stdin: input, signal }: Io, count: number): Promise<string[]> {
+  const found: string[] = [];
+  for await (const line of createInterface({ input, signal })) {
+    if (line.trim() !== "") found.push(line.trim());
+    if (found.length === count) break;
+  }
+  return found;
+}
+
+export const yesOption: Options = {
+  yes: { short: "y", help: "do not ask; required if stdin is not a terminal" },
+};
+
+/**
+ * Asks on a terminal before something that cannot be undone.
+ *
+ * @param question - without the question mark
+ * @throws UsageError without `--yes` if stdin is not a terminal; StayhookError if the user says no
+ */
+export async function confirm({ io, flag }: Invocation, question: string): Promise<void> {
+  if (flag("yes")) return;
+  if (io.stdin.isTTY !== true)
+    throw new UsageError(`${question}? Stdin is not a terminal. Add --yes to confirm.`);
+  io.stderr.write(`${question}? [y/N] `);
+  for await (const answer of createInterface({ input: io.stdin, signal: io.signal })) {
+    if (/^\s*y(es)?\s*$/i.test(answer)) return;
+    break;
+  }
+  io.signal.throwIfAborted();
+  throw new StayhookError("Nothing was changed.");
 }

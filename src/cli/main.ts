@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { run } from "./cli.ts";
-import { exitCodes } from "./exit-code.ts";
+import { exitCodes } from "./command.ts";
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) {

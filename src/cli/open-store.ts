@@ -1,18 +1,17 @@
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { Invocation, Options } from "./command.ts";
-import { MissingError, UsageError } from "./exit-code.ts";
+import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 
 export const storeOptions: Options = {
   store: {
-    type: "string",
     value: "<store>",
     help: "SQLite file, or postgres://, mysql:// or redis:// URL; default: STAYHOOK_STORE",
   },
-  schema: { type: "string", value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
-  prefix: { type: "string", value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
+  schema: { value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
+  prefix: { value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
 };
 
 /**
@@ -27,18 +26,11 @@ export async function withStore<T>(
   { handlesSignal = false }: { readonly handlesSignal?: boolean } = {},
 ): Promise<T> {
   const { signal } = invocation.io;
-  let interrupt = () => {};
-  const interrupted = new Promise<never>((_resolve, reject) => {
-    interrupt = () => reject(signal.reason);
-  });
-  if (!handlesSignal) signal.addEventListener("abort", interrupt, { once: true });
   const used = open(invocation).then((store) => use(store).finally(() => store.close()));
-  try {
-    // On Ctrl-C, do not wait for a store that does not answer.
-    return await Promise.race([used, interrupted]);
-  } finally {
-    signal.removeEventListener("abort", interrupt);
-  }
+  if (handlesSignal) return used;
+  // On Ctrl-C, do not wait for a store that does not answer.
+  const interrupted = once(signal, "abort").then(() => Promise.reject(signal.reason));
+  return Promise.race([used, interrupted]);
 }
 
 async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>> {

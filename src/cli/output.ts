@@ -17,19 +17,15 @@ export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown
  */
 export class Output {
   readonly json: boolean;
-  readonly #stdout: Sink;
-  readonly #stderr: Sink;
-  readonly #wantsColor: boolean;
+  readonly #io: Pick<Io, "stdout" | "stderr" | "env">;
 
   constructor(io: Pick<Io, "stdout" | "stderr" | "env">, json: boolean) {
     this.json = json;
-    this.#wantsColor = wantsColor(io.env);
-    this.#stdout = io.stdout;
-    this.#stderr = io.stderr;
+    this.#io = io;
   }
 
   get isTerminal(): boolean {
-    return this.#stdout.isTTY === true;
+    return this.#io.stdout.isTTY === true;
   }
 
   /** Writes the result: `value` with `--json`, else `text`. */
@@ -51,32 +47,47 @@ export class Output {
   }
 
   line(text: string): void {
-    this.#stdout.write(`${text}\n`);
+    this.#io.stdout.write(`${text}\n`);
   }
 
   /** Writes a line to stderr, so that it does not get into a pipe. */
   note(text: string): void {
-    this.#stderr.write(`${text}\n`);
+    this.#io.stderr.write(`${text}\n`);
   }
 
   style(style: Style, text: string): string {
-    return this.#styled(style, text, this.#stdout);
+    return this.#styled(style, text, this.#io.stdout);
+  }
+
+  /** The time of day of a line. */
+  clock(date: Date): string {
+    return this.style("dim", date.toISOString().slice(11, 23));
+  }
+
+  /** The status of an endpoint's answer, or why there is none. */
+  answer({ status, error }: { readonly status?: unknown; readonly error?: unknown }): string {
+    return this.style(status === 200 ? "green" : "red", printable(status ?? error));
   }
 
   /** Writes an error. Only JSON has the `details`. */
   error(message: string, details: Readonly<Record<string, unknown>> = {}): void {
-    if (this.json) this.note(printableJson({ error: { ...details, message } }));
-    else this.note(`${this.#styled("red", "stayhook:", this.#stderr)} ${printable(message)}`);
+    this.#complain("red", "error", { ...details, message });
   }
 
   warn(message: string): void {
-    if (this.json) this.note(printableJson({ warning: { message } }));
-    else this.note(`${this.#styled("yellow", "stayhook:", this.#stderr)} ${printable(message)}`);
+    this.#complain("yellow", "warning", { message });
+  }
+
+  #complain(style: Style, kind: string, details: { readonly message: string }): void {
+    const start = this.#styled(style, "stayhook:", this.#io.stderr);
+    this.note(this.json ? printableJson({ [kind]: details }) : `${start} ${printable(details.message)}`);
   }
 
   #styled(style: Style, text: string, sink: Sink): string {
     // By default, styleText reads the environment of the process and not `env`.
-    return sink.isTTY === true && this.#wantsColor ? styleText(style, text, { validateStream: false }) : text;
+    return sink.isTTY === true && wantsColor(this.#io.env)
+      ? styleText(style, text, { validateStream: false })
+      : text;
   }
 
   table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
@@ -87,30 +98,25 @@ export class Output {
     const widths = headings.map((heading, index) =>
       Math.max(heading.length, ...cells.map((row) => row[index]?.length ?? 0)),
     );
+    widths[widths.length - 1] = 0;
     const lined = (row: readonly string[]) =>
-      row
-        .map((cell, index) => (index === row.length - 1 ? cell : cell.padEnd(widths[index] ?? 0)))
-        .join("  ");
+      row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  ");
     return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
   }
 
   /** One line for each field of a record. */
   fields(entries: readonly (readonly [name: string, value: unknown])[]): string {
     const width = Math.max(0, ...entries.map(([name]) => printable(name).length));
-    return entries
-      .map(([name, value]) =>
-        this.isTerminal
-          ? `${this.style("bold", printable(name).padEnd(width))}  ${printable(value)}`
-          : `${printable(name)}\t${printable(value)}`,
-      )
-      .join("\n");
+    const start = (name: string) =>
+      this.isTerminal ? `${this.style("bold", name.padEnd(width))}  ` : `${name}\t`;
+    return entries.map(([name, value]) => start(printable(name)) + printable(value)).join("\n");
   }
 
   /** Shows the progress of long work on a terminal. The returned function clears the line. */
   progress(text: string): () => void {
-    if (this.#stderr.isTTY !== true || this.json) return () => {};
-    this.#stderr.write(`\r\u001b[2K${text}`);
-    return () => void this.#stderr.write("\r\u001b[2K");
+    if (this.#io.stderr.isTTY !== true || this.json) return () => {};
+    this.#io.stderr.write(`\r\u001b[2K${text}`);
+    return () => void this.#io.stderr.write("\r\u001b[2K");
   }
 }
 
@@ -124,21 +130,17 @@ export function printable(value: unknown): string {
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
   return text.replace(steering, (character) => {
     const code = character.codePointAt(0) ?? 0;
-    return `\\u${code > 0xffff ? `{${code.toString(16)}}` : code.toString(16).padStart(4, "0")}`;
+    return code > 0xffff ? `\\u{${code.toString(16)}}` : escaped(code);
   });
 }
 
+const escaped = (code: number): string => `\\u${code.toString(16).padStart(4, "0")}`;
+
 /** JSON with the characters escaped that could control a terminal. */
-function printableJson(value: unknown, indent?: number): string {
-  return JSON.stringify(value, null, indent).replace(steering, (character) =>
-    character === "\n"
-      ? character
-      : character
-          .split("")
-          .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
-          .join(""),
+const printableJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(value, null, indent).replace(steering, (found) =>
+    found === "\n" ? found : found.replace(/[\s\S]/g, (unit) => escaped(unit.charCodeAt(0))),
   );
-}
 
 /** Whether the environment allows color on a terminal. */
 function wantsColor({ NO_COLOR, FORCE_COLOR, TERM }: Io["env"]): boolean {

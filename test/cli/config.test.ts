@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { masked } from "../../src/cli/endpoints.ts";
+import { masked } from "../../src/cli/commands/config.ts";
 import { cli, platform, serve, start } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";

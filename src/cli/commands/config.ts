@@ -1,41 +1,95 @@
 import { ConflictError, NotFoundError } from "../../client/errors.ts";
-import type { WebhookConfig } from "../../models/records.ts";
-import type { Command, Invocation, Options } from "../command.ts";
-import { endpointOptions, endpointsOf, masked, toOf, toOption } from "../endpoints.ts";
-import { MissingError, UsageError } from "../exit-code.ts";
-import { confirm, yesOption } from "../options.ts";
+import { parseUrl } from "../../client/urls.ts";
+import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
+import {
+  type Command,
+  confirm,
+  type Invocation,
+  linesOf,
+  MissingError,
+  type Options,
+  toOf,
+  toOption,
+  UsageError,
+  urlOption,
+  warnOfQuery,
+  yesOption,
+} from "../command.ts";
+
+const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
 const setOptions: Options = {
-  ...endpointOptions,
-  inactive: { type: "boolean", help: "switch delivery off" },
+  ...Object.fromEntries(
+    topics.map((topic) => [
+      topic,
+      urlOption(`the endpoint for notifications of ${topic}`, variableOf(topic)),
+    ]),
+  ),
+  inactive: { help: "switch delivery off" },
 };
 
-const missingConfig = () =>
-  new MissingError("The account has no webhook configuration. Make one with stayhook config ensure.");
-
-const shownConfig = (config: WebhookConfig): WebhookConfig => {
-  const { endpoints, otherEndpoints } = config;
-  return {
-    ...config,
-    endpoints: maskedUrls(endpoints),
-    ...(otherEndpoints && { otherEndpoints: maskedUrls(otherEndpoints) }),
+/**
+ * Reads the URLs of the topics: those on the command line, or else those in the environment.
+ *
+ * @returns an empty text for a topic whose option is empty
+ * @throws UsageError if stdin has too few lines
+ */
+async function endpointsOf(invocation: Invocation): Promise<Record<string, string>> {
+  const { io, text } = invocation;
+  const urls = (read: (topic: string) => string | undefined) => {
+    const all = topics.map((topic) => [topic, read(topic)] as const);
+    return Object.fromEntries(all.filter(([, url]) => url !== undefined)) as Record<string, string>;
   };
-};
+  const given = urls(text);
+  if (Object.keys(given).length === 0) return urls((topic) => io.env[variableOf(topic)] || undefined);
+  for (const [topic, url] of Object.entries(given)) warnOfQuery(invocation, topic, url, variableOf(topic));
+  const fromStdin = Object.keys(given).filter((topic) => given[topic] === "-");
+  if (fromStdin.length === 0) return given;
+  const lines = await linesOf(io, fromStdin.length);
+  // One handler usually serves all topics, so one line is enough.
+  for (const [index, topic] of fromStdin.entries()) {
+    const line = lines.length === 1 ? lines[0] : lines[index];
+    if (line === undefined)
+      throw new UsageError("Stdin must have one URL, or one line for each option that is -.");
+    given[topic] = line;
+  }
+  return given;
+}
 
-function maskedUrls<T extends object>(urls: T): T {
-  const entries = Object.entries(urls);
-  return Object.fromEntries(
-    entries.map(([topic, url]) => [topic, typeof url === "string" ? masked(url) : url]),
-  ) as T;
+/** A URL with `***` for each part that may be a secret: a value in the query, a password, a long last segment. */
+export function masked(text: string): string {
+  const url = parseUrl(text);
+  if (!url) return text;
+  const query = [...new URLSearchParams(url.search)].map(([name, value]) => {
+    const isPlain = name === "topic" && isTopic(value);
+    return `${encodeURIComponent(name)}=${isPlain ? value : "***"}`;
+  });
+  const path = url.pathname.replace(/[^/]{16,}$/, "***");
+  const user = url.username === "" ? "" : `${url.username}${url.password === "" ? "" : ":***"}@`;
+  return `${url.protocol}//${user}${url.host}${path}${query.length === 0 ? "" : `?${query.join("&")}`}`;
+}
+
+const maskedUrls = <Urls extends object>(urls: Urls) =>
+  Object.fromEntries(
+    Object.entries(urls).map(([topic, url]) => [topic, typeof url === "string" ? masked(url) : url]),
+  ) as Urls;
+
+function maskedConfig(config: WebhookConfig): WebhookConfig {
+  const { endpoints, otherEndpoints } = config;
+  const others = otherEndpoints && { otherEndpoints: maskedUrls(otherEndpoints) };
+  return { ...config, endpoints: maskedUrls(endpoints), ...others };
 }
 
 const fieldsOf = ({ isActive, endpoints, otherEndpoints }: WebhookConfig) =>
   Object.entries({ isActive, ...endpoints, ...otherEndpoints });
 
 function show({ out }: Invocation, config: WebhookConfig | undefined): void {
-  const shown = config && shownConfig(config);
+  const shown = config && maskedConfig(config);
   out.result(shown ?? null, () => (shown ? out.fields(fieldsOf(shown)) : out.style("dim", "none")));
 }
+
+const missingConfig = () =>
+  new MissingError("The account has no webhook configuration. Make one with stayhook config ensure.");
 
 async function set(invocation: Invocation): Promise<undefined> {
   const endpoints = Object.fromEntries(
@@ -75,7 +129,7 @@ const get: Command = {
   summary: "show the webhook configuration, with *** in place of secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
-  options: { "show-secrets": { type: "boolean", help: "show the URLs as they are" } },
+  options: { "show-secrets": { help: "show the URLs as they are" } },
   run: async (invocation) => {
     const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
     if (!config) throw missingConfig();
@@ -105,21 +159,17 @@ const ensure: Command = {
   asksPlatform: true,
   options: { ...setOptions, ...toOption("one endpoint for all topics, with topic=<topic> added for each") },
   run: async (invocation) => {
-    const byTopic = Object.entries(await endpointsOf(invocation)).map(([topic, url]) => [topic, url || null]);
-    const to = byTopic.length > 0 && invocation.text("to") === undefined ? undefined : await toOf(invocation);
-    if (byTopic.length > 0 && to !== undefined)
+    const { client, flag, io, out, text } = invocation;
+    const given = Object.entries(await endpointsOf(invocation));
+    const to = given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation);
+    if (given.length > 0 && to !== undefined)
       throw new UsageError("Give --to or endpoints of topics, but not both.");
-    const endpoints = to ?? Object.fromEntries(byTopic);
-    if (byTopic.length === 0 && to === undefined)
+    if (given.length === 0 && to === undefined)
       throw new UsageError("Give at least one of --bookings, --listings and --messages, or --to.");
-    const ensured = await invocation
-      .client()
-      .webhookConfig.ensure(
-        { isActive: !invocation.flag("inactive"), endpoints },
-        { signal: invocation.io.signal },
-      );
-    const { out } = invocation;
-    const shown = { ...ensured, config: shownConfig(ensured.config) };
+    const endpoints = to ?? Object.fromEntries(given.map(([topic, url]) => [topic, url || null]));
+    const wanted = { isActive: !flag("inactive"), endpoints };
+    const ensured = await client().webhookConfig.ensure(wanted, { signal: io.signal });
+    const shown = { ...ensured, config: maskedConfig(ensured.config) };
     out.result(shown, () => out.fields([["action", shown.action], ...fieldsOf(shown.config)]));
   },
 };

@@ -5,10 +5,8 @@ import { toNodeHandler } from "../../adapters/node.ts";
 import { behindToken } from "../../console/console-token.ts";
 import { randomHex } from "../../console/form-guard.ts";
 import { storeConsole } from "../../console/inbox.ts";
-import type { Command } from "../command.ts";
-import { exitCodes, UsageError } from "../exit-code.ts";
+import { type Command, integerOf, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { integerOf } from "../options.ts";
 
 export const consoleCommand: Command = {
   name: "console",
@@ -17,13 +15,13 @@ export const consoleCommand: Command = {
 the command ends. Works on the store and handles no event itself: the running app takes up a replayed event.`,
   examples: ["stayhook console --store events.db", "stayhook console --read-only --port 0"],
   options: {
-    port: { type: "string", value: "<port>", help: "default: 4020; 0 for a free port" },
-    "read-only": { type: "boolean", help: "show events, and change none" },
+    port: { value: "<port>", help: "default: 4020; 0 for a free port" },
+    "read-only": { help: "show events, and change none" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { io, out, flag } = invocation;
-    const port = integerOf(invocation, "port", [0, 65_535]) ?? 4020;
+    const port = integerOf(invocation, "port", 0, 65_535) ?? 4020;
     const readOnly = flag("read-only");
     await withStore(
       invocation,
@@ -44,7 +42,6 @@ the command ends. Works on the store and handles no event itself: the running ap
       },
       { handlesSignal: true },
     );
-    return exitCodes.done;
   },
 };
 

@@ -1,14 +1,94 @@
-import { eventStates } from "../../stores/event-states.ts";
-import type { AttemptEntry, StoredEvent } from "../../stores/event-store.ts";
-import type { Command, Invocation } from "../command.ts";
-import { UsageError } from "../exit-code.ts";
+import { parseDuration } from "../../reconcile/options.ts";
+import {
+  type Change,
+  changedFrom,
+  eventOrigins,
+  eventReasons,
+  eventStates,
+  failureReasons,
+} from "../../stores/event-states.ts";
+import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import { eventTypes } from "../../webhooks/events.ts";
+import {
+  type Command,
+  checkRef,
+  choiceOf,
+  confirm,
+  type Invocation,
+  integerOf,
+  MissingError,
+  type Options,
+  refOf,
+  timeOf,
+  UsageError,
+  yesOption,
+} from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { integerOf } from "../options.ts";
-import { eventColumns, filterOf, filterOptions, findEvent, followEvents } from "../select-events.ts";
-import { discard, erase, purge, replay } from "./events-change.ts";
+import type { Column } from "../output.ts";
+import { followEvents } from "./listen.ts";
 
-/** Options of `ls` that do not go with `--follow`. */
-const pageOptions = ["until", "limit", "after"] as const;
+type Store = EventStore<unknown>;
+
+/** The columns of a list of events. */
+const eventColumns: readonly Column<StoredEvent>[] = [
+  ["EVENT", ({ eventId }) => eventId],
+  ["STATE", ({ state }) => state],
+  ["TYPE", ({ type }) => type],
+  ["RECORD", ({ ref }) => ref],
+  ["ATTEMPTS", ({ attempts }) => attempts],
+  ["RECEIVED", ({ receivedAt }) => receivedAt],
+  ["REASON", ({ reason }) => reason],
+  ["ERROR", ({ lastError }) => lastError],
+];
+
+/** The options of a filter of events. */
+function filterOptions(takenStates = eventStates) {
+  const time = "2h ago, or 2026-11-21T12:00:00Z";
+  return {
+    ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>" },
+    type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
+    reason: { value: "<reason>", help: eventReasons.join(", ") },
+    state: { value: "<state>", help: takenStates.join(", ") },
+    source: { value: "<source>", help: eventOrigins.join(", ") },
+    since: { value: "<time>", help: `received from then on: ${time}` },
+    until: { value: "<time>", help: `received before then: ${time}` },
+  } satisfies Options;
+}
+
+/** The filter that the options make; `undefined` if none was given. @throws UsageError */
+function filterOf(invocation: Invocation, takenStates = eventStates): EventFilter | undefined {
+  const filter: EventFilter = {
+    ref: refOf(invocation),
+    type: choiceOf(invocation, "type", eventTypes),
+    reason: choiceOf(invocation, "reason", eventReasons),
+    state: choiceOf(invocation, "state", takenStates),
+    source: choiceOf(invocation, "source", eventOrigins),
+    receivedAfter: timeOf(invocation, "since"),
+    receivedBefore: timeOf(invocation, "until"),
+  };
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? undefined : Object.fromEntries(given);
+}
+
+/** @throws MissingError if there is no such event */
+async function findEvent(store: Store, eventId: string): Promise<StoredEvent> {
+  const event = await store.get(eventId.toLowerCase());
+  if (!event) throw new MissingError(`There is no event ${eventId} in the store.`);
+  return event;
+}
+
+/** Events in one page of the store's list. */
+const PAGE = 1000;
+
+/** All events that match, the newest first. */
+async function* listAll(store: Store, filter: EventFilter): AsyncGenerator<StoredEvent> {
+  let after: string | undefined;
+  do {
+    const page = await store.list({ ...filter, after, limit: PAGE });
+    yield* page;
+    after = page.length < PAGE ? undefined : page.at(-1)?.eventId;
+  } while (after !== undefined);
+}
 
 const ls: Command = {
   name: "ls",
@@ -20,19 +100,19 @@ const ls: Command = {
   ],
   options: {
     ...filterOptions(),
-    limit: { type: "string", value: "<n>", help: "how many events; default: 20" },
-    after: { type: "string", value: "<eventId>", help: "continue after this event" },
-    follow: { type: "boolean", help: "print new events and changes of their state until Ctrl-C" },
+    limit: { value: "<n>", help: "how many events; default: 20" },
+    after: { value: "<eventId>", help: "continue after this event" },
+    follow: { help: "print new events and changes of their state until Ctrl-C" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { out, text, flag } = invocation;
     const filter = filterOf(invocation);
-    const limit = integerOf(invocation, "limit", [1, Number.MAX_SAFE_INTEGER]) ?? 20;
-    const page = pageOptions.find((name) => text(name) !== undefined);
+    const limit = integerOf(invocation, "limit", 1) ?? 20;
     if (flag("follow")) {
+      const page = ["until", "limit", "after"].find((name) => text(name) !== undefined);
       if (page) throw new UsageError(`--follow does not go with --${page}.`);
-      return follow(invocation);
+      return follow(invocation, filter ?? {});
     }
     const after = text("after")?.toLowerCase();
     const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
@@ -40,22 +120,16 @@ const ls: Command = {
   },
 };
 
-async function follow(invocation: Invocation): Promise<undefined> {
-  const { io, out } = invocation;
-  const filter = filterOf(invocation) ?? {};
+async function follow(invocation: Invocation, filter: EventFilter): Promise<undefined> {
   const { receivedAfter: since, ref, source } = filter;
   // These fields change while an event is handled, so the store cannot filter by them here.
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
-  await withStore(
-    invocation,
-    async (store) => {
-      const following = { since, signal: io.signal, warn: (message: string) => out.warn(message) };
-      for await (const { event } of followEvents(store, { ref, source }, following))
-        if (matches(event)) out.row(event, eventColumns);
-    },
-    { handlesSignal: true },
-  );
+  const print = async (store: Store) => {
+    for await (const { event } of followEvents(store, invocation, { ref, source }, since))
+      if (matches(event)) invocation.out.row(event, eventColumns);
+  };
+  await withStore(invocation, print, { handlesSignal: true });
 }
 
 const show: Command = {
@@ -68,9 +142,8 @@ const show: Command = {
   options: storeOptions,
   run: async (invocation) => {
     const { out, positionals } = invocation;
-    const [eventId = ""] = positionals;
     await withStore(invocation, async (store) => {
-      const event = await findEvent(store, eventId);
+      const event = await findEvent(store, positionals[0] ?? "");
       const record = event.ref === null ? undefined : await store.recordOf(event.ref);
       const { status: lastStatus = null, fields: lastFields = null } = record?.snapshot ?? {};
       out.result({ ...event, lastStatus, lastFields }, () => {
@@ -100,7 +173,14 @@ function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history 
   return lines;
 }
 
-function describeAttempt({ at, outcome, reason, duration, worker, error }: AttemptEntry): string {
+function describeAttempt({
+  at,
+  outcome,
+  reason,
+  duration,
+  worker,
+  error,
+}: StoredEvent["history"][number]): string {
   const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
   const by = worker === undefined ? "" : ` by ${worker}`;
   return `${at.toISOString()} ${ended} after ${duration} ms${by}${error === undefined ? "" : `: ${error}`}`;
@@ -118,18 +198,197 @@ const counts: Command = {
   examples: ["stayhook events counts --store events.db --json"],
   options: storeOptions,
   run: async (invocation) => {
-    const { out } = invocation;
     await withStore(invocation, async (store) => {
       const counted = await store.counts();
       const waiting = await store.oldestWaiting();
       const oldestWaiting = waiting === undefined ? null : Math.round(waiting / 1000);
-      out.result({ ...counted, oldestWaiting }, () =>
-        out.fields([
+      invocation.out.result({ ...counted, oldestWaiting }, () =>
+        invocation.out.fields([
           ...eventStates.map((state) => [state, counted[state]] as const),
           ["oldest waiting", oldestWaiting === null ? null : `${oldestWaiting} s`],
         ]),
       );
     });
+  },
+};
+
+async function countAll(store: Store, filter: EventFilter): Promise<number> {
+  let count = 0;
+  for await (const _event of listAll(store, filter)) count += 1;
+  return count;
+}
+
+/** Events that one call of the store deletes. */
+const PURGE_BATCH = 1000;
+
+const plural = (count: number, state = ""): string =>
+  `${count} ${state && `${state} `}${count === 1 ? "event" : "events"}`;
+
+/**
+ * Makes a command that replays or discards events by their ids or by a filter.
+ *
+ * @param say - the words after the number of changed events
+ */
+function changeCommand(name: Change, summary: string, description: string, say: string): Command {
+  const states = changedFrom[name];
+  const { state, ...filters } = filterOptions(states);
+  return {
+    name,
+    summary,
+    description: `${description}\nTakes ids, or a filter, or --all for all parked events. A filter takes parked events, unless --state says otherwise.`,
+    takes: "<eventId> ...",
+    arguments: [0, 1000],
+    examples: [
+      `stayhook events ${name} 6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11 --store events.db`,
+      `stayhook events ${name} --reason not-found --since 2d --dry-run --store events.db`,
+      `stayhook events ${name} --all --yes --store events.db`,
+    ],
+    options: {
+      all: { help: "all parked events, or all that match the filter" },
+      ...filters,
+      state: { ...state, help: `${state.help}; default: parked` },
+      "dry-run": { help: "say how many events and which, and change nothing" },
+      ...yesOption,
+      ...storeOptions,
+    },
+    run: async (invocation) => {
+      const { out, flag, positionals: eventIds } = invocation;
+      const filter = filterOf(invocation, states);
+      const hasIds = eventIds.length > 0;
+      if ((flag("all") || filter !== undefined) === hasIds)
+        throw new UsageError("Give ids of events, or a filter, or --all.");
+      const selected = { ...filter, state: filter?.state ?? "parked" };
+      await withStore(invocation, async (store) => {
+        // Find all ids first, so that a mistyped id changes nothing.
+        const found: StoredEvent[] = [];
+        for (const eventId of eventIds) found.push(await findEvent(store, eventId));
+        if (flag("dry-run")) {
+          const events = found.filter((event) => states.includes(event.state));
+          if (!hasIds) for await (const event of listAll(store, selected)) events.push(event);
+          const shown = plural(events.length, hasIds ? "" : selected.state);
+          out.result({ dryRun: true, count: events.length, events }, () =>
+            [`Would ${name} ${shown}`, out.table(events, eventColumns)].join("\n").trim(),
+          );
+          return;
+        }
+        const changed = hasIds
+          ? await changeSome(store, name, eventIds)
+          : await changeMatching(invocation, store, name, selected);
+        out.result({ [`${name}ed`]: changed }, () => `${plural(changed)} ${say}`);
+      });
+    },
+  };
+}
+
+async function changeSome(store: Store, name: Change, eventIds: readonly string[]): Promise<number> {
+  let changed = 0;
+  for (const eventId of eventIds) {
+    const count = await store[name]({ eventId: eventId.toLowerCase() });
+    changed += count;
+    if (count === 0 && (await findEvent(store, eventId)).state === "processing")
+      throw new Error(`Event ${eventId} is being processed now. Try again later.`);
+  }
+  return changed;
+}
+
+async function changeMatching(
+  invocation: Invocation,
+  store: Store,
+  name: Change,
+  filter: EventFilter & Pick<StoredEvent, "state">,
+): Promise<number> {
+  const { out, io } = invocation;
+  const { state, ...others } = filter;
+  const { [state]: before } = await store.counts();
+  const total = Object.keys(others).length === 0 ? before : await countAll(store, filter);
+  if (total === 0 && io.stdin.isTTY) return 0;
+  await confirm(invocation, `${name === "replay" ? "Replay" : "Discard"} ${plural(total, state)}`);
+  let wipe = out.progress(`0 of ${plural(total)}`);
+  let ended = false;
+  const progress = setInterval(async () => {
+    const { [state]: left } = await store.counts().catch(() => ({ [state]: before }));
+    // A count that arrives after the end must not print: nothing would clear the line.
+    if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${plural(total)}`);
+  }, 500);
+  try {
+    return await store[name](filter);
+  } finally {
+    ended = true;
+    clearInterval(progress);
+    wipe();
+  }
+}
+
+const replay = changeCommand(
+  "replay",
+  "have the app handle events again",
+  "Takes done, parked and retrying events. The processes of the app handle them.",
+  "will be handled again",
+);
+
+const discard = changeCommand(
+  "discard",
+  "end events without handling them",
+  "Takes pending, retrying and parked events. A discarded event is done: a repeated delivery of it is ignored.",
+  "discarded",
+);
+
+const purge: Command = {
+  name: "purge",
+  summary: "delete done or parked events",
+  description:
+    "The store forgets the ids, so a repeated delivery of a deleted event is handled as a new event.",
+  examples: ["stayhook events purge --state parked --older-than 30d --yes --store events.db"],
+  options: {
+    state: { value: "<state>", help: "done or parked; default: done" },
+    reason: { value: "<reason>", help: failureReasons.join(", ") },
+    "older-than": {
+      value: "<age>",
+      help: "how long the events have been in this state: 24h, 30m, 0; default: 7d",
+    },
+    ...yesOption,
+    ...storeOptions,
+  },
+  run: async (invocation) => {
+    const { out, text } = invocation;
+    const olderThan = text("older-than") ?? "7d";
+    const age = olderThan === "0" ? 0 : parseDuration(olderThan);
+    if (age === undefined) throw new UsageError("--older-than must be an age such as 24h, 30m or 0.");
+    const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
+    const reason = choiceOf(invocation, "reason", failureReasons);
+    const purged = await withStore(invocation, async (store) => {
+      const because = reason === undefined ? "" : ` with reason ${reason}`;
+      const which = `all events that have been ${state}${because} for ${olderThan} or longer`;
+      await confirm(invocation, `Delete ${which}`);
+      let total = 0;
+      for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
+        count = await store.prune({ state, reason, age, limit: PURGE_BATCH });
+      return total;
+    });
+    out.result({ purged }, () => `${plural(purged)} deleted`);
+  },
+};
+
+const erase: Command = {
+  name: "erase",
+  summary: "delete all data about one booking or listing",
+  description: `Deletes the record's events in all states, with their notifications and attempts, and its snapshot. Fails while
+one of its events is being processed.`,
+  takes: "<ref>",
+  arguments: [1, 1],
+  examples: ["stayhook events erase booking:HX3K9 --store events.db"],
+  options: { ...yesOption, ...storeOptions },
+  run: async (invocation) => {
+    const { out, positionals } = invocation;
+    const ref = checkRef(positionals[0] ?? "", "<ref>");
+    const erased = await withStore(invocation, async (store) => {
+      const known = await countAll(store, { ref });
+      if (known === 0 && (await store.recordOf(ref)) === undefined)
+        throw new MissingError(`The store has no data about ${ref}.`);
+      await confirm(invocation, `Delete ${plural(known)} and the snapshot of ${ref}`);
+      return store.erase(ref);
+    });
+    out.result({ erased }, () => `${plural(erased)} deleted, and the snapshot of ${ref}`);
   },
 };
 

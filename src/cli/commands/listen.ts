@@ -1,13 +1,20 @@
-import { parseUrl, withTopic } from "../../client/urls.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { withTopic } from "../../client/urls.ts";
+import { errorText } from "../../errors.ts";
 import { isTopic } from "../../models/records.ts";
-import type { StoredEvent } from "../../stores/event-store.ts";
-import type { Command } from "../command.ts";
-import { originOf, post, toOf, toOption } from "../endpoints.ts";
-import { UsageError } from "../exit-code.ts";
+import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import {
+  type Command,
+  checkedToOf,
+  type Invocation,
+  refOf,
+  timeOf,
+  toOption,
+  UsageError,
+} from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { timeOf } from "../options.ts";
 import { printable } from "../output.ts";
-import { checkRef, followEvents } from "../select-events.ts";
+import { originOf, post } from "./trigger.ts";
 
 export const listen: Command = {
   name: "listen",
@@ -21,42 +28,32 @@ does not retry.`,
   ],
   options: {
     ...toOption("the local endpoint"),
-    since: {
-      type: "string",
-      value: "<time>",
-      help: "begin 2h ago, or at 2026-11-21T12:00:00Z; default: now",
-    },
-    ref: { type: "string", value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
+    since: { value: "<time>", help: "begin 2h ago, or at 2026-11-21T12:00:00Z; default: now" },
+    ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
     ...storeOptions,
   },
   run: async (invocation) => {
-    const { io, out, text } = invocation;
-    const to = await toOf(invocation);
+    const { io, out } = invocation;
+    const to = await checkedToOf(invocation);
     if (to === undefined) throw new UsageError("Name the local endpoint with --to or STAYHOOK_TO.");
-    if (!parseUrl(to)) throw new UsageError("--to must be an http or https URL.");
-    const given = text("ref");
-    const ref = given === undefined ? undefined : checkRef(given, "--ref");
+    const ref = refOf(invocation);
     const since = timeOf(invocation, "since");
     await withStore(
       invocation,
       async (store) => {
-        const following = { since, signal: io.signal, warn: (message: string) => out.warn(message) };
         if (!out.json) out.note(`Forwarding new notifications to ${originOf(to)}. Press Ctrl-C to stop.`);
-        for await (const { event, isNew } of followEvents(store, { ref }, following)) {
+        for await (const { event, isNew } of followEvents(store, invocation, { ref }, since)) {
           if (!isNew || !isOwnNotification(event)) continue;
           const sentAt = new Date();
           const answer = await post(urlFor(to, event.topic), event.notification, io.signal).catch(() => {});
           if (!answer) return;
-          const { eventId, topic } = event;
+          const { eventId, ref, topic } = event;
           const { status = null, error = null, duration } = answer;
-          out.item(
-            { eventId, ref: event.ref, topic, sentAt, to: originOf(to), status, error, duration },
-            () => {
-              const shown = out.style(status === 200 ? "green" : "red", printable(status ?? error));
-              const time = out.style("dim", sentAt.toISOString().slice(11, 23));
-              return `${time} ${eventId} ${printable(event.ref)} -> ${originOf(to)}: ${shown} in ${duration} ms`;
-            },
-          );
+          const origin = originOf(to);
+          out.item({ eventId, ref, topic, sentAt, to: origin, status, error, duration }, () => {
+            const which = `${out.clock(sentAt)} ${eventId} ${printable(ref)}`;
+            return `${which} -> ${origin}: ${out.answer(answer)} in ${duration} ms`;
+          });
         }
       },
       { handlesSignal: true },
@@ -78,4 +75,60 @@ function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonl
 function urlFor(to: string, topic: string | null): string {
   const isMissing = topic !== null && isTopic(topic) && !new URL(to).searchParams.has("topic");
   return isMissing ? withTopic(to, topic) : to;
+}
+
+/** How often the store is read, ms. */
+const POLL_INTERVAL = 500;
+/** The newest events, which are read each time. A transaction that commits late may add an event among them. */
+const WATCHED = 200;
+/** Known events. More would fill the memory of a command that runs for weeks. */
+const REMEMBERED = 100_000;
+
+/**
+ * Yields each new event, the oldest first. Yields one of the 200 newest events again when its state changes. Calls only
+ * `list`, so it changes nothing in the store. Warns when the store fails, and tries again. Returns when the signal aborts.
+ *
+ * @param since - where to begin; default: with the next event
+ */
+export async function* followEvents(
+  store: EventStore<unknown>,
+  { out, io: { signal } }: Invocation,
+  filter: Pick<EventFilter, "ref" | "source">,
+  since: Date | undefined,
+): AsyncGenerator<{ readonly event: StoredEvent; readonly isNew: boolean }> {
+  const known = new Map<string, string>();
+  const version = ({ state, attempts }: StoredEvent) => `${state} ${attempts}`;
+  const [newest] = since ? [] : await store.list({ ...filter, limit: 1 });
+  const receivedAfter = since ?? newest?.receivedAt;
+  const look = async () => {
+    const changed: { event: StoredEvent; isNew: boolean }[] = [];
+    let after: string | undefined;
+    do {
+      const page = await store.list({ ...filter, receivedAfter, after, limit: WATCHED });
+      const found = page.map((event) => ({ event, isNew: !known.has(event.eventId) }));
+      changed.push(...found.filter(({ event }) => known.get(event.eventId) !== version(event)));
+      after = page.length === WATCHED && found.some(({ isNew }) => isNew) ? page.at(-1)?.eventId : undefined;
+    } while (after !== undefined && !signal.aborted);
+    changed.reverse();
+    for (const { event } of changed) known.set(event.eventId, version(event));
+    for (const eventId of known.keys()) {
+      if (known.size <= REMEMBERED) break;
+      known.delete(eventId);
+    }
+    return changed;
+  };
+  const before = await look();
+  if (since) yield* before;
+  let failing = false;
+  for (;;) {
+    await sleep(POLL_INTERVAL, undefined, { signal }).catch(() => {});
+    if (signal.aborted) return;
+    try {
+      yield* await look();
+      failing = false;
+    } catch (error) {
+      if (!failing) out.warn(`The store could not be read: ${errorText(error)}. Trying again.`);
+      failing = true;
+    }
+  }
 }

@@ -1,22 +1,20 @@
+import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/errors.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
+import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
-import type { Command, Invocation } from "../command.ts";
-import { exitCodes } from "../exit-code.ts";
+import { type Command, exitCodes, type Invocation, integerOf } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { integerOf } from "../options.ts";
 import { printable } from "../output.ts";
 
-const exitCodeOf: Readonly<Record<Incomplete, number>> = {
-  locked: exitCodes.failed,
-  unreachable: exitCodes.unreachable,
-  aborted: exitCodes.interrupted,
-};
-
-const described: Readonly<Record<Incomplete, string>> = {
-  locked: "Another pass is running. This one did nothing.",
-  unreachable: "The platform is out of reach. The next pass continues where this one stopped.",
-  aborted: "Interrupted. The next pass continues where this one stopped.",
+/** The exit code and the warning of a pass that did not end. */
+const incompletePasses: Readonly<Record<Incomplete, readonly [code: number, warning: string]>> = {
+  locked: [exitCodes.failed, "Another pass is running. This one did nothing."],
+  unreachable: [
+    exitCodes.unreachable,
+    "The platform is out of reach. The next pass continues where this one stopped.",
+  ],
+  aborted: [exitCodes.interrupted, "Interrupted. The next pass continues where this one stopped."],
 };
 
 type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
@@ -45,29 +43,6 @@ const describeChanges = (changes: Changes): string =>
     .map(([field, change]) => `${field} ${change?.from ?? "unknown"} -> ${change?.to ?? "unknown"}`)
     .join(", ");
 
-/** Prints the observations of a pass as they come, and its progress on a terminal. */
-function createReporter({ out }: Invocation) {
-  let checked = 0;
-  let refused = false;
-  let wipe = () => {};
-  const alarms: Alarm[] = [];
-  return {
-    observe(event: ReconcileObservation): void {
-      if (event.kind === "failed") refused ||= event.error instanceof AuthenticationError;
-      if (event.kind === "drift" || event.kind === "missed") alarms.push(event);
-      if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
-      const line = out.json ? undefined : lineOf(event);
-      if (line === undefined) return;
-      wipe();
-      out.note(printable(line));
-    },
-    alarms,
-    /** Whether the platform refused the access token. */
-    isRefused: () => refused,
-    end: () => wipe(),
-  };
-}
-
 export const reconcile: Command = {
   name: "reconcile",
   summary: "find changes that no notification brought, in one pass over listings and known bookings",
@@ -81,62 +56,74 @@ not be read or another pass is running.`,
   asksPlatform: true,
   options: {
     watch: {
-      type: "string",
       multiple: true,
       value: "<code>",
       help: "also read this booking, in this and all later passes",
     },
-    "no-baseline": {
-      type: "boolean",
-      help: "add events for unknown listings on the first pass",
-    },
-    concurrency: { type: "string", value: "<n>", help: "records that are read at once; default: 4" },
+    "no-baseline": { help: "add events for unknown listings on the first pass" },
+    concurrency: { value: "<n>", help: "records that are read at once; default: 4" },
     ...storeOptions,
   },
   run: async (invocation) => {
-    const { out, io, flag, texts } = invocation;
-    const concurrency = integerOf(invocation, "concurrency", [1, 999]);
+    const concurrency = integerOf(invocation, "concurrency", 1, 999);
     const client = invocation.client();
-    return withStore(
-      invocation,
-      async (store) => {
-        // The reporter prints what the handler and the reconciler would log.
-        const logger = () => {};
-        // The handler serves no requests here.
-        const options = { client, store, on: {}, verify: false, autoStart: false, logger } as const;
-        const webhooks = createWebhookHandler(options);
-        const reporter = createReporter(invocation);
-        const reconciler = createReconciler(webhooks, {
-          concurrency,
-          baseline: !flag("no-baseline"),
-          observe: reporter.observe,
-        });
-        try {
-          await reconciler.watch(texts("watch"));
-          const pass = await reconciler.run({ signal: io.signal });
-          const report = { ...pass, duration: Math.round(pass.duration) };
-          reporter.end();
-          const { incomplete } = report;
-          const { alarms } = reporter;
-          out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
-            out.fields(Object.entries({ ...report, duration: `${report.duration} ms` })),
-          );
-          if (reporter.isRefused()) {
-            out.warn("The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN.");
-            return exitCodes.refused;
-          }
-          if (incomplete) {
-            out.warn(described[incomplete]);
-            return exitCodeOf[incomplete];
-          }
-          return report.failed > 0 ? exitCodes.failed : exitCodes.done;
-        } finally {
-          reporter.end();
-          await reconciler.close();
-          await webhooks.close();
-        }
-      },
-      { handlesSignal: true },
-    );
+    return withStore(invocation, (store) => makePass(invocation, { store, client, concurrency }), {
+      handlesSignal: true,
+    });
   },
 };
+
+interface PassOptions {
+  readonly client: StayhookClient;
+  readonly store: EventStore<unknown>;
+  readonly concurrency: number | undefined;
+}
+
+/** Makes one pass, prints its observations as they come, and resolves to the exit code. */
+async function makePass({ out, io, flag, texts }: Invocation, options: PassOptions): Promise<number> {
+  const { client, store, concurrency } = options;
+  let checked = 0;
+  let isRefused = false;
+  let wipe = () => {};
+  const alarms: Alarm[] = [];
+  const observe = (event: ReconcileObservation) => {
+    if (event.kind === "failed") isRefused ||= event.error instanceof AuthenticationError;
+    if (event.kind === "drift" || event.kind === "missed") alarms.push(event);
+    if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
+    const line = out.json ? undefined : lineOf(event);
+    if (line === undefined) return;
+    wipe();
+    out.note(printable(line));
+  };
+  // The handler serves no requests. This function prints all that the handler and the reconciler would log.
+  const webhooks = createWebhookHandler({
+    client,
+    store,
+    on: {},
+    verify: false,
+    autoStart: false,
+    logger: () => {},
+  });
+  const reconciler = createReconciler(webhooks, { concurrency, baseline: !flag("no-baseline"), observe });
+  try {
+    await reconciler.watch(texts("watch"));
+    const pass = await reconciler.run({ signal: io.signal });
+    wipe();
+    const report = { ...pass, duration: Math.round(pass.duration) };
+    out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
+      out.fields(Object.entries({ ...report, duration: `${report.duration} ms` })),
+    );
+    if (isRefused) {
+      out.warn("The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN.");
+      return exitCodes.refused;
+    }
+    if (pass.incomplete === undefined) return pass.failed > 0 ? exitCodes.failed : exitCodes.done;
+    const [code, warning] = incompletePasses[pass.incomplete];
+    out.warn(warning);
+    return code;
+  } finally {
+    wipe();
+    await reconciler.close();
+    await webhooks.close();
+  }
+}

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
+import { parseDuration } from "../../reconcile/options.ts";
 import {
   createSandbox,
   type Sandbox,
@@ -8,35 +9,39 @@ import {
   type SandboxListing,
   type SandboxObservation,
 } from "../../testing/index.ts";
-import type { Command, Invocation, Options } from "../command.ts";
-import { originOf, toGiven, toOption } from "../endpoints.ts";
-import { exitCodes, UsageError } from "../exit-code.ts";
-import { integerOf, readDuration } from "../options.ts";
+import {
+  type Command,
+  type Invocation,
+  integerOf,
+  type Options,
+  toGiven,
+  toOption,
+  UsageError,
+} from "../command.ts";
 import { type Output, printable } from "../output.ts";
+import { originOf } from "./trigger.ts";
 
 const deliveryOptions: Options = {
-  duplicates: { type: "string", value: "<n>", help: "further deliveries of each notification; default: 0" },
+  duplicates: { value: "<n>", help: "further deliveries of each notification; default: 0" },
   retry: {
-    type: "string",
     value: "<waits>",
     help: "waits before each retry, until the answer is 200: 1s,10s,1m; default: no retry",
   },
-  timeout: { type: "string", value: "<time>", help: "how long to wait for an answer; default: 30s" },
+  timeout: { value: "<time>", help: "how long to wait for an answer; default: 30s" },
   delay: {
-    type: "string",
     value: "<time>",
     help: "wait before each delivery: 2s, or 1s-5s for a random one; default: 0",
   },
-  shuffle: { type: "boolean", help: "deliver in random order" },
-  drop: { type: "string", value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
+  shuffle: { help: "deliver in random order" },
+  drop: { value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
 };
 
 /** Reads the delivery options. The sandbox checks their ranges. @throws UsageError */
 function deliveryOf(invocation: Invocation) {
   const { text, flag } = invocation;
   const drop = text("drop");
-  const retry = durationsOf(invocation, "retry", ",");
-  const timeout = durationsOf(invocation, "timeout");
+  const schedule = durationsOf(invocation, "retry", ",");
+  const [timeout] = durationsOf(invocation, "timeout") ?? [];
   const delay = durationsOf(invocation, "delay", "-");
   if (delay && delay.length > 2)
     throw new UsageError("--delay must be a time such as 2s, or a range such as 1s-5s.");
@@ -46,58 +51,52 @@ function deliveryOf(invocation: Invocation) {
     shuffle: flag("shuffle"),
     // `Number("")` is 0.
     drop: drop === undefined ? undefined : Number(drop.trim() || Number.NaN),
-    retry: retry && { schedule: retry },
-    timeout: timeout?.[0],
+    retry: schedule && { schedule },
+    timeout,
     delay: delay && ([least, most] as const),
   };
 }
 
-/** Reads an option with one or several durations, in ms. @throws UsageError */
+/** Reads an option with one or several durations. A number without a unit is in ms. @throws UsageError */
 function durationsOf({ text }: Invocation, name: string, separator?: string): number[] | undefined {
   const given = text(name);
-  const parts = separator === undefined || given === undefined ? [given ?? ""] : given.split(separator);
-  const durations = parts.map((part) => readDuration(part.trim()));
   if (given === undefined) return undefined;
-  const valid = durations.filter((each) => each !== undefined);
-  if (valid.length < durations.length)
+  const parts = separator === undefined ? [given] : given.split(separator);
+  return parts.map((part) => {
+    const trimmed = part.trim();
+    const duration = /^\d+$/.test(trimmed) ? Number(trimmed) : parseDuration(trimmed);
+    if (duration !== undefined) return duration;
     throw new UsageError(
       `--${name} must be a time such as 500ms or 2s. Separate several with ${separator ?? "a comma"}.`,
     );
-  return valid;
+  });
 }
-
-const time = (date: Date): string => date.toISOString().slice(11, 23);
 
 /** Prints a line for a request or a delivery. */
 function tell(out: Output, event: SandboxObservation): void {
   if (event.kind === "request") {
     const { method, path, status, receivedAt } = event;
-    out.item(event, () => {
-      const answered = out.style(status < 400 ? "green" : "red", String(status));
-      return `${out.style("dim", time(receivedAt))} <- ${method} ${printable(path)}: ${answered}`;
-    });
+    const answered = out.style(status < 400 ? "green" : "red", String(status));
+    out.item(event, () => `${out.clock(receivedAt)} <- ${method} ${printable(path)}: ${answered}`);
     return;
   }
   const { url, ...rest } = event;
-  out.item({ ...rest, to: originOf(url) }, () => {
-    const { sentAt, topic, eventId, attempt, duplicate, status, error, duration } = event;
-    const answered = out.style(status === 200 ? "green" : "red", printable(status ?? error));
-    const which = [attempt > 1 ? `attempt ${attempt}` : "", duplicate ? "duplicate" : ""]
-      .filter(Boolean)
-      .join(", ");
-    const what = `${topic} ${printable(eventId)}${which ? ` (${which})` : ""}`;
-    return `${out.style("dim", time(sentAt))} -> ${what} to ${originOf(url)}: ${answered} in ${Math.round(duration ?? 0)} ms`;
+  const to = originOf(url);
+  out.item({ ...rest, to }, () => {
+    const { sentAt, topic, eventId, attempt, duplicate, duration } = event;
+    const details = [attempt > 1 ? `attempt ${attempt}` : [], duplicate ? "duplicate" : []].flat().join(", ");
+    const what = `${topic} ${printable(eventId)}${details && ` (${details})`} to ${to}`;
+    return `${out.clock(sentAt)} -> ${what}: ${out.answer(event)} in ${Math.round(duration ?? 0)} ms`;
   });
 }
 
-function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
-  const { url, seed } = sandbox;
-  out.item({ kind: "listening", url, seed }, () =>
-    [
-      `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}`,
-      `  export STAYHOOK_BASE_URL=${url}${ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${sandbox.accessToken}`}`,
-      `Open ${url} in a browser to follow deliveries and to change records, or type ${out.style("bold", "help")}.`,
-    ].join("\n"),
+function announce(out: Output, { url, seed, accessToken }: Sandbox, ownToken: boolean): void {
+  const token = ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${accessToken}`;
+  out.item(
+    { kind: "listening", url, seed },
+    () => `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}
+  export STAYHOOK_BASE_URL=${url}${token}
+Open ${url} in a browser to follow deliveries and to change records, or type ${out.style("bold", "help")}.`,
   );
 }
 
@@ -228,35 +227,22 @@ function parsed(text: string): unknown {
  * @param first - takes the first line, if it is not a command
  */
 async function takeCommands(
-  { io, out }: Invocation,
+  { io: { stdin: input, signal }, out }: Invocation,
   sandbox: Sandbox,
   first?: (line: string) => Promise<void>,
 ): Promise<void> {
-  const lines = createInterface({ input: io.stdin });
-  const quit = new AbortController();
-  let before: Promise<unknown> = Promise.resolve();
-  let failure: { readonly error: unknown } | undefined;
-  const takeFirst = (line: string) =>
-    first!(line).catch((error) => {
-      failure = { error };
-      quit.abort();
-    });
-  let isFirst = first !== undefined;
-  lines.on("line", (line) => {
-    const take = isFirst
-      ? () => takeFirst(line.trim())
-      : () => runTyped(line, sandbox, out).then((goesOn) => goesOn || quit.abort());
-    isFirst = false;
-    before = before.then(take);
-  });
-  const ended = AbortSignal.any([io.signal, quit.signal]);
-  try {
+  const interrupted = signal.aborted ? undefined : once(signal, "abort");
+  const take = async () => {
+    let takesUrl = first !== undefined;
+    for await (const line of createInterface({ input, signal })) {
+      if (takesUrl) await first?.(line.trim());
+      else if (!(await runTyped(line, sandbox, out))) return;
+      takesUrl = false;
+    }
     // The end of stdin does not end the sandbox, because it may run in the background.
-    if (!ended.aborted) await once(ended, "abort");
-    if (failure) throw failure.error;
-  } finally {
-    lines.close();
-  }
+    await interrupted;
+  };
+  await Promise.race([interrupted, take()]);
 }
 
 export const sandbox: Command = {
@@ -271,10 +257,10 @@ ${typedHelp}`,
     "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",
   ],
   options: {
-    port: { type: "string", value: "<port>", help: "default: 4010; 0 for a free port" },
-    host: { type: "string", value: "<host>", help: "default: 127.0.0.1" },
+    port: { value: "<port>", help: "default: 4010; 0 for a free port" },
+    host: { value: "<host>", help: "default: 127.0.0.1" },
     ...toOption("configure this endpoint for all topics, with topic=<topic> added for each"),
-    seed: { type: "string", value: "<integer>", help: "repeats the codes, ids and order of an earlier run" },
+    seed: { value: "<integer>", help: "repeats the codes, ids and order of an earlier run" },
     ...deliveryOptions,
   },
   run: async (invocation) => {
@@ -296,7 +282,6 @@ ${typedHelp}`,
     } finally {
       await made.close();
     }
-    return exitCodes.done;
   },
 };
 

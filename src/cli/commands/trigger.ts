@@ -1,8 +1,66 @@
 import { parseUrl } from "../../client/urls.ts";
 import { bookingStatuses, listingStatuses } from "../../models/records.ts";
-import type { Command, Invocation } from "../command.ts";
-import { originOf, post, toOf, toOption } from "../endpoints.ts";
-import { exitCodes, MissingError, UsageError } from "../exit-code.ts";
+import {
+  type Command,
+  checkedToOf,
+  exitCodes,
+  type Invocation,
+  MissingError,
+  toOption,
+  UsageError,
+} from "../command.ts";
+
+/** The part of a URL that is safe to show. Its path and query may hold a secret. */
+export const originOf = (url: string): string => new URL(url).origin;
+
+/** The platform's limit for an answer, ms. */
+export const REPLY_TIME = 30_000;
+
+/** An endpoint's answer. */
+export interface Posted {
+  /** `undefined` if no answer came. */
+  readonly status: number | undefined;
+  /** Why there was no answer. */
+  readonly error: string | undefined;
+  /** ms */
+  readonly duration: number;
+}
+
+/**
+ * Sends a body as the platform does: as JSON, without following redirects, for 30 s at most. Rejects only when
+ * `signal` aborts.
+ */
+export async function post(
+  url: string,
+  body: string | undefined,
+  signal: AbortSignal,
+  method = "POST",
+): Promise<Posted> {
+  const began = performance.now();
+  const since = () => Math.round(performance.now() - began);
+  try {
+    const response = await fetch(url, {
+      method,
+      redirect: "manual",
+      signal: AbortSignal.any([signal, AbortSignal.timeout(REPLY_TIME)]),
+      ...(body === undefined ? {} : { body, headers: { "content-type": "application/json" } }),
+    });
+    await response.body?.cancel();
+    return { status: response.status, error: undefined, duration: since() };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { status: undefined, error: reasonOf(error), duration: since() };
+  }
+}
+
+/** A short reason without the URL, which may hold a secret. */
+function reasonOf(error: unknown): string {
+  if (error instanceof Error && error.name === "TimeoutError")
+    return `no answer within ${REPLY_TIME / 1000} s`;
+  const { cause } = Object(error) as { readonly cause?: Error & { readonly code?: unknown } };
+  if (typeof cause?.code === "string") return cause.code;
+  return cause instanceof Error ? cause.message : "no connection";
+}
 
 /** The topic and reference of the notification to send. */
 interface Wanted {
@@ -44,18 +102,14 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
 }
 
 async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promise<string> {
-  const to = await toOf(invocation);
-  if (to !== undefined) {
-    if (!parseUrl(to)) throw new UsageError("--to must be an http or https URL.");
-    return to;
-  }
+  const to = await checkedToOf(invocation);
+  if (to !== undefined) return to;
   const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
   const url = config?.endpoints[topic];
-  if (typeof url !== "string" || !parseUrl(url))
-    throw new MissingError(
-      `The account's webhook configuration has no URL for ${topic}. Give one with --to or STAYHOOK_TO.`,
-    );
-  return url;
+  if (typeof url === "string" && parseUrl(url)) return url;
+  throw new MissingError(
+    `The account's webhook configuration has no URL for ${topic}. Give one with --to or STAYHOOK_TO.`,
+  );
 }
 
 export const trigger: Command = {
@@ -70,35 +124,29 @@ makes up a record that does not exist. Ends with 0 if the endpoint answers 200.`
   asksPlatform: true,
   options: {
     ...toOption("send to this endpoint, not to the configured one"),
-    booking: { type: "string", value: "<code>", help: "the code of the booking" },
-    listing: { type: "string", value: "<id>", help: "the id of the listing" },
+    booking: { value: "<code>", help: "the code of the booking" },
+    listing: { value: "<id>", help: "the id of the listing" },
     "event-id": {
-      type: "string",
       value: "<uuid>",
       help: "the id of an earlier notification, to send it again; default: a new id",
     },
-    timestamp: { type: "string", value: "<time>", help: "the time of the event in ISO 8601; default: now" },
+    timestamp: { value: "<time>", help: "the time of the event in ISO 8601; default: now" },
   },
   run: async (invocation) => {
     const { out, io, text } = invocation;
     const { topic, bookingCode, listingId } = wantedOf(invocation);
-    const notification = {
-      eventId: text("event-id") ?? crypto.randomUUID(),
-      timestamp: text("timestamp") ?? new Date().toISOString(),
-      bookingCode,
-      listingId,
-    };
+    const eventId = text("event-id") ?? crypto.randomUUID();
+    const timestamp = text("timestamp") ?? new Date().toISOString();
+    const notification = { eventId, timestamp, bookingCode, listingId };
     const url = await endpointOf(invocation, topic);
-    const { status, error, duration } = await post(url, JSON.stringify(notification), io.signal);
-    const answered = status ?? error ?? "no answer";
+    const to = originOf(url);
+    const answer = await post(url, JSON.stringify(notification), io.signal);
+    const { status = null, error = null, duration } = answer;
     out.result(
-      { to: originOf(url), notification, status: status ?? null, error: error ?? null, duration },
-      () => {
-        const color = status === 200 ? "green" : "red";
-        return `${notification.eventId} -> ${originOf(url)}: ${out.style(color, String(answered))} in ${duration} ms`;
-      },
+      { to, notification, status, error, duration },
+      () => `${eventId} -> ${to}: ${out.answer(answer)} in ${duration} ms`,
     );
     if (status === 200) return exitCodes.done;
-    return status === undefined ? exitCodes.unreachable : exitCodes.failed;
+    return status === null ? exitCodes.unreachable : exitCodes.failed;
   },
 };

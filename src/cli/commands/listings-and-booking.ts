@@ -1,7 +1,6 @@
 import { NotFoundError } from "../../client/errors.ts";
 import type { Listing } from "../../models/records.ts";
-import type { Command } from "../command.ts";
-import { MissingError } from "../exit-code.ts";
+import { type Command, MissingError } from "../command.ts";
 import type { Column } from "../output.ts";
 
 const columns: readonly Column<Listing>[] = [
@@ -15,7 +14,7 @@ export const listings: Command = {
   summary: "list the account's listings",
   examples: ["stayhook listings", "stayhook listings --status Published --json"],
   asksPlatform: true,
-  options: { status: { type: "string", value: "<status>", help: "only listings with this status" } },
+  options: { status: { value: "<status>", help: "only listings with this status" } },
   run: async ({ client, io, out, text }) => {
     const status = text("status");
     const all = await client().listings.list({ signal: io.signal });
