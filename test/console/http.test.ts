@@ -1,15 +1,14 @@
 import { createWebhookHandler, forwardTo, InvalidArgumentError } from "stayhook";
 import { createConsole } from "stayhook/console";
-import { toNodeHandler } from "stayhook/node";
 import { describe, expect, test, vi } from "vitest";
 import { clientOf, platformOf } from "../webhooks/support.ts";
-import { Browser, inboxOf, serve } from "./support.ts";
+import { Browser, type inboxOf, servedInboxOf } from "./support.ts";
 
 const hostile = `<script>alert("x")</script>'\u202e`;
 
 /** A served console with one event parked, whose error and notification have personal data. */
 async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
-  const made = inboxOf(
+  const made = await servedInboxOf(
     {
       on: {
         fallback: () => {
@@ -20,56 +19,43 @@ async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
     },
     consoleOptions,
   );
-  made.platform.booking("HX3K9", "Confirmed");
-  const eventId = await made.receive({ bookingCode: "HX3K9", guest: "Ann Lee" });
-  await made.webhooks.drain();
-  const url = await serve(toNodeHandler(made.inbox));
-  return { ...made, eventId, url, browser: new Browser() };
+  return { ...made, eventId: await made.handle("HX3K9", "Confirmed", { guest: "Ann Lee" }) };
+}
+
+/** Sends the form that replays an event, with a token and its cookie, to a console at this address. */
+function replay(
+  { inbox, eventId }: Awaited<ReturnType<typeof parked>>,
+  address: string,
+  csrf: string,
+  headers: Readonly<Record<string, string>>,
+) {
+  const body = new URLSearchParams({ csrf, do: "replay", event: eventId });
+  const init = { method: "POST", body, headers: { cookie: `stayhook-csrf=${csrf}`, ...headers } };
+  return inbox.fetch(new Request(address, init));
 }
 
 describe("the arguments", () => {
-  const { webhooks } = makeHandler();
+  const store = forwardTo(async () => {});
+  const webhooks = createWebhookHandler({ client: clientOf(platformOf()), store, on: {}, verify: false });
   const authorize = () => true;
 
   test.each([
-    ["no options", undefined],
-    ["no authorize", {}],
-    ["an authorize that is no function", { authorize: "yes" }],
-    ["a misspelt option", { authorize, readonly: true }],
-    ["a basePath without a slash", { authorize, basePath: "console" }],
-    ["a readOnly that is no boolean", { authorize, readOnly: "yes" }],
-  ])("%s throws", (_, options) => {
-    expect(() => createConsole(webhooks, options as never)).toThrow(InvalidArgumentError);
+    ["no options", undefined, /authorize/],
+    ["no authorize", {}, /authorize/],
+    ["an authorize that is no function", { authorize: "yes" }, /authorize/],
+    ["a misspelt option", { authorize, readonly: true }, /did you mean `readOnly`/],
+    ["a basePath without a slash", { authorize, basePath: "console" }, /basePath/],
+    ["a readOnly that is no boolean", { authorize, readOnly: "yes" }, /readOnly/],
+    ["a handler without a store", { authorize }, /forwardTo/],
+  ])("%s throws, and names what is wrong", (_, options, message) => {
+    const make = () => createConsole(webhooks as never, options as never);
+    expect(make).toThrow(InvalidArgumentError);
+    expect(make).toThrow(message);
   });
 
-  test("the error names the option that is missing, and the one that is misspelt", () => {
-    expect(() => createConsole(webhooks, {} as never)).toThrow(/authorize/);
-    expect(() => (createConsole as (webhooks: object) => unknown)(webhooks)).toThrow(/authorize/);
-    expect(() => createConsole(webhooks, { authorize, readonly: true } as never)).toThrow(/readOnly/);
-  });
-
-  test("a handler without a store throws, and so does what is no handler", () => {
-    const forwarding = createWebhookHandler({
-      client: clientOf(platformOf()),
-      store: forwardTo(async () => {}),
-      on: {},
-      verify: false,
-    });
-    expect(() => createConsole(forwarding as never, { authorize })).toThrow(/forwardTo/);
+  test("what is no handler throws", () => {
     expect(() => createConsole({} as never, { authorize })).toThrow(InvalidArgumentError);
   });
-
-  function makeHandler() {
-    const store = forwardTo(async () => {});
-    return {
-      webhooks: createWebhookHandler({
-        client: clientOf(platformOf()),
-        store,
-        on: {},
-        verify: false,
-      }) as never,
-    };
-  }
 });
 
 describe("authorize", () => {
@@ -91,10 +77,7 @@ describe("authorize", () => {
       expect(status).toBe(403);
       expect(text).not.toMatch(/HX3K9|password|parked/);
     }
-    const { status } = await new Browser().post(url, [
-      ["do", "replay"],
-      ["event", eventId],
-    ]);
+    const { status } = await new Browser().post(url, { do: "replay", event: eventId });
     expect(status).toBe(403);
     expect(await store.counts()).toMatchObject({ parked: 1 });
   });
@@ -172,37 +155,30 @@ describe("personal data", () => {
   });
 
   test("is not in a snapshot either, unless its field names no person", async () => {
-    const made = inboxOf({
-      track: { booking: () => ({ checkIn: "2026-12-01", guestName: "Ann Lee" }) },
-    });
-    made.platform.booking("HX3K9", "Confirmed");
-    await made.receive({ bookingCode: "HX3K9" });
-    await made.webhooks.drain();
-    const url = await serve(toNodeHandler(made.inbox));
-    const { text } = await new Browser().get(`${url}/?record=booking:HX3K9`);
+    const track = { booking: () => ({ checkIn: "2026-12-01", guestName: "Ann Lee" }) };
+    const { handle, url, browser } = await servedInboxOf({ track });
+    await handle("HX3K9", "Confirmed");
+    const { text } = await browser.get(`${url}/?record=booking:HX3K9`);
     expect(text).toContain("2026-12-01");
     expect(text).toContain("guestName");
     expect(text).not.toContain("Ann Lee");
-    expect((await new Browser().get(`${url}/?record=booking:HX3K9&personal=1`)).text).toContain("Ann Lee");
+    expect((await browser.get(`${url}/?record=booking:HX3K9&personal=1`)).text).toContain("Ann Lee");
   });
 });
 
 describe("a form from elsewhere is refused", () => {
   test("without the token, with a wrong one, and without the cookie", async () => {
     const { url, browser, eventId, store } = await parked();
-    const fields: [string, string][] = [
-      ["do", "replay"],
-      ["event", eventId],
-    ];
+    const fields = { do: "replay", event: eventId };
     expect((await browser.post(url, fields)).status).toBe(403);
     await browser.get(url);
     const token = [...browser.cookies.values()][0] ?? "";
     expect((await browser.post(url, fields)).status).toBe(403);
-    expect((await browser.post(url, [...fields, ["csrf", "0".repeat(64)]])).status).toBe(403);
-    expect((await browser.post(url, [...fields, ["csrf", token.slice(1)]])).status).toBe(403);
-    expect((await new Browser().post(url, [...fields, ["csrf", token]])).status).toBe(403);
+    expect((await browser.post(url, { ...fields, csrf: "0".repeat(64) })).status).toBe(403);
+    expect((await browser.post(url, { ...fields, csrf: token.slice(1) })).status).toBe(403);
+    expect((await new Browser().post(url, { ...fields, csrf: token })).status).toBe(403);
     expect(await store.counts()).toMatchObject({ parked: 1 });
-    expect((await browser.post(url, [...fields, ["csrf", token]])).status).toBe(200);
+    expect((await browser.post(url, { ...fields, csrf: token })).status).toBe(200);
     expect(await store.counts()).toMatchObject({ pending: 1 });
   });
 
@@ -213,42 +189,32 @@ describe("a form from elsewhere is refused", () => {
     [{ "sec-fetch-site": "same-site" }],
     [{ "sec-fetch-site": "none" }],
   ])("with the right token, and %j", async (headers) => {
-    const { inbox, eventId, store } = await parked();
+    const made = await parked();
+    const { inbox, store } = made;
     const page = await inbox.fetch(new Request("https://ops.example/console"));
     const cookie = page.headers.getSetCookie()[0] ?? "";
     const token = /=([0-9a-f]{64});/.exec(cookie)?.[1] ?? "";
     expect(cookie).toMatch(/; HttpOnly; SameSite=Strict; Secure$/);
     const post = (more: Readonly<Record<string, string>>) =>
-      inbox.fetch(
-        new Request("https://ops.example/console", {
-          method: "POST",
-          body: new URLSearchParams({ csrf: token, do: "replay", event: eventId }),
-          headers: { cookie: `stayhook-csrf=${token}`, ...more },
-        }),
-      );
+      replay(made, "https://ops.example/console", token, more);
     expect((await post(headers)).status).toBe(403);
     expect(await store.counts()).toMatchObject({ parked: 1 });
     expect((await post({ "sec-fetch-site": "same-origin", origin: "https://ops.example" })).status).toBe(303);
   });
 
   test("behind a proxy that changes the host, the origin is compared with the host that the proxy tells", async () => {
-    const { inbox, eventId } = await parked();
-    const token = "a".repeat(64);
+    const made = await parked();
     const post = (more: Readonly<Record<string, string>>) =>
-      inbox.fetch(
-        new Request("http://10.0.0.7:3000/console", {
-          method: "POST",
-          body: new URLSearchParams({ csrf: token, do: "replay", event: eventId }),
-          headers: { cookie: `stayhook-csrf=${token}`, origin: "https://ops.example", ...more },
-        }),
-      );
+      replay(made, "http://10.0.0.7:3000/console", "a".repeat(64), {
+        origin: "https://ops.example",
+        ...more,
+      });
     expect((await post({})).status).toBe(403);
     expect((await post({ "x-forwarded-host": "ops.example" })).status).toBe(303);
   });
 
   test("a body that is too large or is no form", async () => {
-    const { inbox, url, browser } = await parked();
-    expect((await browser.post(url, [["csrf", "x".repeat(70_000)]])).status).toBe(413);
+    const { inbox } = await parked();
     // Without a length that is told beforehand.
     const chunk = new TextEncoder().encode("x".repeat(10_000));
     let pulled = 0;
@@ -278,12 +244,8 @@ test("read only: no forms that change anything, and changes are refused", async 
     const { text } = await browser.get(`${url}/${query}`);
     expect(text).not.toMatch(/value="(replay|discard|erase)"|confirm=/);
   }
-  const token = browser.cookies.get("stayhook-csrf") ?? "";
-  const { status, headers } = await browser.post(url, [
-    ["csrf", token],
-    ["do", "replay"],
-    ["event", eventId],
-  ]);
+  const csrf = browser.cookies.get("stayhook-csrf") ?? "";
+  const { status, headers } = await browser.post(url, { csrf, do: "replay", event: eventId });
   expect({ status, allow: headers.get("allow") }).toEqual({ status: 405, allow: "GET, HEAD" });
   expect((await browser.get(`${url}/?confirm=replay&state=parked`)).status).toBe(403);
   expect(await store.counts()).toMatchObject({ parked: 1 });

@@ -1,12 +1,11 @@
-import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { liveStream } from "../../src/console/site.ts";
-import { Browser, inboxOf, serve } from "./support.ts";
+import { type inboxOf, servedInboxOf } from "./support.ts";
 
 /** A served console. The callback of a cancelled booking fails while `state.isBroken`. */
 async function served(options: Parameters<typeof inboxOf>[0] = {}) {
   const state = { isBroken: true };
-  const made = inboxOf({
+  const made = await servedInboxOf({
     on: {
       "booking.Cancelled": () => {
         if (state.isBroken) throw new Error("the calendar is closed");
@@ -15,12 +14,10 @@ async function served(options: Parameters<typeof inboxOf>[0] = {}) {
     maxAttempts: 1,
     ...options,
   });
-  const url = await serve(toNodeHandler(made.inbox));
-  const browser = new Browser();
-  const page = async (query: string) => (await browser.get(`${url}/${query}`)).text;
+  const page = async (query: string) => (await made.browser.get(`${made.url}/${query}`)).text;
   /** The ids of the events that a page lists. */
   const listed = async (query: string) => idsIn(await page(query));
-  return { ...made, url, browser, page, listed, mend: () => (state.isBroken = false) };
+  return { ...made, page, listed, mend: () => (state.isBroken = false) };
 }
 
 const idsIn = (text: string) => [...text.matchAll(/id="row-([\w-]+)"/g)].map(([, eventId]) => eventId ?? "");
@@ -28,12 +25,9 @@ const plain = (text: string) => text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " 
 
 describe("the list", () => {
   test("has the events newest first, and how many there are in each state", async () => {
-    const { platform, receive, webhooks, page, listed } = await served();
-    platform.booking("FINE", "Confirmed");
-    platform.booking("BAD", "Cancelled");
-    const done = await receive({ bookingCode: "FINE" });
-    const parked = await receive({ bookingCode: "BAD" });
-    await webhooks.drain();
+    const { handle, receive, page, listed } = await served();
+    const done = await handle("FINE", "Confirmed");
+    const parked = await handle("BAD", "Cancelled");
     const pending = await receive({ bookingCode: "NEW" });
     expect(await listed("")).toEqual([pending, parked, done]);
     expect(plain(await page(""))).toContain("All 3 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1");
@@ -44,12 +38,9 @@ describe("the list", () => {
     // A time without a zone is UTC, wherever the server is.
     vi.stubEnv("TZ", "America/New_York");
     onTestFinished(() => void vi.unstubAllEnvs());
-    const { platform, receive, webhooks, listed, store } = await served();
-    platform.booking("FINE", "Confirmed");
-    platform.booking("BAD", "Cancelled");
-    const done = await receive({ bookingCode: "FINE" });
-    const parked = await receive({ bookingCode: "BAD" });
-    await webhooks.drain();
+    const { handle, listed, store } = await served();
+    const done = await handle("FINE", "Confirmed");
+    const parked = await handle("BAD", "Cancelled");
     const at = (await store.get(parked))?.receivedAt.getTime() ?? 0;
     const iso = (ms: number) => new Date(ms).toISOString();
     for (const [query, expected] of [
@@ -87,13 +78,8 @@ describe("the list", () => {
     expect({ status, ids: idsIn(text) }).toEqual({ status: 400, ids: [] });
     expect(text).toContain(query.split("=")[0]);
     const csrf = browser.cookies.get("stayhook-csrf") ?? "";
-    const fields = [...new URLSearchParams(query)];
-    const { status: refused } = await browser.post(url, [
-      ["csrf", csrf],
-      ["do", "discard"],
-      ["all", "1"],
-      ...fields,
-    ]);
+    const fields = Object.fromEntries(new URLSearchParams(query));
+    const { status: refused } = await browser.post(url, { csrf, do: "discard", all: "1", ...fields });
     expect(refused).toBe(400);
     expect(await store.counts()).toMatchObject({ pending: 1 });
   });
@@ -118,13 +104,14 @@ describe("the list", () => {
 
 describe("an event", () => {
   test("has its timeline, its notification, its record's snapshot and the other events of the record", async () => {
-    const { platform, receive, webhooks, page } = await served({ maxAttempts: 3, backoff: () => 3_600_000 });
+    const { platform, receive, handle, webhooks, page } = await served({
+      maxAttempts: 3,
+      backoff: () => 3_600_000,
+    });
     platform.booking("HX3K9", "Confirmed", { checkIn: "2026-12-01", checkOut: "2026-12-05" });
     const first = await receive({ bookingCode: "HX3K9" });
     await webhooks.drain();
-    platform.booking("HX3K9", "Cancelled");
-    const second = await receive({ bookingCode: "HX3K9" });
-    await webhooks.drain();
+    const second = await handle("HX3K9", "Cancelled");
     const text = plain(await page(`?event=${second}&personal=1`));
     expect(text).toMatch(
       /Timeline Received [\d-]+ [\d:.]+ UTC .*Attempt failed [\d-]+ [\d:.]+ UTC Reason: callback, took [\d.]+ m?s, on \S+:\d+ Error: the calendar is closed Next attempt [\d-]+ [\d:.]+ UTC/,
@@ -136,10 +123,8 @@ describe("an event", () => {
   });
 
   test("is replayed and discarded, as its state allows", async () => {
-    const { platform, receive, webhooks, url, browser, store, mend } = await served();
-    platform.booking("BAD", "Cancelled");
-    const eventId = await receive({ bookingCode: "BAD" });
-    await webhooks.drain();
+    const { handle, webhooks, url, browser, store, mend } = await served();
+    const eventId = await handle("BAD", "Cancelled");
     const page = `${url}/?event=${eventId}`;
     const discarded = await browser.submit(page, "discard");
     expect(discarded.url).toContain(`event=${eventId}`);
@@ -173,13 +158,11 @@ test("a running handler takes up an event that was replayed in the console", asy
 
 describe("several at once", () => {
   test("a selection is replayed, and what could not be is told", async () => {
-    const { platform, receive, webhooks, url, browser, store } = await served();
-    platform.booking("BAD", "Cancelled");
-    platform.booking("WORSE", "Cancelled");
-    const ids = [await receive({ bookingCode: "BAD" }), await receive({ bookingCode: "WORSE" })];
-    await webhooks.drain();
+    const { handle, receive, url, browser, store } = await served();
+    const parked = await handle("BAD", "Cancelled");
+    await handle("WORSE", "Cancelled");
     const pending = await receive({ bookingCode: "NEW" });
-    const chosen = [ids[0] ?? "", pending].map((eventId) => ["event", eventId] as const);
+    const chosen = [parked, pending].map((eventId) => ["event", eventId] as const);
     const { text } = await browser.submit(`${url}/?personal=1`, "replay", chosen);
     expect(plain(text)).toContain("Replayed 1 event. 1 event could not be replayed in the present state.");
     expect(await store.counts()).toMatchObject({ pending: 2, parked: 1 });
@@ -237,29 +220,9 @@ describe("several at once", () => {
     expect(await page("")).not.toContain("confirm=");
     expect((await browser.get(`${url}/?confirm=discard`)).status).toBe(400);
     const csrf = browser.cookies.get("stayhook-csrf") ?? "";
-    for (const more of [
-      [["all", "1"]],
-      [
-        ["all", "1"],
-        ["state", ""],
-      ],
-      [
-        ["all", "1"],
-        ["sate", "parked"],
-      ],
-    ])
-      expect(
-        (await browser.post(url, [["csrf", csrf], ["do", "discard"], ...(more as [string, string][])]))
-          .status,
-      ).toBe(400);
-    expect(
-      (
-        await browser.post(url, [
-          ["csrf", csrf],
-          ["do", "explode"],
-        ])
-      ).status,
-    ).toBe(400);
+    for (const more of [{}, { state: "" }, { sate: "parked" }])
+      expect((await browser.post(url, { csrf, do: "discard", all: "1", ...more })).status).toBe(400);
+    expect((await browser.post(url, { csrf, do: "explode" })).status).toBe(400);
     expect(await store.counts()).toMatchObject({ pending: 1 });
   });
 
@@ -310,11 +273,8 @@ describe("a record", () => {
   });
 
   test("is erased after the number of its events is shown", async () => {
-    const { platform, receive, webhooks, url, browser, store, page } = await served();
-    platform.booking("HX3K9", "Confirmed");
-    platform.booking("OTHER", "Confirmed");
-    for (const bookingCode of ["HX3K9", "HX3K9", "OTHER"]) await receive({ bookingCode });
-    await webhooks.drain();
+    const { handle, url, browser, store, page } = await served();
+    for (const code of ["HX3K9", "HX3K9", "OTHER"]) await handle(code, "Confirmed");
     const question = "?confirm=erase&record=booking%3AHX3K9";
     expect(await page("?record=booking:HX3K9")).toContain(question.replaceAll("&", "&amp;"));
     expect(plain(await page(question))).toContain("This deletes 2 events with notifications and history");
@@ -336,8 +296,7 @@ describe("a record", () => {
 
 describe("the stream of a page", () => {
   test("brings its values, and the page when it has changed", { timeout: 20_000 }, async () => {
-    const { receive, url, webhooks, platform } = await served();
-    platform.booking("FINE", "Confirmed");
+    const { handle, url } = await served();
     const answer = await fetch(`${url}/?state=done&live=1`);
     expect(answer.headers.get("content-type")).toBe("text/event-stream");
     const events = eventsOf(answer);
@@ -346,8 +305,7 @@ describe("the stream of a page", () => {
       name: "page",
       data: expect.stringContaining("No events match"),
     });
-    const eventId = await receive({ bookingCode: "FINE" });
-    await webhooks.drain();
+    const eventId = await handle("FINE", "Confirmed");
     expect(await events.next()).toMatchObject({ name: "stats", data: { received: 1, done: 1 } });
     expect(await events.next()).toMatchObject({
       name: "page",

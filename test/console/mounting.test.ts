@@ -15,7 +15,7 @@ import { Hono } from "hono";
 import Koa from "koa";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { Browser, inboxOf, serve } from "./support.ts";
+import { Browser, inboxOf, serve, servedInboxOf } from "./support.ts";
 
 /** The example's console with two events, and a browser that is signed in. */
 async function example() {
@@ -143,8 +143,7 @@ test.each(Object.keys(frameworks))("%s serves pages, forms and the stream", asyn
 });
 
 test("a page that is left ends its stream: 60 in a row are all answered", { timeout: 30_000 }, async () => {
-  const { inbox } = inboxOf();
-  const url = await serve(toNodeHandler(inbox));
+  const { url } = await servedInboxOf();
   for (let n = 0; n < 60; n++) {
     const leaving = new AbortController();
     const stream = await fetch(`${url}/?live=1`, { signal: leaving.signal });
@@ -156,9 +155,8 @@ test("a page that is left ends its stream: 60 in a row are all answered", { time
 });
 
 test("a form that is too large is answered before it has arrived, and the connection is not reset", async () => {
-  const { inbox } = inboxOf();
-  const url = await serve(toNodeHandler(inbox));
-  const { status } = await new Browser().post(url, [["csrf", "x".repeat(300_000)]]);
+  const { url, browser } = await servedInboxOf();
+  const { status } = await browser.post(url, { csrf: "x".repeat(300_000) });
   expect(status).toBe(413);
 });
 
@@ -177,8 +175,7 @@ test("a form of a stranger is refused, and its bytes are taken, so that the conn
 });
 
 test.each(["//evil.example/", "/%zz", "/?%zz=%", "*"])("a target of %s is no failure", async (target) => {
-  const { inbox } = inboxOf();
-  const url = new URL(await serve(toNodeHandler(inbox)));
+  const url = new URL((await servedInboxOf()).url);
   const status = await new Promise((resolve, reject) => {
     const sent = request({ host: url.hostname, port: url.port, path: target }, (answer) => {
       answer.resume();

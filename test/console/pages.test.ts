@@ -1,8 +1,7 @@
 import type { Page } from "playwright-core";
-import { toNodeHandler } from "stayhook/node";
 import { describe, expect, test } from "vitest";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
-import { inboxOf, serve } from "./support.ts";
+import { servedInboxOf } from "./support.ts";
 
 /** A served console with events in every state but one. The callback fails while `state.isBroken`. */
 async function season() {
@@ -11,7 +10,7 @@ async function season() {
   const held = new Promise<void>((resolve) => {
     release = resolve;
   });
-  const made = inboxOf({
+  const made = await servedInboxOf({
     on: {
       "booking.Request": () => held,
       "booking.Cancelled": () => {
@@ -49,9 +48,8 @@ async function season() {
   await webhooks.drain();
   await receive({ bookingCode: "HX3K9" });
   await receive({ bookingCode: "QW2MN" });
-  const url = await serve(toNodeHandler(made.inbox));
   release();
-  return { ...made, url, first, parked, mend: () => (state.isBroken = false) };
+  return { ...made, first, parked, mend: () => (state.isBroken = false) };
 }
 
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
@@ -144,19 +142,6 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await webhooks.drain();
     await page.waitForSelector(".head .badge:text('done')");
     await page.waitForSelector("li.good:has-text('Handled')");
-  });
-
-  test("all parked events are replayed after their number was shown", async () => {
-    const { url, mend, webhooks } = await season();
-    const page = await openPage();
-    await page.goto(`${url}/?state=parked`);
-    await page.click("text=Replay all that match");
-    await page.waitForSelector("h1:text('Replay 2 events?')");
-    mend();
-    await page.click("button:text('Replay 2 events')");
-    await page.waitForSelector("text=Replayed 2 events.");
-    await webhooks.drain();
-    await page.waitForSelector(".tabs li:has-text('Parked') b:text-is('0')");
   });
 
   test("new events appear while the page is open; selection and focus stay, and a blur pauses", async () => {

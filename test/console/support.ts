@@ -7,8 +7,6 @@ import { toNodeHandler } from "stayhook/node";
 import { onTestFinished } from "vitest";
 import { clientOf, platformOf, recordingLogger } from "../webhooks/support.ts";
 
-export const SECRET = "let me in";
-
 /** A handler over a platform in memory, and a console of it. Events are handled only when the test asks for it. */
 export function inboxOf(
   options: Partial<WebhookHandlerOptions> = {},
@@ -35,11 +33,28 @@ export function inboxOf(
     if (status !== 200) throw new Error(`The notification was answered ${status}`);
     return eventId;
   };
+  /** Notifies of a booking in this status, and handles the event. */
+  const handle = async (
+    bookingCode: string,
+    status: string,
+    more: Readonly<Record<string, unknown>> = {},
+  ) => {
+    platform.booking(bookingCode, status);
+    const eventId = await receive({ bookingCode, ...more });
+    await webhooks.drain();
+    return eventId;
+  };
   onTestFinished(async () => {
     await webhooks.close();
     await store.close();
   });
-  return { platform, logger, store, webhooks, inbox, receive };
+  return { platform, logger, store, webhooks, inbox, receive, handle };
+}
+
+/** The same, served over HTTP, with a browser. */
+export async function servedInboxOf(...options: Parameters<typeof inboxOf>) {
+  const made = inboxOf(...options);
+  return { ...made, url: await serve(toNodeHandler(made.inbox)), browser: new Browser() };
 }
 
 /** Serves on a port of its own until the test ends. */
@@ -81,14 +96,14 @@ export class Browser {
       .find((html) => new RegExp(`<button[^>]*value="${button}"`).test(html));
     if (!form) throw new Error(`${url} has no form with a button ${button}`);
     const fields = [...form.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)].map(
-      ([, name = "", value = ""]): [string, string] => [name, decodeEntities(value)],
+      ([, name = "", value = ""]) => [name, decodeEntities(value)],
     );
-    return this.post(url, [...fields, ["do", button], ...more.map(([a, b]): [string, string] => [a, b])]);
+    return this.post(url, [...fields, ["do", button], ...more.map((pair) => [...pair])]);
   }
 
   async post(
     url: string,
-    fields: [string, string][],
+    fields: string[][] | Record<string, string>,
     headers: Readonly<Record<string, string>> = {},
   ): Promise<Page> {
     const origin = new URL(url).origin;
@@ -129,5 +144,3 @@ function decodeEntities(text: string): string {
   };
   return text.replace(/&([#\w]+);/g, (_, name: string) => entities[name] ?? "");
 }
-
-export { toNodeHandler };

@@ -194,14 +194,6 @@ it("the client recognizes each fault", async () => {
   await expect(sandbox.fetch("https://any.example/v2/listings")).rejects.toThrow(TypeError);
 });
 
-it("a cut-off answer without a body makes fetch reject", async () => {
-  const sandbox = createSandbox({ faults: [{ route: "DELETE /v2/webhooks/config", cutOff: true }] });
-  onTestFinished(() => sandbox.close());
-  await sandbox.fetch("https://any.example/v2/webhooks/config", init("POST", config));
-  const deleting = sandbox.fetch("https://any.example/v2/webhooks/config", init("DELETE", undefined));
-  await expect(deleting).rejects.toThrow(TypeError);
-});
-
 describe("random draws of faults", () => {
   it("of one fault do not depend on other faults", () => {
     const [one, other] = [{ route: "GET /v2/listings" }, { route }].map((of) => ({

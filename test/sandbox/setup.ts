@@ -1,6 +1,8 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { createSandbox, type SandboxOptions } from "../../src/testing/index.ts";
-import { startReceiver } from "./receiver.ts";
 
 /** Starts a sandbox until the end of the test. */
 export async function startSandbox(options: SandboxOptions = {}) {
@@ -10,11 +12,43 @@ export async function startSandbox(options: SandboxOptions = {}) {
   return sandbox;
 }
 
-/** Starts an endpoint until the end of the test. */
-export async function startEndpoint(...args: Parameters<typeof startReceiver>) {
-  const receiver = await startReceiver(...args);
-  onTestFinished(() => receiver.close());
-  return receiver;
+interface Received {
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly contentType: string | undefined;
+  readonly body: string;
+}
+
+/** Starts an endpoint until the end of the test. It keeps the requests it gets, and answers by a function. */
+export async function startEndpoint(
+  answer: (response: ServerResponse, received: Received, request: IncomingMessage) => void = (response) =>
+    response.end(),
+) {
+  const received: Received[] = [];
+  const server = createServer((request, response) => {
+    const take = (body: string) => {
+      const { method, url: path, headers } = request;
+      const one = { method, path, contentType: headers["content-type"], body };
+      received.push(one);
+      answer(response, one, request);
+    };
+    // Rejects if the caller hangs up.
+    text(request).then(take, () => {});
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  onTestFinished(close);
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    /** The received notifications, parsed. */
+    notifications: () => received.map(({ body }) => JSON.parse(body) as Record<string, unknown>),
+    close,
+  };
 }
 
 type Listening = Awaited<ReturnType<typeof startSandbox>>;
@@ -32,12 +66,9 @@ export async function call(
     headers: { authorization: `Bearer ${sandbox.accessToken}`, ...headers },
     ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
   });
-  const text = await response.text();
-  return {
-    status: response.status,
-    headers: response.headers,
-    body: text === "" ? undefined : JSON.parse(text),
-  };
+  const { status, headers: answered } = response;
+  const answer = await response.text();
+  return { status, headers: answered, body: answer === "" ? undefined : JSON.parse(answer) };
 }
 
 /** Configures a URL for each topic. Default: for `bookings` and `listings`. */
