@@ -78,8 +78,7 @@ function draw(figure) {
   const last = values.at(-1);
   const now = Date.now();
   const width = Math.max(60000, now - (values[0]?.at ?? now));
-  const shown = !last ? "…" : kind === "age" ? span(last.value) : kind === "rate"
-    ? Number(last.value.toPrecision(2)) + "/s" : String(last.value);
+  const shown = !last ? "…" : kind === "age" ? span(last.value) : Number(last.value.toPrecision(2)) + "/s";
   figure.querySelector("[data-value]").textContent = shown;
   const top = Math.max(kind === "rate" ? 0.5 : 1, ...values.map(({ value }) => value));
   const points = values.map(({ at, value }) =>
@@ -203,14 +202,14 @@ export const style = `
 :root {
   color-scheme: light dark;
   --page: #f7f8fa; --card: #fff; --line: #e3e6ec; --text: #1a1e27; --soft: #596173; --hover: #f1f3f8;
-  --accent: #3f51c7; --on-accent: #fff; --ring: #3f51c766;
+  --accent: #3f51c7; --on-accent: #fff;
   --good: #146638; --good-back: #e2f4e9; --bad: #b0241b; --bad-back: #fde9e7;
   --wait: #7a4f00; --wait-back: #fcf1d8; --busy: #2a45b5; --busy-back: #e6ebfd; --plain-back: #eceff4;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #0f1115; --card: #16191f; --line: #272c36; --text: #e4e7ee; --soft: #9ba4b5; --hover: #1c2028;
-    --accent: #8c9bff; --on-accent: #0f1115; --ring: #8c9bff66;
+    --accent: #8c9bff; --on-accent: #0f1115;
     --good: #6fd49a; --good-back: #13301f; --bad: #ff9389; --bad-back: #3b1917;
     --wait: #f0c063; --wait-back: #33270d; --busy: #a3b4ff; --busy-back: #1b2450; --plain-back: #232833;
   }

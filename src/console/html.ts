@@ -83,7 +83,7 @@ export function time(date: Date, { short = false }: { readonly short?: boolean }
  * @param name - of the value in `stats`
  * @param kind - `rate`: the value counts up, and its change per second is drawn. `age`: the value is in seconds
  */
-export function plot(name: string, label: string, kind: "rate" | "age" | "number"): Html {
+export function plot(name: string, label: string, kind: "rate" | "age"): Html {
   return html`<figure class="plot" id="plot-${name}" data-plot="${name}" data-kind="${kind}" data-keep data-js hidden>
 <figcaption>${label}</figcaption><span class="value" data-value>…</span>
 <svg viewBox="0 0 300 40" preserveAspectRatio="none" aria-hidden="true"><path class="area"/><path class="line"/></svg></figure>`;

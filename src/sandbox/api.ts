@@ -64,8 +64,6 @@ export interface Api {
 /** In bytes. */
 const maxBodyBytes = 1_048_576;
 
-const maxKept = 100_000;
-
 export function createApi(options: {
   readonly platform: Platform;
   readonly faults: FaultInjector;
@@ -76,7 +74,7 @@ export function createApi(options: {
   readonly observe: (request: SandboxRequest) => void;
 }): Api {
   const { platform, faults, clock, log, observe } = options;
-  const requests = new Recent<SandboxRequest>(maxKept);
+  const requests = new Recent<SandboxRequest>();
   let count = 0;
 
   return {
@@ -333,7 +331,7 @@ export class Recent<T> {
   readonly #items: T[] = [];
   readonly #max: number;
 
-  constructor(max: number) {
+  constructor(max = 100_000) {
     this.#max = max;
   }
 

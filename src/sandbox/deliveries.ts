@@ -92,7 +92,6 @@ interface Job extends Message {
 }
 
 const maxConcurrent = 50;
-const maxKept = 100_000;
 
 export function createDeliveryQueue(options: {
   readonly seed: number;
@@ -107,7 +106,7 @@ export function createDeliveryQueue(options: {
   const orders = createRandom(seed, "order");
   const drops = createRandom(seed, "drop");
   const laters = createRandom(seed, "later");
-  const recent = new Recent<SandboxDelivery>(maxKept);
+  const recent = new Recent<SandboxDelivery>();
   const unsettled = new Set<Promise<SandboxDelivery>>();
   const slots = createSlots(maxConcurrent);
   const collected: Job[] = [];
@@ -117,7 +116,11 @@ export function createDeliveryQueue(options: {
     const { promise, resolve: end } = Promise.withResolvers<SandboxDelivery>();
     unsettled.add(promise);
     void promise.then(() => unsettled.delete(promise));
-    start({ ...job, body: toBody(job.notification), eventId: eventIdOf(job.notification), end });
+    const { notification } = job;
+    const { eventId } = Object(notification) as { eventId?: unknown };
+    // A string is sent as it is, so that a test can send a body that is not JSON.
+    const body = typeof notification === "string" ? notification : (JSON.stringify(notification) ?? "");
+    start({ ...job, body, eventId: typeof eventId === "string" ? eventId : undefined, end });
     return promise;
   };
 
@@ -258,16 +261,6 @@ function createCounter() {
   };
 }
 
-/** Sends a string as it is, so that a test can send a body that is not JSON. */
-function toBody(notification: unknown): string {
-  return typeof notification === "string" ? notification : (JSON.stringify(notification) ?? "");
-}
-
-function eventIdOf(notification: unknown): string | undefined {
-  const { eventId } = Object(notification) as { eventId?: unknown };
-  return typeof eventId === "string" ? eventId : undefined;
-}
-
 /** Posts a body to an endpoint once. Never rejects, and follows no redirect. */
 async function post(
   url: string,
@@ -278,10 +271,8 @@ async function post(
   const started = performance.now();
   const controller = new AbortController();
   const { signal } = controller;
-  const timer = setTimeout(
-    () => controller.abort(new Error(`no answer within ${timeout / 1000} s`)),
-    timeout,
-  );
+  const late = new Error(`no answer within ${timeout / 1000} s`);
+  const timer = setTimeout(() => controller.abort(late), timeout);
   const removeListener = clock.onStop(() => controller.abort(new Error("the sandbox was closed")));
   const headers = { "content-type": "application/json", "user-agent": "stayhook-sandbox" };
   const init = { method: "POST", headers, body, redirect: "manual", signal } as const;

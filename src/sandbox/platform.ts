@@ -112,7 +112,10 @@ interface Call {
 }
 
 const routes = {
-  "POST /v2/webhooks/config": (call) => (call.state.webhookConfig ? conflict() : writeConfig(call, 201)),
+  "POST /v2/webhooks/config": (call) =>
+    call.state.webhookConfig
+      ? failure(409, "conflict", "There is a webhook configuration already. PUT replaces it.")
+      : writeConfig(call, 201),
   "PUT /v2/webhooks/config": (call) => (call.state.webhookConfig ? writeConfig(call, 200) : noConfig()),
   "GET /v2/webhooks/config": ({ state }) =>
     state.webhookConfig ? ok("config", state.webhookConfig) : { ...noConfig(), shape: "no-config" },
@@ -168,9 +171,16 @@ function answer(state: PlatformState, request: PlatformRequest): PlatformRespons
   const found = endpoints.filter(({ pattern }) => pattern.test(path));
   if (found.length === 0) return failure(404, "not_found", "There is no such path.");
   const endpoint = found.find((one) => one.method === method);
-  if (!endpoint) return methodNotAllowed(found.map((one) => one.method));
-  const parameter = decode(endpoint.pattern.exec(path)?.[1] ?? "");
-  if (parameter === undefined) return failure(400, "bad_request", "The path is not percent-encoded UTF-8.");
+  if (!endpoint) {
+    const allow = found.map((one) => one.method).join(", ");
+    return { ...failure(405, "method_not_allowed", `This path takes ${allow}.`), headers: { allow } };
+  }
+  let parameter: string;
+  try {
+    parameter = decodeURIComponent(endpoint.pattern.exec(path)?.[1] ?? "");
+  } catch {
+    return failure(400, "bad_request", "The path is not percent-encoded UTF-8.");
+  }
   return endpoint.respond({ state, parameter, query: new URLSearchParams(query), body });
 }
 
@@ -191,14 +201,6 @@ const ok = (shape: PlatformResponse["shape"], body: unknown): PlatformResponse =
 });
 
 const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
-
-const conflict = (): PlatformResponse =>
-  failure(409, "conflict", "There is a webhook configuration already. PUT replaces it.");
-
-const methodNotAllowed = (methods: readonly string[]): PlatformResponse => ({
-  ...failure(405, "method_not_allowed", `This path takes ${methods.join(", ")}.`),
-  headers: { allow: methods.join(", ") },
-});
 
 // RFC 9110: the name of the scheme is case-insensitive.
 function isAuthorized(authorization: string | undefined, accessToken: string): boolean {
@@ -238,9 +240,13 @@ export function problemWithUrl(text: string): string | undefined {
 }
 
 function writeConfig({ state, body }: Call, status: number): PlatformResponse {
-  const json = parseJson(body);
-  if (json === undefined) return failure(400, "bad_request", "The body is not JSON.");
-  const { success, data, error } = webhookConfigBody.safeParse(json.value);
+  let json: unknown;
+  try {
+    json = JSON.parse(body);
+  } catch {
+    return failure(400, "bad_request", "The body is not JSON.");
+  }
+  const { success, data, error } = webhookConfigBody.safeParse(json);
   if (!success)
     return failure(400, "bad_request", "The body is not a webhook configuration.", toIssues(error.issues));
   state.webhookConfig = data;
@@ -272,20 +278,4 @@ function getListing({ state, parameter }: Call): PlatformResponse {
 function getBooking({ state, parameter }: Call): PlatformResponse {
   const booking = state.bookings.get(parameter);
   return booking ? ok("booking", booking) : failure(404, "not_found", "There is no such booking.");
-}
-
-function parseJson(text: string): { readonly value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) };
-  } catch {
-    return undefined;
-  }
-}
-
-function decode(segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
 }

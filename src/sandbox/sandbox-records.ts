@@ -127,7 +127,7 @@ const codeCharacters = "ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 const drawCode = (random: Random): string =>
   Array.from({ length: 8 }, () => codeCharacters[random.integer(0, codeCharacters.length - 1)]).join("");
 
-const dayMs = 86_400_000;
+export const dayMs = 86_400_000;
 
 /** The given dates in any format. Missing dates become a stay of one to seven nights within the next half year. */
 function chooseStay(random: Random, { checkIn, checkOut }: Fields) {
@@ -149,7 +149,7 @@ function toTime(date: unknown, shift = 0): number | undefined {
   return Math.abs(time) < 2.5e14 ? time : undefined;
 }
 
-const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);
+export const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);
 
 /** A listing as the sandbox's API shows it. */
 export interface SandboxListing {

@@ -3,7 +3,7 @@ import { StayhookClient } from "../client/client.ts";
 import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
-import { refuse } from "../sandbox/sandbox-records.ts";
+import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import {
   eventTypes,
@@ -141,7 +141,6 @@ const commonFields = [
   "atomically",
 ];
 const recordFields = ["status", "previous", "previousStatus", "changed", "changes"];
-const dayMs = 86_400_000;
 
 /**
  * Makes an event for the unit test of a callback. Each missing field has a default. The fields that you give in
@@ -329,8 +328,6 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
   const time = typeof date === "string" ? Date.parse(date.slice(0, 10)) + shiftDays * dayMs : Number.NaN;
   return Number.isNaN(time) ? undefined : time;
 }
-
-const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);
 
 /** A client without a network. It answers with the record of the event, and with 501 to any other request. */
 function standInClient(record: TestRecord | undefined): StayhookClient {
