@@ -60,9 +60,6 @@ export function isLogger(value: unknown): value is Logger {
   return logLevels.every((level) => typeof logger[level] === "function");
 }
 
-/** The message of the issue for a `logger` that {@link isLogger} refuses. */
-export const loggerProblem = "must be a function, or have the functions debug, info, warn and error";
-
 /** The details that this package passes with a line. */
 export interface LineDetails extends LogDetails {
   /** The user's own code threw `error`. The console then shows its stack. A `reason` of `callback` says the same. */

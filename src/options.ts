@@ -1,55 +1,114 @@
+import * as z from "zod";
 import { InvalidArgumentError, type Issue } from "./errors.ts";
+import { isLogger, type Logger } from "./logger.ts";
+import { describeUnknown, unknownNames } from "./option-names.ts";
+
+const NOT_OBJECT = "must be an object";
 
 /**
- * Checks that an object of options has no misspelt one.
+ * An object with these options and no others. Its own properties count, not those of its prototype.
  *
- * @param given - the options as the caller passed them; `undefined` passes
- * @param names - the names of all options that there are
- * @param path - where the options stand in the caller's arguments
- * @throws InvalidArgumentError where `given` is no object, or has an unknown option: names the nearest known one
+ * @param notObject - the message for any other value
+ * @param hint - stands at the end of the message for an unknown option
  */
-export function checkNoUnknown(given: unknown, names: readonly string[], path: Issue["path"] = []): void {
-  const issues = unknownOptions(given, names, path);
+export function optionsObject<Shape extends z.core.$ZodLooseShape>(
+  shape: Shape,
+  { notObject = NOT_OBJECT, hint = "" } = {},
+) {
+  const options = z.object(shape);
+  const known = Object.keys(shape);
+  return z.unknown().transform((given, context): z.output<typeof options> => {
+    if (typeof given !== "object" || given === null || Array.isArray(given)) {
+      context.addIssue(notObject);
+      return z.NEVER;
+    }
+    const unknown = unknownNames(given, known);
+    // `check` writes the message, because the path is known there.
+    if (unknown.length > 0) context.addIssue({ code: "custom", params: { unknown, known, hint } });
+    const { data, error } = options.safeParse(given);
+    for (const issue of error?.issues ?? []) context.addIssue(issue as z.core.$ZodSuperRefineIssue);
+    return data ?? z.NEVER;
+  });
+}
+
+/** An option of any type. @param problem - what is wrong with it, if anything */
+export function option<T>(problem: (value: unknown) => string | undefined) {
+  return z.custom<T>((value) => problem(value) === undefined, { error: ({ input }) => problem(input) });
+}
+
+export function callable<T>(error = "must be a function") {
+  return z.custom<T>((value) => typeof value === "function", { error });
+}
+
+/** One of some texts, numbers or booleans. */
+export function oneOf<const T extends string | boolean>(...values: readonly T[]) {
+  return z.literal(values, { error: `must be ${values.map((value) => JSON.stringify(value)).join(" or ")}` });
+}
+
+/** A number within limits, which may be `Infinity`. */
+export function numberFrom(least: number, most: number, error: string) {
+  return z.custom<number>((value) => typeof value === "number" && value >= least && value <= most, { error });
+}
+
+export function integerFrom(least: number, most: number, error: string) {
+  return numberFrom(least, most, error).refine(Number.isInteger, { error });
+}
+
+export function abortSignal() {
+  return z.custom<AbortSignal>((value) => typeof Object(value).addEventListener === "function", {
+    error: "must be an AbortSignal",
+  });
+}
+
+export function logger() {
+  return z.custom<Logger>(isLogger, {
+    error: "must be a function, or have the functions debug, info, warn and error",
+  });
+}
+
+/** How {@link check} writes its issues. */
+export interface CheckOptions {
+  /** The path of the value in the caller's arguments. */
+  readonly at?: Issue["path"];
+  /** The issues of other arguments. They come first. */
+  readonly before?: readonly Issue[];
+  /** Names all unknown options of an object in one issue, at the path of the object. */
+  readonly together?: boolean;
+}
+
+const schemas = new WeakMap<() => z.ZodType, z.ZodType>();
+
+/**
+ * Checks a value. The result has the defaults filled in.
+ *
+ * @param make - makes the schema. It is called once, at the first check: schemas made at import cost time and bundle size
+ * @throws InvalidArgumentError naming each wrong field
+ */
+export function check<T>(make: () => z.ZodType<T>, value: unknown, how: CheckOptions = {}): T {
+  const schema = (schemas.get(make) as z.ZodType<T> | undefined) ?? make();
+  schemas.set(make, schema);
+  const { data, error } = schema.safeParse(value);
+  const issues = [...(how.before ?? []), ...(error?.issues ?? []).flatMap((issue) => issuesOf(issue, how))];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return data as T;
 }
 
-/** The issues that {@link checkNoUnknown} throws, for callers that collect issues. */
-export function unknownOptions(given: unknown, names: readonly string[], path: Issue["path"] = []): Issue[] {
-  if (given === undefined) return [];
-  if (typeof given !== "object" || given === null || Array.isArray(given))
-    return [{ path, message: path.length === 0 ? "the options must be an object" : "must be an object" }];
-  return Object.keys(given)
-    .filter((name) => !names.includes(name))
-    .map((name) => ({ path: [...path, name], message: describe(name, names, path) }));
-}
-
-function describe(name: string, names: readonly string[], path: Issue["path"]): string {
-  const quoted = (each: string): string => `\`${[...path, each].join(".")}\``;
-  const near = nearest(name, names);
-  const help =
-    near === undefined ? `known are ${names.map(quoted).join(", ")}` : `did you mean ${quoted(near)}?`;
-  return `unknown option ${quoted(name.slice(0, 100))}; ${help}`;
-}
-
-/** The known name that a misspelt one probably means; `undefined` where none is similar. */
-export function nearest(name: string, names: readonly string[]): string | undefined {
-  const given = name.slice(0, 100).toLowerCase();
-  const scored = names.map((each) => [each, difference(given, each.toLowerCase())] as const);
-  const [best] = scored.toSorted(([, one], [, other]) => one - other);
-  return best && best[1] <= 0.4 ? best[0] : undefined;
-}
-
-/** How far two words differ: from 0, the same, to 1, nothing in common. */
-function difference(a: string, b: string): number {
-  // Finds `token` for `accessToken` and `urls` for `url`.
-  const most = Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a)) ? 0.3 : 1;
-  // The Levenshtein distance, row by row.
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (const [index, letter] of [...a].entries()) {
-    const next = [index + 1];
-    for (const [at, other] of [...b].entries())
-      next.push(Math.min(next[at]! + 1, row[at + 1]! + 1, row[at]! + (letter === other ? 0 : 1)));
-    row = next;
+function issuesOf(issue: z.core.$ZodIssue, { at = [], together = false }: CheckOptions): Issue[] {
+  const path = [...at, ...issue.path.map((key) => (typeof key === "symbol" ? String(key) : key))];
+  const { unknown, known, hint } = ((issue.code === "custom" && issue.params) || {}) as Partial<Unknown>;
+  if (!unknown || !known) {
+    const isWhole = path.length === 0 && issue.message === NOT_OBJECT;
+    return [{ path, message: isWhole ? `the options ${NOT_OBJECT}` : issue.message }];
   }
-  return Math.min(most, row.at(-1)! / Math.max(a.length, b.length, 1));
+  if (together) return [{ path, message: unknown.map((name) => describeUnknown(name, known)).join("; ") }];
+  return unknown.map((name) => ({
+    path: [...path, name],
+    message: `${describeUnknown(name, known, path)}${hint}`,
+  }));
+}
+
+interface Unknown {
+  readonly unknown: readonly string[];
+  readonly known: readonly string[];
+  readonly hint: string;
 }

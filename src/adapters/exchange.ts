@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { checkNoUnknown } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 import { type ReceiveResult, refused } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts";

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { checkNoUnknown } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 
 /** Pages that the adapters serve: the console that `createConsole` makes. */
 export interface FetchHandler {

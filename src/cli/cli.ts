@@ -3,7 +3,7 @@ import { StayhookClient } from "../client/client.ts";
 import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../client/errors.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LogEntry } from "../logger.ts";
-import { nearest } from "../options.ts";
+import { nearest } from "../option-names.ts";
 import { version } from "../version.ts";
 import { type Command, exitCodeOf, exitCodes, type Io, type Options, UsageError } from "./command.ts";
 import { config } from "./commands/config.ts";

@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from "../errors.ts";
+import * as z from "zod";
 import { toInteger } from "../models/dates.ts";
 import {
   Booking,
@@ -8,7 +8,7 @@ import {
   unexpectedFields,
 } from "../models/records.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
-import { unknownOptions } from "../options.ts";
+import { check, option, optionsObject } from "../options.ts";
 import { type Model, parseWith, Readers, rawJson } from "./answers.ts";
 import { type ApiPromise, apiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
 import {
@@ -16,7 +16,7 @@ import {
   checkOptions,
   type Query,
   type RequestOptions,
-  requestOptions,
+  requestShape,
   type Settings,
 } from "./options.ts";
 import { readAll } from "./paging.ts";
@@ -83,7 +83,7 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     const read = schema === undefined ? rawJson : parseWith(schema);
     return callEndpoint(this.#http, method, rawPath(path), read, rest, {
       body: () => {
-        checkCustom(method, schema, options);
+        checkCustom(method, options);
         return body;
       },
     });
@@ -96,13 +96,19 @@ export interface CustomOptions extends RequestOptions {
   body?: unknown;
 }
 
-function checkCustom(method: unknown, schema: unknown, options: unknown): void {
-  const issues = unknownOptions(options ?? undefined, [...requestOptions, "body", "schema"]);
-  if (!methods.includes(method as Method))
-    issues.push({ path: ["method"], message: `must be one of ${methods.join(", ")}` });
-  if (schema !== undefined && !isSchema(schema))
-    issues.push({ path: ["schema"], message: "must be a Standard Schema, such as zod's" });
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+const customSchema = () =>
+  optionsObject({
+    ...requestShape(),
+    body: z.unknown().optional(),
+    schema: option((schema) =>
+      isSchema(schema) ? undefined : "must be a Standard Schema, such as zod's",
+    ).optional(),
+  });
+
+function checkCustom(method: unknown, options: unknown): void {
+  const isMethod = methods.includes(method as Method);
+  const wrongMethod = { path: ["method"], message: `must be one of ${methods.join(", ")}` };
+  check(customSchema, options ?? {}, { before: isMethod ? [] : [wrongMethod] });
 }
 
 /** The bookings of the account: `client.bookings`. The platform has no list of them. */

@@ -18,7 +18,7 @@ import {
   maxBodyBytes,
   type Outgoing,
 } from "./http-attempt.ts";
-import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
+import { checkRequestOptions, noOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
 import { redactor } from "./redact.ts";
 import { TokenSource } from "./token.ts";
 import type { Path } from "./urls.ts";
@@ -112,7 +112,14 @@ export function callEndpoint<T>(
 ): ApiPromise<T> {
   const answered = async () => {
     const body = makeBody?.();
-    const call: Call = { method, path, options: options ?? {}, body, secrets: secrets?.(body), ...extras };
+    const call: Call = {
+      method,
+      path,
+      options: options ?? noOptions,
+      body,
+      secrets: secrets?.(body),
+      ...extras,
+    };
     const answer = await http.send(call);
     return { data: await read(answer), response: answer.response, body: answer.body.value };
   };
@@ -212,7 +219,7 @@ export class Http {
   /** @throws InvalidArgumentError before anything is sent */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
-    const { headers: given } = checkRequestOptions(options);
+    const { headers: given = [] } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });

@@ -1,9 +1,18 @@
+import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
+import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
-import { unknownOptions } from "../options.ts";
+import {
+  abortSignal,
+  callable,
+  check,
+  integerFrom,
+  logger,
+  numberFrom,
+  option,
+  optionsObject,
+} from "../options.ts";
 import type { StayhookError } from "./errors.ts";
 import { type AccessToken, problemWithToken } from "./token.ts";
 import { checkBaseUrl } from "./urls.ts";
@@ -179,65 +188,10 @@ export interface Settings {
   readonly nextPage: ClientOptions["nextPage"];
 }
 
-const clientOptions = [
-  "baseUrl",
-  "allowInsecureHttp",
-  "accessToken",
-  "models",
-  "timeout",
-  "maxRetries",
-  "nextPage",
-  "fetch",
-  "headers",
-  "logger",
-  "onRequest",
-  "onResponse",
-  "telemetry",
-];
-export const requestOptions = ["signal", "timeout", "maxRetries", "headers", "query"];
-const models = ["booking", "listing"] as const;
-
-/** @throws InvalidArgumentError naming each option that is wrong */
-export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Settings {
-  const given: ClientOptions<B, L> = Object(options);
-  const issues = unknownOptions(options ?? null, clientOptions);
-  const refuse = (name: string, message: string | undefined): void => {
-    if (message !== undefined) issues.push({ path: [name], message });
-  };
-  const { accessToken, fetch, logger, nextPage, onRequest, onResponse } = given;
-
-  const baseUrl = checkBaseUrl(given.baseUrl, given.allowInsecureHttp === true);
-  if (typeof baseUrl === "string") refuse("baseUrl", baseUrl);
-  if (typeof accessToken !== "function")
-    refuse("accessToken", problemWithToken(accessToken)?.replace("a string", "a string or a function"));
-  for (const [name, value] of Object.entries({ fetch, nextPage, onRequest, onResponse }))
-    if (value !== undefined && typeof value !== "function") refuse(name, "must be a function");
-  if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
-  refuse("telemetry", problemWithTelemetry(given.telemetry));
-  issues.push(...problemsWithModels(given.models), ...problemsWithLimits(given));
-  const headers = checkHeaders(given.headers, issues);
-
-  if (issues.length > 0 || typeof baseUrl === "string") throw new InvalidArgumentError(issues);
-  return {
-    baseUrl,
-    accessToken,
-    timeout: given.timeout ?? 10_000,
-    maxRetries: given.maxRetries ?? 2,
-    // Looked up at each call, because tests and tracing replace it later.
-    fetch: fetch ?? ((url, init) => globalThis.fetch(url, init)),
-    headers,
-    log: new Log(logger),
-    observers: { onRequest, onResponse },
-    telemetry: given.telemetry,
-    nextPage,
-  };
-}
-
 const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
 
 /** What is wrong with an option `telemetry`. Each of its functions may be missing. */
 export function problemWithTelemetry(given: unknown): string | undefined {
-  if (given === undefined) return undefined;
   if (typeof given !== "object" || given === null) return "must be an object, such as telemetry() makes";
   const functions = given as Readonly<Record<string, unknown>>;
   const wrong = telemetryFunctions.find(
@@ -246,65 +200,106 @@ export function problemWithTelemetry(given: unknown): string | undefined {
   return wrong && `must have functions, but \`${wrong}\` is none`;
 }
 
-function problemsWithModels(given: ClientOptions["models"]): Issue[] {
-  const issues = unknownOptions(given, models, ["models"]);
-  for (const name of models) {
-    const schema: unknown = Object(given)[name];
-    const path = ["models", name];
-    if (schema === undefined) continue;
-    if (!isSchema(schema)) issues.push({ path, message: "must be a Standard Schema, such as zod's" });
-    else if (mixesZod(schema))
-      issues.push({
-        path,
-        message: `\`models.${name}\` mixes zod 3 and zod 4. Make all of its parts with zod 4`,
-      });
-  }
-  return issues;
+function model(name: "booking" | "listing") {
+  return option((schema) => {
+    if (!isSchema(schema)) return "must be a Standard Schema, such as zod's";
+    return mixesZod(schema)
+      ? `\`models.${name}\` mixes zod 3 and zod 4. Make all of its parts with zod 4`
+      : undefined;
+  }).optional();
 }
+
+const limits = () => ({
+  timeout: numberFrom(
+    Number.MIN_VALUE,
+    MAX_TIMER,
+    `must be a number of ms, above 0 and up to ${MAX_TIMER}`,
+  ).optional(),
+  maxRetries: integerFrom(0, Number.MAX_SAFE_INTEGER, "must be an integer from 0").optional(),
+  headers: z.unknown().optional().transform(toHeaders),
+});
+
+const clientSchema = () =>
+  optionsObject({
+    baseUrl: z.unknown().optional(),
+    allowInsecureHttp: z.unknown().optional(),
+    accessToken: option<AccessToken>((given) =>
+      typeof given === "function"
+        ? undefined
+        : problemWithToken(given)?.replace("a string", "a string or a function"),
+    ),
+    models: optionsObject({ booking: model("booking"), listing: model("listing") }).optional(),
+    ...limits(),
+    nextPage: callable<NonNullable<ClientOptions["nextPage"]>>().optional(),
+    fetch: callable<Fetch>().optional(),
+    logger: logger().optional(),
+    onRequest: callable<NonNullable<ClientOptions["onRequest"]>>().optional(),
+    onResponse: callable<NonNullable<ClientOptions["onResponse"]>>().optional(),
+    telemetry: option<RequestTelemetry>(problemWithTelemetry).optional(),
+  });
 
 /** @throws InvalidArgumentError naming each option that is wrong */
-export function checkRequestOptions(options: RequestOptions): { readonly headers: Headers } {
-  const given: RequestOptions = Object(options);
-  const { signal, query } = given;
-  const issues = [
-    ...unknownOptions(options, requestOptions),
-    ...problemsWithLimits(given),
-    ...problemsWithQuery(query, ["query"]),
-  ];
-  if (signal !== undefined && typeof signal?.addEventListener !== "function")
-    issues.push({ path: ["signal"], message: "must be an AbortSignal" });
-  const headers = checkHeaders(given.headers, issues);
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return { headers };
+export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Settings {
+  const given: ClientOptions<B, L> = Object(options);
+  const baseUrl = checkBaseUrl(given.baseUrl, given.allowInsecureHttp === true);
+  const before = typeof baseUrl === "string" ? [{ path: ["baseUrl"], message: baseUrl }] : [];
+  const checked = check(clientSchema, options, { before });
+  const { accessToken, timeout = 10_000, maxRetries = 2, headers, telemetry, nextPage } = checked;
+  return {
+    baseUrl: baseUrl as URL,
+    accessToken,
+    timeout,
+    maxRetries,
+    // Looked up at each call, because tests and tracing replace it later.
+    fetch: checked.fetch ?? ((url, init) => globalThis.fetch(url, init)),
+    headers,
+    log: new Log(checked.logger),
+    observers: { onRequest: checked.onRequest, onResponse: checked.onResponse },
+    telemetry,
+    nextPage,
+  };
 }
 
-function problemsWithLimits({ timeout, maxRetries }: RequestOptions): Issue[] {
-  const issues: Issue[] = [];
-  if (timeout !== undefined && !(typeof timeout === "number" && timeout > 0 && timeout <= MAX_TIMER))
-    issues.push({ path: ["timeout"], message: `must be a number of ms, above 0 and up to ${MAX_TIMER}` });
-  if (maxRetries !== undefined && !(Number.isSafeInteger(maxRetries) && maxRetries >= 0))
-    issues.push({ path: ["maxRetries"], message: "must be an integer from 0" });
-  return issues;
+export const requestShape = () => ({
+  ...limits(),
+  signal: abortSignal().optional(),
+  query: querySchema(),
+});
+const requestSchema = () => optionsObject(requestShape());
+
+/** The options of a call without options, which need no check. */
+export const noOptions: RequestOptions = {};
+
+/** @throws InvalidArgumentError naming each option that is wrong */
+export function checkRequestOptions(options: RequestOptions): { readonly headers?: Headers } {
+  return options === noOptions ? {} : check(requestSchema, options);
 }
 
-export function problemsWithQuery(query: unknown, path: Issue["path"]): Issue[] {
-  if (query === undefined) return [];
-  if (typeof query !== "object" || query === null) return [{ path, message: "must be an object" }];
-  const sendable = (value: unknown) =>
-    ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
-  return Object.entries(query)
-    .filter(([, value]) => !(Array.isArray(value) ? value.every(sendable) : sendable(value)))
-    .map(([name]) => ({
-      path: [...path, name],
-      message: "must be a string, a number, a boolean or a list of them",
-    }));
+export const querySchema = () =>
+  z
+    .unknown()
+    .optional()
+    .superRefine((query, context) => {
+      if (query === undefined) return;
+      if (typeof query !== "object" || query === null) return context.addIssue("must be an object");
+      for (const [name, value] of Object.entries(query))
+        if (![value].flat().every(isSendable))
+          context.addIssue({
+            code: "custom",
+            path: [name],
+            message: "must be a string, a number, a boolean or a list of them",
+          });
+    });
+
+function isSendable(value: unknown): boolean {
+  return ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
 }
 
-function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers {
+function toHeaders(given: unknown, context: z.RefinementCtx): Headers {
   const headers = new Headers();
   if (given === undefined) return headers;
   if (typeof given !== "object" || given === null) {
-    issues.push({ path: ["headers"], message: "must be an object" });
+    context.addIssue("must be an object");
     return headers;
   }
   const entries: Iterable<[string, string | undefined]> =
@@ -315,7 +310,7 @@ function checkHeaders(given: HeadersInput | undefined, issues: Issue[]): Headers
       headers.set(name, value);
     } catch {
       // The runtime's message would show the value, which may be a secret.
-      issues.push({ path: ["headers", name], message: "must be a header's name and value" });
+      context.addIssue({ code: "custom", path: [name], message: "must be a header's name and value" });
     }
   }
   return headers;

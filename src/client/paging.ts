@@ -1,13 +1,7 @@
-import { describeIssue } from "../errors.ts";
+import { check } from "../options.ts";
 import { isObject, type Page, toNumber } from "./answers.ts";
 import { searchOf, type WithResponse } from "./http.ts";
-import {
-  type ListPage,
-  problemsWithQuery,
-  type Query,
-  type RequestOptions,
-  type Settings,
-} from "./options.ts";
+import { type ListPage, type Query, querySchema, type RequestOptions, type Settings } from "./options.ts";
 
 const maxPages = 1_000;
 
@@ -65,12 +59,17 @@ interface Next {
 }
 
 async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<Next> {
+  let query: Query | undefined;
   try {
-    const query = (await nextPage?.(page)) ?? undefined;
-    const [issue] = problemsWithQuery(query, ["query"]);
-    return issue ? { problem: `nextPage gave a bad query (${describeIssue(issue)})` } : { query };
+    query = (await nextPage?.(page)) ?? undefined;
   } catch (cause) {
     return { problem: "nextPage threw an error; see cause", cause };
+  }
+  try {
+    check(querySchema, query, { at: ["query"] });
+    return { query };
+  } catch (error) {
+    return { problem: `nextPage gave a bad query (${(error as Error).message})` };
   }
 }
 

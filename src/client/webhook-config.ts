@@ -1,6 +1,6 @@
-import { InvalidArgumentError, type Issue } from "../errors.ts";
+import * as z from "zod";
 import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/records.ts";
-import { unknownOptions } from "../options.ts";
+import { check, option, optionsObject } from "../options.ts";
 import { isObject, type Model, type Readers } from "./answers.ts";
 import { APIError, NotFoundError } from "./errors.ts";
 import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
@@ -168,10 +168,7 @@ type Urls = Readonly<Record<string, string | null | undefined>>;
 
 /** @throws InvalidArgumentError naming each field that is wrong */
 export function checkConfig(config: ConfigInput, baseUrl: URL): WireConfig {
-  refuse([
-    ...problemsWithIsActive(config?.isActive),
-    ...problemsWithEndpoints(config, config?.endpoints, baseUrl, false),
-  ]);
+  check(() => optionsObject({ isActive: isActiveSchema(), ...urlsShape(baseUrl, false) }), config);
   return { isActive: config.isActive, endpoints: setUrls({ ...config.endpoints, ...config.otherEndpoints }) };
 }
 
@@ -183,22 +180,45 @@ export function checkEnsureInput(
   input: EnsureInput,
   baseUrl: URL,
 ): { readonly isActive: boolean; readonly urls: Urls } {
-  const { isActive = true, endpoints, otherEndpoints } = Object(input) as EnsureInput;
-  const isShared = typeof endpoints === "string";
-  const problem = isShared ? problemWithShared(endpoints, baseUrl) : undefined;
-  const byTopic: Urls = isShared && problem === undefined ? shared(endpoints) : Object(endpoints);
-  refuse([
-    ...problemsWithIsActive(isActive),
-    ...(problem === undefined ? [] : [{ path: ["endpoints"], message: problem }]),
-    ...problemsWithEndpoints(input, isShared ? {} : endpoints, baseUrl, true),
-  ]);
+  const isShared = typeof Object(input).endpoints === "string";
+  const shape = {
+    isActive: isActiveSchema().optional(),
+    ...urlsShape(baseUrl, true),
+    ...(isShared && { endpoints: option((url) => problemWithShared(url, baseUrl)) }),
+  };
+  check(() => optionsObject(shape), input);
+  const { isActive = true, endpoints, otherEndpoints } = input;
+  const byTopic = typeof endpoints === "string" ? shared(endpoints) : endpoints;
   const defined = Object.entries({ ...byTopic, ...otherEndpoints }).filter(([, url]) => url !== undefined);
   return { isActive, urls: Object.fromEntries(defined) };
 }
 
 /** @throws InvalidArgumentError where it is no boolean */
 export function checkIsActive(isActive: unknown): undefined {
-  refuse(problemsWithIsActive(isActive));
+  check(isActiveSchema, isActive, { at: ["isActive"] });
+}
+
+const isActiveSchema = () => z.boolean({ error: "must be true or false" });
+
+/** @param removable - whether a topic of `endpoints` may be `null` */
+function urlsShape(baseUrl: URL, removable: boolean) {
+  const url = option((given) => problemWithEndpoint(given, baseUrl));
+  const urlOrNull = url.nullish();
+  const known = removable ? urlOrNull : url.optional();
+  const endpoints = optionsObject(Object.fromEntries(topics.map((topic) => [topic, known])), {
+    notObject: "must be an object with a URL for each topic",
+    hint: " (topics that are newer than this package go in otherEndpoints)",
+  });
+  const otherEndpoints = z.unknown().superRefine((given, context) => {
+    if (!isObject(given)) return context.addIssue("must be an object");
+    for (const [topic, each] of Object.entries(given)) {
+      const wrong = isTopic(topic)
+        ? "belongs in endpoints"
+        : urlOrNull.safeParse(each).error?.issues[0]?.message;
+      if (wrong !== undefined) context.addIssue({ code: "custom", path: [topic], message: wrong });
+    }
+  });
+  return { endpoints, otherEndpoints: otherEndpoints.optional() };
 }
 
 /** The topics that have a URL. */
@@ -222,50 +242,10 @@ export function secretsIn(config: unknown): string[] {
   });
 }
 
-function refuse(issues: readonly Issue[]): undefined {
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-}
-
-function problemsWithIsActive(isActive: unknown): Issue[] {
-  return typeof isActive === "boolean" ? [] : [{ path: ["isActive"], message: "must be true or false" }];
-}
-
-/** @param removable - whether a topic of `endpoints` may be `null` */
-function problemsWithEndpoints(
-  input: unknown,
-  endpoints: unknown,
-  baseUrl: URL,
-  removable: boolean,
-): Issue[] {
-  const issues = unknownOptions(input ?? null, ["isActive", "endpoints", "otherEndpoints"]);
-  const check = (field: string, topic: string, url: unknown, mayBeNull: boolean): void => {
-    if (url === undefined || (mayBeNull && url === null)) return;
-    const message = problemWithEndpoint(url, baseUrl);
-    if (message !== undefined) issues.push({ path: [field, topic], message });
-  };
-
-  if (isObject(endpoints)) {
-    for (const { path, message } of unknownOptions(endpoints, topics, ["endpoints"]))
-      issues.push({
-        path,
-        message: `${message} (topics that are newer than this package go in otherEndpoints)`,
-      });
-    for (const topic of topics) check("endpoints", topic, endpoints[topic], removable);
-  } else issues.push({ path: ["endpoints"], message: "must be an object with a URL for each topic" });
-
-  const { otherEndpoints = {} } = Object(input) as EnsureInput;
-  if (!isObject(otherEndpoints))
-    return [...issues, { path: ["otherEndpoints"], message: "must be an object" }];
-  for (const [topic, url] of Object.entries(otherEndpoints))
-    if (isTopic(topic)) issues.push({ path: ["otherEndpoints", topic], message: "belongs in endpoints" });
-    else check("otherEndpoints", topic, url, true);
-  return issues;
-}
-
-function problemWithShared(url: string, baseUrl: URL): string | undefined {
+function problemWithShared(url: unknown, baseUrl: URL): string | undefined {
   const problem = problemWithEndpoint(url, baseUrl);
   if (problem !== undefined) return problem;
-  return new URL(url).searchParams.has("topic")
+  return new URL(String(url)).searchParams.has("topic")
     ? "must not have a `topic` in its query: ensure adds it"
     : undefined;
 }

@@ -1,7 +1,7 @@
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { unknownOptions } from "../options.ts";
+import * as z from "zod";
+import { callable, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
-import { internalsOf } from "../webhooks/internals.ts";
+import { internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
 import { inboxOf } from "./inbox.ts";
 
 /** Options of {@link createConsole}. */
@@ -26,7 +26,18 @@ export interface WebhookConsole {
   fetch(request: Request): Promise<Response>;
 }
 
-const NAMES: readonly (keyof ConsoleOptions)[] = ["authorize", "basePath", "readOnly"];
+const schema = () =>
+  optionsObject({
+    authorize: callable<ConsoleOptions["authorize"]>(
+      "must be a function that decides who may see the console",
+    ),
+    basePath: z
+      .string(basePathError)
+      .regex(/^\/[^?#\s]*$/, basePathError)
+      .optional(),
+    readOnly: z.boolean({ error: "must be true or false" }).optional(),
+  });
+const basePathError = { error: "must be a path that begins with a slash, such as /console" };
 
 /**
  * Makes a console of a handler's events: pages that list events, show what happened to each, and replay, discard and
@@ -40,21 +51,11 @@ const NAMES: readonly (keyof ConsoleOptions)[] = ["authorize", "basePath", "read
  * ```
  */
 export function createConsole(webhooks: WebhookHandler, options: ConsoleOptions): WebhookConsole {
-  const issues: Issue[] = unknownOptions(options, NAMES);
-  if (issues.some(({ path }) => path.length === 0)) throw new InvalidArgumentError(issues);
-  const { authorize, basePath, readOnly } = options ?? {};
-  const refuse = (name: string, message: string) => issues.push({ path: [name], message });
-  const internals = internalsOf(webhooks);
-  if (!internals) refuse("webhooks", "must be a handler that createWebhookHandler has made");
-  else if (!internals.store) refuse("webhooks", "must have an EventStore: forwardTo keeps no events to show");
-  if (typeof authorize !== "function")
-    refuse("authorize", "must be a function that decides who may see the console");
-  if (basePath !== undefined && !(typeof basePath === "string" && /^\/[^?#\s]*$/.test(basePath)))
-    refuse("basePath", "must be a path that begins with a slash, such as /console");
-  if (readOnly !== undefined && typeof readOnly !== "boolean") refuse("readOnly", "must be true or false");
-  if (issues.length > 0 || !internals?.store) throw new InvalidArgumentError(issues);
+  const before = problemsWithHandler(webhooks, ": forwardTo keeps no events to show");
+  const { authorize, basePath, readOnly } = check(schema, options ?? {}, { before });
+  const { store, log } = internalsOf(webhooks)!;
   return inboxOf(
-    { store: internals.store, health: () => webhooks.health() },
-    { authorize, basePath: basePath?.replace(/\/+$/, ""), readOnly, log: internals.log },
+    { store: store!, health: () => webhooks.health() },
+    { authorize, basePath: basePath?.replace(/\/+$/, ""), readOnly, log },
   );
 }

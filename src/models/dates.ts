@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { checkNoUnknown } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 
 /** The days of a booking, and the number of its nights: from `checkIn` up to, not including, `checkOut`. */
 export interface Stay {

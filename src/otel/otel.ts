@@ -12,9 +12,9 @@ import {
   type Tracer,
   trace,
 } from "@opentelemetry/api";
+import * as z from "zod";
 import type { TracedRequest } from "../client/options.ts";
-import { InvalidArgumentError } from "../errors.ts";
-import { unknownOptions } from "../options.ts";
+import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/policy.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
 import { version } from "../version.ts";
@@ -44,7 +44,7 @@ export interface TelemetryOptions {
  * ```
  */
 export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
-  checkOptions(options);
+  check(schema, options);
   const tracer = options.tracer ?? trace.getTracer("stayhook", version);
   const instruments = instrumentsOf(options.meter ?? metrics.getMeter("stayhook", version));
   return {
@@ -56,15 +56,19 @@ export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
   };
 }
 
-function checkOptions(options: TelemetryOptions): void {
-  const issues = unknownOptions(options ?? null, ["tracer", "meter"]);
-  const { tracer, meter } = Object(options) as TelemetryOptions;
-  if (tracer !== undefined && typeof tracer?.startSpan !== "function")
-    issues.push({ path: ["tracer"], message: "must be a tracer of OpenTelemetry" });
-  if (meter !== undefined && typeof meter?.createHistogram !== "function")
-    issues.push({ path: ["meter"], message: "must be a meter of OpenTelemetry" });
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-}
+const schema = () =>
+  optionsObject({
+    tracer: z
+      .custom<Tracer>((tracer) => typeof Object(tracer).startSpan === "function", {
+        error: "must be a tracer of OpenTelemetry",
+      })
+      .optional(),
+    meter: z
+      .custom<Meter>((meter) => typeof Object(meter).createHistogram === "function", {
+        error: "must be a meter of OpenTelemetry",
+      })
+      .optional(),
+  });
 
 /** Begins the span `send {topic}`, which ends when the store has the event. */
 function recorded(

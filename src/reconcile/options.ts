@@ -1,12 +1,13 @@
+import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isLogger, Log, type Logger } from "../logger.ts";
-import { unknownOptions } from "../options.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { Log, type Logger } from "../logger.ts";
+import { callable, check, integerFrom, logger, numberFrom, option, optionsObject } from "../options.ts";
 import { type Backoff, safeBackoff } from "../queue/backoff.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
-import { type Internals, internalsOf } from "../webhooks/internals.ts";
+import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
 import { type ReconcilerAlarm, safeObserve } from "../webhooks/observe.ts";
 
 /**
@@ -143,75 +144,62 @@ export interface Settings {
 
 const DAY = 24 * 60 * 60_000;
 
-const NAMES: readonly (keyof ReconcilerOptions)[] = [
-  "every",
-  "expect",
-  "concurrency",
-  "baseline",
-  "backoff",
-  "leaseDuration",
-  "observe",
-  "logger",
-];
+const schema = () =>
+  optionsObject({
+    every: option<number | string>((every) =>
+      parseDuration(every) === undefined
+        ? 'must be a number of ms above 0, or a duration such as "90s", "30m", "24h" or "7d"'
+        : undefined,
+    ).nullish(),
+    expect: z.unknown().optional().transform(expectedUrls),
+    concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
+    baseline: z.boolean({ error: "must be true or false" }).default(true),
+    backoff: callable<Backoff>().optional(),
+    leaseDuration: numberFrom(10, MAX_TIMER, `must be a number from 10 to ${MAX_TIMER}`).default(60_000),
+    observe: callable<(event: ReconcileObservation) => unknown>().optional(),
+    logger: logger().optional(),
+  });
 
 /** @throws InvalidArgumentError naming each argument that is wrong */
 export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Settings {
-  const issues: Issue[] = unknownOptions(options ?? null, NAMES);
-  if (issues.some(({ path }) => path.length === 0)) throw new InvalidArgumentError(issues);
-  const refuse = (name: string, message: string) => issues.push({ path: [name], message });
+  const before = problemsWithHandler(webhooks, ". forwardTo keeps no snapshots to compare records with");
+  const checked = check(schema, options, { before });
+  const internals = internalsOf(webhooks)!;
+  const { expect, concurrency, baseline, leaseDuration } = checked;
+  const every = parseDuration(checked.every ?? DAY)!;
 
-  const internals = internalsOf(webhooks);
-  if (!internals) refuse("webhooks", "must be a handler that createWebhookHandler has made");
-  else if (!internals.store)
-    refuse("webhooks", "must have an EventStore. forwardTo keeps no snapshots to compare records with");
-  const every = parseDuration(options.every ?? DAY);
-  if (every === undefined)
-    refuse("every", 'must be a number of ms above 0, or a duration such as "90s", "30m", "24h" or "7d"');
-  const expect = expectedUrls(options.expect, issues);
-  const { concurrency = 4, leaseDuration = 60_000, baseline = true } = options;
-  if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= 1000))
-    refuse("concurrency", "must be a whole number from 1 to 1000");
-  if (typeof baseline !== "boolean") refuse("baseline", "must be true or false");
-  for (const name of ["backoff", "observe"] as const)
-    if (options[name] !== undefined && typeof options[name] !== "function")
-      refuse(name, "must be a function");
-  if (!(typeof leaseDuration === "number" && leaseDuration >= 10 && leaseDuration <= MAX_TIMER))
-    refuse("leaseDuration", `must be a number from 10 to ${MAX_TIMER}`);
-  if (options.logger !== undefined && !isLogger(options.logger))
-    refuse("logger", "must be a function, or have the functions debug, info, warn and error");
-  if (issues.length > 0 || !internals?.store) throw new InvalidArgumentError(issues);
-
-  const log = options.logger ? new Log(options.logger) : internals.log;
+  const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews a snapshot after half its retention. With longer intervals, the store would forget it before.
-  if (every! > internals.recordRetention / 2)
+  if (every > internals.recordRetention / 2)
     log.warn(
       `the store forgets a snapshot after ${internals.recordRetention} ms, and the reconciler makes a pass only every ${every} ms. Set the handler's recordRetention to at least twice the reconciler's every.`,
     );
   return {
     internals,
     client: internals.client,
-    store: internals.store,
-    every: every!,
+    store: internals.store!,
+    every,
     expect,
     concurrency,
     baseline,
-    backoff: options.backoff ? safeBackoff(options.backoff) : defaultBackoff,
+    backoff: checked.backoff ? safeBackoff(checked.backoff) : defaultBackoff,
     leaseDuration,
-    observe: safeObserve(options.observe, log),
+    observe: safeObserve(checked.observe, log),
     log,
   };
 }
 
-/** Reads `expect`. Adds its faults to `issues`. */
-function expectedUrls(expect: ReconcilerOptions["expect"], issues: Issue[]): Settings["expect"] {
+/** Reads `expect`: the URL of each topic. */
+function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expect"] {
   if (expect === undefined) return {};
   try {
+    const input = { endpoints: expect as EnsureInput["endpoints"] };
     // A base URL on loopback allows endpoints on loopback, which tests with the sandbox use.
-    return checkEnsureInput({ endpoints: expect }, new URL("http://127.0.0.1")).urls;
+    return checkEnsureInput(input, new URL("http://127.0.0.1")).urls;
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
     for (const { path, message } of error.issues)
-      issues.push({ path: ["expect", ...path.slice(1)], message });
+      context.addIssue({ code: "custom", path: path.slice(1), message });
     return {};
   }
 }

@@ -1,6 +1,6 @@
 import { untilAborted } from "../async.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
-import { unknownOptions } from "../options.ts";
+import { StayhookError } from "../errors.ts";
+import { abortSignal, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { Changes } from "./changes.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
@@ -94,7 +94,7 @@ class StoreReconciler {
   }
 
   async run(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ReconcileReport> {
-    const { signal } = checkSignal(options);
+    const { signal } = check(signalSchema, options);
     this.#assertOpen();
     const joined = this.#current;
     const making = this.#makeOrJoin({ asked: true });
@@ -200,11 +200,4 @@ class StoreReconciler {
   }
 }
 
-function checkSignal(options: unknown): { readonly signal?: AbortSignal | undefined } {
-  const issues = unknownOptions(options ?? null, ["signal"]);
-  const { signal } = Object(options) as { readonly signal?: AbortSignal | undefined };
-  if (signal !== undefined && typeof signal?.addEventListener !== "function")
-    issues.push({ path: ["signal"], message: "must be an AbortSignal" });
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return { signal };
-}
+const signalSchema = () => optionsObject({ signal: abortSignal().optional() });

@@ -1,9 +1,7 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
-import { InvalidArgumentError } from "../errors.ts";
-import { isLogger, Log, type Logger, loggerProblem } from "../logger.ts";
-import { toIssues } from "../models/standard-schema.ts";
-import { unknownOptions } from "../options.ts";
+import { Log, type Logger } from "../logger.ts";
+import { callable, check as checkOptions, logger, optionsObject } from "../options.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./deliveries.ts";
 import { routeMatcher, routeNames } from "./platform.ts";
@@ -140,99 +138,83 @@ const share = z
   .min(0, "must be from 0 to 1")
   .max(1, "must be from 0 to 1");
 
-/** An object with these options and no others. All are optional unless their schema says otherwise. */
-export function optionsObject<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
-  const names = Object.keys(shape);
-  return z.strictObject(shape, {
-    error: ({ code, input }) =>
-      code === "unrecognized_keys"
-        ? unknownOptions(input, names)
-            .map(({ message }) => message)
-            .join("; ")
-        : "must be an object",
-  });
-}
-
 /**
  * @param at - the path of the value in the caller's arguments
  * @throws InvalidArgumentError naming each wrong field
  */
-export function check(schema: z.ZodType, value: unknown, at: readonly (string | number)[] = []): void {
-  const { error } = schema.safeParse(value);
-  if (!error) return;
-  throw new InvalidArgumentError(
-    toIssues(error.issues).map(({ path, message }) => ({ path: [...at, ...path], message })),
-  );
+export function check(schema: () => z.ZodType, value: unknown, at: readonly (string | number)[] = []): void {
+  checkOptions(schema, value, { at, together: true });
 }
 
-export const deliverySchema = optionsObject({
-  duplicates: z
-    .int({ error: "must be an integer" })
-    .min(0, "must not be negative")
-    .max(100, "must not be more than 100")
-    .optional(),
-  duplicateAfter: msOrRange.optional(),
-  drop: share.optional(),
-  shuffle: z.union([z.boolean(), wait], { error: "must be true, false or a number of ms" }).optional(),
-  delay: msOrRange.optional(),
-  timeout: wait.gt(0, "must be more than 0").optional(),
-  retry: optionsObject({ schedule: z.array(wait, { error: "must be a list of numbers of ms" }) }).optional(),
-});
+export const deliverySchema = () =>
+  optionsObject({
+    duplicates: z
+      .int({ error: "must be an integer" })
+      .min(0, "must not be negative")
+      .max(100, "must not be more than 100")
+      .optional(),
+    duplicateAfter: msOrRange.optional(),
+    drop: share.optional(),
+    shuffle: z.union([z.boolean(), wait], { error: "must be true, false or a number of ms" }).optional(),
+    delay: msOrRange.optional(),
+    timeout: wait.gt(0, "must be more than 0").optional(),
+    retry: optionsObject({
+      schedule: z.array(wait, { error: "must be a list of numbers of ms" }),
+    }).optional(),
+  });
 
 const statusError = "must be a status from 300 to 599";
 
-export const faultsSchema = z.array(
-  optionsObject({
-    route: z
-      .string({ error: "must be a route, such as GET /v2/listings" })
-      .refine((route) => routeMatcher(route) !== undefined, {
-        error: `must be one of ${routeNames.join(", ")}; a path alone is for any method`,
-      })
-      .optional(),
-    rate: share.optional(),
-    times: z.int({ error: "must be an integer" }).min(1, "must be at least 1").optional(),
-    status: z.int({ error: statusError }).min(300, statusError).max(599, statusError).optional(),
-    retryAfter: z
-      .union([z.number().min(0), z.string().regex(/^[\x20-\x7e]+$/)], {
-        error: "must be a number of seconds, or the text of the header",
-      })
-      .optional(),
-    delay: msOrRange.optional(),
-    cutOff: z.boolean({ error: "must be true or false" }).optional(),
-  })
-    .refine(
-      ({ status, delay, cutOff }) => status !== undefined || delay !== undefined || cutOff === true,
-      "needs a status, a delay or cutOff: true",
-    )
-    .refine(({ status, retryAfter }) => retryAfter === undefined || status !== undefined, {
-      error: "needs a status",
-      path: ["retryAfter"],
-    }),
-  { error: "must be a list of faults" },
-);
-
-const sandboxSchema = optionsObject({
-  seed: z.int({ error: "must be an integer" }).optional(),
-  accessToken: z
-    .string({ error: "must be a string" })
-    .regex(/^[\x21-\x7e]+$/, "must be printable ASCII, without spaces, and not empty")
-    .optional(),
-  delivery: deliverySchema.optional(),
-  faults: faultsSchema.optional(),
-  observe: z
-    .custom<SandboxOptions["observe"]>((value) => typeof value === "function", {
-      error: "must be a function",
+export const faultsSchema = () =>
+  z.array(
+    optionsObject({
+      route: z
+        .string({ error: "must be a route, such as GET /v2/listings" })
+        .refine((route) => routeMatcher(route) !== undefined, {
+          error: `must be one of ${routeNames.join(", ")}; a path alone is for any method`,
+        })
+        .optional(),
+      rate: share.optional(),
+      times: z.int({ error: "must be an integer" }).min(1, "must be at least 1").optional(),
+      status: z.int({ error: statusError }).min(300, statusError).max(599, statusError).optional(),
+      retryAfter: z
+        .union([z.number().min(0), z.string().regex(/^[\x20-\x7e]+$/)], {
+          error: "must be a number of seconds, or the text of the header",
+        })
+        .optional(),
+      delay: msOrRange.optional(),
+      cutOff: z.boolean({ error: "must be true or false" }).optional(),
     })
-    .optional(),
-  logger: z.custom<Logger>(isLogger, { error: loggerProblem }).optional(),
-});
+      .refine(
+        ({ status, delay, cutOff }) => status !== undefined || delay !== undefined || cutOff === true,
+        "needs a status, a delay or cutOff: true",
+      )
+      .refine(({ status, retryAfter }) => retryAfter === undefined || status !== undefined, {
+        error: "needs a status",
+        path: ["retryAfter"],
+      }),
+    { error: "must be a list of faults" },
+  );
+
+const sandboxSchema = () =>
+  optionsObject({
+    seed: z.int({ error: "must be an integer" }).optional(),
+    accessToken: z
+      .string({ error: "must be a string" })
+      .regex(/^[\x21-\x7e]+$/, "must be printable ASCII, without spaces, and not empty")
+      .optional(),
+    delivery: deliverySchema().optional(),
+    faults: faultsSchema().optional(),
+    observe: callable().optional(),
+    logger: logger().optional(),
+  });
 
 /** @throws InvalidArgumentError naming each wrong option */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   check(sandboxSchema, options);
-  const { seed = randomSeed(), accessToken = defaultAccessToken, logger = () => {} } = options;
+  const { seed = randomSeed(), accessToken = defaultAccessToken } = options;
   const { delivery = {}, faults = [], observe = () => {} } = options;
-  return { seed, accessToken, log: new Log(logger), observe, delivery, faults };
+  return { seed, accessToken, log: new Log(options.logger ?? (() => {})), observe, delivery, faults };
 }
 
 /** @param options - checked */

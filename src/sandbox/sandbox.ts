@@ -2,6 +2,7 @@ import type { RequestListener } from "node:http";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
 import type { Topic } from "../models/records.ts";
+import { option, optionsObject } from "../options.ts";
 import {
   type Api,
   answerFetch,
@@ -26,7 +27,6 @@ import {
 import {
   check,
   defaultAccessToken,
-  optionsObject,
   readOptions,
   type SandboxOptions,
   type SandboxSettings,
@@ -183,24 +183,20 @@ export function createSandboxWith(options: SandboxOptions, rendered: Render): Sa
 }
 
 const portError = "must be an integer from 0 to 65535";
-const listenSchema = optionsObject({
-  port: z.int({ error: portError }).min(0, portError).max(65_535, portError).optional(),
-  host: z
-    .string({ error: "must be a host name or address" })
-    .min(1, "must be a host name or address")
-    .optional(),
-});
+const listenSchema = () =>
+  optionsObject({
+    port: z.int({ error: portError }).min(0, portError).max(65_535, portError).optional(),
+    host: z
+      .string({ error: "must be a host name or address" })
+      .min(1, "must be a host name or address")
+      .optional(),
+  });
 
-const sendSchema = optionsObject({
-  topic: z.string({ error: "must be a topic, such as bookings" }).optional(),
-  url: z
-    .string({ error: "must be a URL" })
-    .superRefine((url, context) => {
-      const message = problemWithUrl(url);
-      if (message !== undefined) context.addIssue({ code: "custom", message });
-    })
-    .optional(),
-});
+const sendSchema = () =>
+  optionsObject({
+    topic: z.string({ error: "must be a topic, such as bookings" }).optional(),
+    url: option((url) => (typeof url === "string" ? problemWithUrl(url) : "must be a URL")).optional(),
+  });
 
 type Listening = Awaited<ReturnType<typeof serve>>;
 

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
-import { checkNoUnknown, unknownOptions } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 import type { EventState } from "./event-states.ts";
 import { type Change, eventStates } from "./event-states.ts";
 import type {
@@ -301,8 +301,8 @@ const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
  * A misspelt field must not pass: the filter would match every event, and a discard would end them all.
  */
 function checkedFilter(filter: EventFilter): EventFilter {
-  const issues: Issue[] = unknownOptions(filter ?? null, FILTER);
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  checkNoUnknown(filter ?? null, FILTER);
+  const issues: Issue[] = [];
   const { state, receivedAfter, receivedBefore } = filter;
   if (state !== undefined && !eventStates.includes(state))
     issues.push({ path: ["state"], message: `must be one of ${eventStates.join(", ")}` });

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
-import { checkNoUnknown } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 import type { EventStore } from "./event-store.ts";
 import { MemoryStore } from "./memory/memory-store.ts";
 

@@ -1,7 +1,7 @@
 import { type HttpHandler, HttpResponse, http } from "msw";
 import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { checkNoUnknown } from "../options.ts";
+import { checkNoUnknown } from "../option-names.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** The default base URL of {@link sandboxHandlers}: the `baseUrl` of the client under test. */

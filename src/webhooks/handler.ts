@@ -132,23 +132,27 @@ export function createWebhookHandler<
     receive,
     fetch: (request, context) => fetchWith(receive, request, context),
     start,
-    drain: async (drainOptions = {}) => {
-      checkCallOptions(drainOptions, ["timeout", "signal"]);
-      const result = await queue?.drain(drainOptions);
+    drain: async (drainOptions) => {
+      checkCallOptions("drain", drainOptions);
+      const result = await queue?.drain(drainOptions ?? {});
       await silence.check();
       return result ?? { done: 0, failed: 0 };
     },
-    process: async (notification, processOptions = {}) => {
-      checkCallOptions(processOptions, ["signal", "attempt"]);
-      return processNow({ ...numbers, work, log, process: telemetry.process }, notification, processOptions);
+    process: async (notification, processOptions) => {
+      checkCallOptions("process", processOptions);
+      return processNow(
+        { ...numbers, work, log, process: telemetry.process },
+        notification,
+        processOptions ?? {},
+      );
     },
     ready: async () => void (await store?.nextDue()),
     health: () => healthOf({ store, queue, ...state }),
-    close: async (closeOptions = {}) => {
-      checkCallOptions(closeOptions, ["timeout"]);
+    close: async (closeOptions) => {
+      checkCallOptions("close", closeOptions);
       state.closed = true;
       silence.stop();
-      await queue?.close(closeOptions.timeout ?? 10_000);
+      await queue?.close(closeOptions?.timeout ?? 10_000);
       telemetry.close();
       log.close();
     },

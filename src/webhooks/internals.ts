@@ -1,4 +1,5 @@
 import type { StayhookClient } from "../client/client.ts";
+import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
@@ -36,4 +37,16 @@ export function withInternals<T extends object>(handler: T, internals: Internals
 export function internalsOf(handler: unknown): Internals | undefined {
   if (typeof handler !== "object" || handler === null) return undefined;
   return (handler as { readonly [INTERNALS]?: Internals })[INTERNALS];
+}
+
+/**
+ * The issues of an argument that must be a handler with an `EventStore`.
+ *
+ * @param why - why `forwardTo` does not suffice
+ */
+export function problemsWithHandler(handler: unknown, why: string): Issue[] {
+  const internals = internalsOf(handler);
+  if (internals?.store) return [];
+  const notHandler = "must be a handler that createWebhookHandler has made";
+  return [{ path: ["webhooks"], message: internals ? `must have an EventStore${why}` : notHandler }];
 }

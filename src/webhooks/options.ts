@@ -1,10 +1,20 @@
+import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { problemWithTelemetry } from "../client/options.ts";
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { isLogger, type Logger, loggerProblem } from "../logger.ts";
+import type { Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
-import { checkNoUnknown, unknownOptions } from "../options.ts";
+import {
+  abortSignal,
+  callable,
+  check,
+  integerFrom,
+  logger,
+  numberFrom,
+  oneOf,
+  option,
+  optionsObject,
+} from "../options.ts";
 import type { Backoff } from "../queue/backoff.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
@@ -134,14 +144,69 @@ const NUMBERS = {
 
 type Numbers = { -readonly [K in keyof typeof NUMBERS]: number };
 
+const numbersShape = () =>
+  Object.fromEntries(
+    Object.entries(NUMBERS).map(([name, { default: byDefault, least, most, ...rule }]) => {
+      const error = `must be a ${"whole" in rule ? "whole " : ""}number from ${least} to ${most}`;
+      const number = ("whole" in rule ? integerFrom : numberFrom)(least, most, error);
+      return [name, number.nullish().transform((given) => given ?? byDefault)];
+    }),
+  );
+
 /** The keys that `on` may have. */
 const ON: readonly string[] = [...eventTypes, "fallback"];
 
-const NAMES: readonly string[] = [
-  ...["client", "store", "on", "verify", "track", "dispatch", "recheckAfter", "topicFrom", "answerChecks"],
-  ...["processing", "autoStart", "backoff", "observe", "telemetry", "logger"],
-  ...Object.keys(NUMBERS),
-];
+const onSchema = () =>
+  z.unknown().superRefine((on, context) => {
+    if (!isObject(on)) return context.addIssue("must be an object of callbacks");
+    for (const [type, callback] of Object.entries(on)) {
+      if (!ON.includes(type)) {
+        const message = `is not a type of event. The types are ${ON.join(", ")}`;
+        context.addIssue({ code: "custom", path: [type], message });
+      } else if (callback !== undefined && typeof callback !== "function")
+        context.addIssue({ code: "custom", path: [type], message: "must be a function" });
+    }
+  });
+
+const schema = () =>
+  optionsObject({
+    client: z.custom<StayhookClient>(
+      (client) => isObject(client) && isObject(client.bookings) && isObject(client.listings),
+      { error: "must be a StayhookClient" },
+    ),
+    store: z.custom<EventStore | IntakeStore>(isStore, {
+      error: "must be an EventStore; memoryStore() is one that forgets when the process ends",
+    }),
+    on: onSchema(),
+    verify: z
+      .custom<Verify | false>((verify) => verify === false || typeof verify === "function", {
+        error: "must be a function, or false",
+      })
+      .optional(),
+    track: optionsObject({ booking: callable().optional(), listing: callable().optional() }).optional(),
+    dispatch: oneOf("every", "changed").optional(),
+    recheckAfter: z
+      .custom<number | false>(
+        (given) => given === false || (Number.isSafeInteger(given) && Number(given) >= 1),
+        {
+          error: "must be a whole number of ms from 1, or false",
+        },
+      )
+      .optional(),
+    topicFrom: optionsObject({
+      query: z.custom<string>((name) => typeof name === "string" && name !== "", {
+        error: "must be the name of a query parameter",
+      }),
+    }).optional(),
+    answerChecks: oneOf(true, false).optional(),
+    processing: oneOf("background", "inline").optional(),
+    autoStart: oneOf(true, false).optional(),
+    backoff: callable<Backoff>().optional(),
+    observe: callable<(event: Observation) => unknown>().optional(),
+    telemetry: option<Telemetry>(problemWithTelemetry).optional(),
+    logger: logger().optional(),
+    ...numbersShape(),
+  });
 
 /**
  * Checks all options, and fills in the numbers' defaults.
@@ -149,112 +214,34 @@ const NAMES: readonly string[] = [
  * @throws InvalidArgumentError naming each option that is wrong
  */
 export function checkOptions(options: unknown): Numbers {
-  if (!isObject(options))
-    throw new InvalidArgumentError({ path: [], message: "the options must be an object" });
-  const issues: Issue[] = [...unknownOptions(options, NAMES)];
-  const refuse = (field: string, message: string, ...path: string[]) =>
-    issues.push({ path: [field, ...path], message });
-  checkParts(options, refuse);
-  checkChoices(options, refuse);
-  issues.push(...checkNested(options));
-  const numbers = checkNumbers(options, refuse);
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return numbers;
+  const checked: Readonly<Record<string, unknown>> = check(schema, options);
+  return Object.fromEntries(Object.keys(NUMBERS).map((name) => [name, checked[name]])) as Numbers;
 }
 
+const calls = {
+  drain: () => optionsObject({ timeout: timeout(), signal: abortSignal().optional() }),
+  process: () =>
+    optionsObject({
+      signal: abortSignal().optional(),
+      attempt: integerFrom(1, Number.MAX_SAFE_INTEGER, "must be a whole number from 1").optional(),
+    }),
+  close: () => optionsObject({ timeout: timeout() }),
+};
+
 /**
- * Checks the options of `drain`, `process` and `close`.
+ * Checks the options of a method of the handler. Without options, it costs nothing.
  *
  * @throws InvalidArgumentError naming each field that is wrong
  */
-export function checkCallOptions(options: unknown, names: readonly string[]): void {
-  checkNoUnknown(options, names);
-  const { timeout, signal } = (options ?? {}) as Record<string, unknown>;
-  const issues: Issue[] = [];
-  if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0))
-    issues.push({ path: ["timeout"], message: "must be a number of ms, from 0" });
-  if (signal !== undefined && !(isObject(signal) && typeof signal.addEventListener === "function"))
-    issues.push({ path: ["signal"], message: "must be an AbortSignal" });
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+export function checkCallOptions(method: keyof typeof calls, options: unknown): void {
+  if (options !== undefined) check<unknown>(calls[method], options);
 }
 
-type Refuse = (field: string, message: string, ...path: string[]) => void;
+const timeout = () => numberFrom(0, Number.POSITIVE_INFINITY, "must be a number of ms, from 0").optional();
 
-function checkParts(options: Record<string, unknown>, refuse: Refuse): void {
-  const { client, store, on } = options;
-  if (!isObject(client) || !isObject(client.bookings) || !isObject(client.listings)) {
-    refuse("client", "must be a StayhookClient");
-  }
-  const takes = isObject(store) && typeof store.add === "function";
-  if (!takes || (typeof store.claim !== "function" && store.intakeOnly !== true)) {
-    refuse("store", "must be an EventStore; memoryStore() is one that forgets when the process ends");
-  }
-  if (!isObject(on)) {
-    refuse("on", "must be an object of callbacks");
-    return;
-  }
-  for (const [type, callback] of Object.entries(on)) {
-    if (!ON.includes(type)) {
-      refuse("on", `is not a type of event. The types are ${ON.join(", ")}`, type);
-    } else if (callback !== undefined && typeof callback !== "function") {
-      refuse("on", "must be a function", type);
-    }
-  }
-}
-
-function checkChoices(options: Record<string, unknown>, refuse: Refuse): void {
-  const choices = {
-    dispatch: ["every", "changed"],
-    processing: ["background", "inline"],
-    autoStart: [true, false],
-    answerChecks: [true, false],
-  };
-  for (const [field, allowed] of Object.entries(choices)) {
-    const value = options[field];
-    if (value !== undefined && !(allowed as unknown[]).includes(value)) {
-      refuse(field, `must be ${allowed.map((choice) => JSON.stringify(choice)).join(" or ")}`);
-    }
-  }
-  for (const field of ["verify", "backoff", "observe"]) {
-    if (options[field] === undefined || typeof options[field] === "function") continue;
-    if (field !== "verify") refuse(field, "must be a function");
-    else if (options.verify !== false) refuse(field, "must be a function, or false");
-  }
-  const { logger, recheckAfter } = options;
-  if (logger !== undefined && !isLogger(logger)) refuse("logger", loggerProblem);
-  const telemetryProblem = problemWithTelemetry(options.telemetry);
-  if (telemetryProblem) refuse("telemetry", telemetryProblem);
-  const isTime = Number.isSafeInteger(recheckAfter) && (recheckAfter as number) >= 1;
-  if (recheckAfter !== undefined && recheckAfter !== false && !isTime)
-    refuse("recheckAfter", "must be a whole number of ms from 1, or false");
-}
-
-function checkNested({ track, topicFrom }: Record<string, unknown>): Issue[] {
-  const issues = [
-    ...unknownOptions(track, ["booking", "listing"], ["track"]),
-    ...unknownOptions(topicFrom, ["query"], ["topicFrom"]),
-  ];
-  for (const [name, value] of Object.entries(isObject(track) ? track : {}))
-    if (value !== undefined && typeof value !== "function")
-      issues.push({ path: ["track", name], message: "must be a function" });
-  if (isObject(topicFrom) && (typeof topicFrom.query !== "string" || topicFrom.query === ""))
-    issues.push({ path: ["topicFrom", "query"], message: "must be the name of a query parameter" });
-  return issues;
-}
-
-function checkNumbers(options: Record<string, unknown>, refuse: Refuse): Numbers {
-  const numbers = {} as Numbers;
-  for (const [field, rule] of Object.entries(NUMBERS)) {
-    const value = options[field] ?? rule.default;
-    const whole = "whole" in rule;
-    const fits = typeof value === "number" && value >= rule.least && value <= rule.most;
-    if (!fits || (whole && !Number.isInteger(value))) {
-      refuse(field, `must be a ${whole ? "whole " : ""}number from ${rule.least} to ${rule.most}`);
-    } else {
-      numbers[field as keyof Numbers] = value;
-    }
-  }
-  return numbers;
+function isStore(store: unknown): boolean {
+  if (!isObject(store) || typeof store.add !== "function") return false;
+  return typeof store.claim === "function" || store.intakeOnly === true;
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -3,7 +3,7 @@ import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/options.ts";
 import { InvalidArgumentError } from "../../src/errors.ts";
 import { stay } from "../../src/models/dates.ts";
-import { checkNoUnknown } from "../../src/options.ts";
+import { checkNoUnknown } from "../../src/option-names.ts";
 import { accessToken, fakeFetch, rejection } from "./support.ts";
 
 const { calls, fetch } = fakeFetch([new Response("{}")]);

@@ -1,13 +1,12 @@
 import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
+import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
-import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
-import { checkNoUnknown, unknownOptions } from "../../options.ts";
+import { StayhookError } from "../../errors.ts";
+import { check, integerFrom, optionsObject } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqlStore } from "../sql/sql-store.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
 import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
-
-const OPTIONS = ["url", "pool", "pollInterval", "maxConnections", "commandTimeout"] as const;
 
 /** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
 export interface MysqlStoreOptions {
@@ -45,9 +44,11 @@ export interface MysqlStore extends EventStore<PoolConnection> {
  * ```
  */
 export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
-  const issues = [...optionIssues(options)];
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  const { url, pool, pollInterval = 1000, maxConnections = 5, commandTimeout = 10_000 } = options;
+  const { url, pool } = Object(options) as MysqlStoreOptions;
+  const both = { path: [], message: "give a url or a pool, not both" };
+  const before = url !== undefined && pool !== undefined ? [both] : [];
+  const checked = check(() => schema(pool !== undefined), options, { before });
+  const { pollInterval, maxConnections, commandTimeout } = checked;
   let opening: Promise<Pool> | undefined;
   const open = (): Promise<Pool> => {
     // The next call tries again, because the server may be up then.
@@ -81,15 +82,36 @@ export function migrationSql(
     readonly from?: number | undefined;
   } = {},
 ): string {
-  checkNoUnknown(options, ["from"]);
-  const { from = 0 } = options;
-  if (from !== 0 && from !== 1) {
-    throw new InvalidArgumentError({ path: ["from"], message: "must be 0, for an empty database, or 1" });
-  }
+  const { from } = check(migrationSchema, options);
   if (from === 1) return "";
   const version = "INSERT INTO stayhook_meta (name, value, set_at) VALUES ('schema', '1', 0)";
   return [...mysqlDialect.schema, version].map((statement) => `${statement};\n`).join("\n");
 }
+
+const whole = (byDefault: number) =>
+  integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(byDefault);
+
+function schema(hasPool: boolean) {
+  const isUrl = (url: unknown) => typeof url === "string" && /^mysql:\/\/./i.test(url) && URL.canParse(url);
+  const url = z.custom<string>(isUrl, {
+    error: "must be a URL such as mysql://user@host/database, or give a pool",
+  });
+  const pool = z.custom<Pool>((given) => typeof Object(given).getConnection === "function", {
+    error: "must be a pool of mysql2/promise",
+  });
+  return optionsObject({
+    url: hasPool ? z.unknown().optional() : url,
+    pool: pool.optional(),
+    pollInterval: whole(1000),
+    maxConnections: whole(5),
+    commandTimeout: whole(10_000),
+  });
+}
+
+const migrationSchema = () =>
+  optionsObject({
+    from: z.literal([0, 1], { error: "must be 0, for an empty database, or 1" }).default(0),
+  });
 
 async function openPool(
   url: string | undefined,
@@ -126,25 +148,5 @@ async function checkMode(pool: Pool): Promise<void> {
     throw new StayhookError(
       `mysqlStore needs an sql_mode with STRICT_TRANS_TABLES and without NO_BACKSLASH_ESCAPES. The server's is ${mode}.`,
     );
-  }
-}
-
-function* optionIssues(options: MysqlStoreOptions): Generator<Issue> {
-  const unknown = unknownOptions(options ?? null, OPTIONS);
-  yield* unknown;
-  if (typeof options !== "object" || options === null) return;
-  const { url, pool, pollInterval, maxConnections, commandTimeout } = options;
-  if (url !== undefined && pool !== undefined) {
-    yield { path: [], message: "give a url or a pool, not both" };
-  } else if (pool !== undefined) {
-    if (typeof (pool as Partial<Pool> | null)?.getConnection !== "function")
-      yield { path: ["pool"], message: "must be a pool of mysql2/promise" };
-  } else if (typeof url !== "string" || !/^mysql:\/\/./i.test(url) || !URL.canParse(url)) {
-    yield { path: ["url"], message: "must be a URL such as mysql://user@host/database, or give a pool" };
-  }
-  for (const [name, value] of Object.entries({ pollInterval, maxConnections, commandTimeout })) {
-    if (value === undefined) continue;
-    if (!Number.isInteger(value) || value < 1 || value > MAX_TIMER)
-      yield { path: [name], message: "must be a whole number, 1 or more" };
   }
 }

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
+import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
-import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import { checkNoUnknown, unknownOptions } from "../../options.ts";
+import { check, integerFrom, oneOf, option, optionsObject } from "../../options.ts";
 import { Connections } from "./connections.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
 import { NAME_BYTES, migrationSql as sqlOf } from "./schema.ts";
@@ -9,15 +9,6 @@ import { NAME_BYTES, migrationSql as sqlOf } from "./schema.ts";
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
 const SCHEMA = "stayhook";
-const NAMES = [
-  "connectionString",
-  "pool",
-  "schema",
-  "wake",
-  "pollInterval",
-  "maxConnections",
-  "commandTimeout",
-];
 /** A name that needs no escaping anywhere. */
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
 /** A connection string of pg: a URL, or the path of a socket. */
@@ -60,10 +51,11 @@ export interface PostgresStoreOptions {
  * ```
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
-  const issues = [...optionIssues(options)];
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  const { connectionString, pool, schema = SCHEMA, wake = "notify", pollInterval = 1000 } = options;
-  const { maxConnections = 5, commandTimeout = 10_000 } = options;
+  const { connectionString, pool } = Object(options) as PostgresStoreOptions;
+  const both = { path: [], message: "give a connectionString or a pool, not both" };
+  const before = connectionString !== undefined && pool !== undefined ? [both] : [];
+  const checked = check(() => storeSchema(pool !== undefined), options, { before });
+  const { schema, wake, pollInterval, maxConnections, commandTimeout } = checked;
   const connections = new Connections({ connectionString, pool, maxConnections, commandTimeout });
   const most = pool?.options.max ?? maxConnections;
   return new PgStore(connections, {
@@ -96,49 +88,52 @@ export interface MigrationOptions {
  * ```
  */
 export function migrationSql(options: MigrationOptions = {}): string {
-  checkNoUnknown(options, ["schema", "from"]);
-  const { schema = SCHEMA, from = 0 } = options;
-  const issues: Issue[] = [...schemaIssues(schema)];
-  if (!Number.isSafeInteger(from) || from < 0) {
-    issues.push({ path: ["from"], message: "must be the version of a schema: a whole number, 0 or more" });
-  }
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  const { schema, from } = check(migrationSchema, options);
   return sqlOf(schema, from);
 }
 
-function* optionIssues(options: PostgresStoreOptions): Generator<Issue> {
-  if (typeof options !== "object" || options === null) {
-    yield { path: [], message: "postgresStore takes an object with a connectionString or a pool" };
-    return;
-  }
-  const { connectionString, pool, schema, wake, pollInterval, maxConnections, commandTimeout } = options;
-  yield* unknownOptions(options, NAMES);
-  if (connectionString !== undefined && pool !== undefined) {
-    yield { path: [], message: "give a connectionString or a pool, not both" };
-  } else if (pool !== undefined) {
-    if (typeof (pool as Partial<Pool> | null)?.connect !== "function" || pool.options === undefined)
-      yield { path: ["pool"], message: "must be a Pool of pg" };
-  } else if (typeof connectionString !== "string" || !DATABASE.test(connectionString)) {
-    const message = "must be the URL of a database, such as postgresql://user@host/database; or give a pool";
-    yield { path: ["connectionString"], message };
-  }
-  if (schema !== undefined) yield* schemaIssues(schema);
-  if (wake !== undefined && wake !== "notify" && wake !== "poll")
-    yield { path: ["wake"], message: 'must be "notify" or "poll"' };
-  for (const [name, value] of Object.entries({ pollInterval, maxConnections, commandTimeout })) {
-    if (value === undefined) continue;
-    if (!Number.isInteger(value) || value < 1 || value > MAX_TIMER)
-      yield { path: [name], message: "must be a whole number, 1 or more" };
-  }
+const migrationSchema = () =>
+  optionsObject({
+    schema: schemaName(),
+    from: integerFrom(
+      0,
+      Number.MAX_SAFE_INTEGER,
+      "must be the version of a schema: a whole number, 0 or more",
+    ).default(0),
+  });
+
+const whole = (byDefault: number) =>
+  integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(byDefault);
+
+function storeSchema(hasPool: boolean) {
+  const connectionString = z.custom<string>((url) => typeof url === "string" && DATABASE.test(url), {
+    error: "must be the URL of a database, such as postgresql://user@host/database; or give a pool",
+  });
+  const isPool = (pool: unknown) => {
+    const { connect, options } = Object(pool) as Partial<Pool>;
+    return typeof connect === "function" && options !== undefined;
+  };
+  const shape = {
+    connectionString: hasPool ? z.unknown().optional() : connectionString,
+    pool: z.custom<Pool>(isPool, { error: "must be a Pool of pg" }).optional(),
+    schema: schemaName(),
+    wake: oneOf("notify", "poll").default("notify"),
+    pollInterval: whole(1000),
+    maxConnections: whole(5),
+    commandTimeout: whole(10_000),
+  };
+  return optionsObject(shape, {
+    notObject: "postgresStore takes an object with a connectionString or a pool",
+  });
 }
 
-function* schemaIssues(schema: unknown): Generator<Issue> {
-  const path = ["schema"];
-  if (typeof schema !== "string" || !NAME.test(schema)) {
-    yield { path, message: "must be a name of letters, digits, _ and -, not beginning with a digit or -" };
-  } else if (schema.startsWith("pg_")) {
-    yield { path, message: "must not begin with pg_, which is PostgreSQL's own" };
-  } else if (new TextEncoder().encode(schema).length > NAME_BYTES) {
-    yield { path, message: `must not be longer than ${NAME_BYTES} bytes` };
-  }
+function schemaName() {
+  return option<string>((name) => {
+    if (typeof name !== "string" || !NAME.test(name))
+      return "must be a name of letters, digits, _ and -, not beginning with a digit or -";
+    if (name.startsWith("pg_")) return "must not begin with pg_, which is PostgreSQL's own";
+    return new TextEncoder().encode(name).length > NAME_BYTES
+      ? `must not be longer than ${NAME_BYTES} bytes`
+      : undefined;
+  }).default(SCHEMA);
 }

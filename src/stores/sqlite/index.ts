@@ -2,7 +2,7 @@ import { closeSync, existsSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
-import { checkNoUnknown } from "../../options.ts";
+import { checkNoUnknown } from "../../option-names.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
 import { isMigrated, migrate } from "../sql/sql-statements.ts";

@@ -63,9 +63,6 @@ export async function processNow<Tx>(
   notification: unknown,
   { signal, attempt = 1 }: ProcessOptions,
 ): Promise<Processed> {
-  if (!Number.isSafeInteger(attempt) || attempt < 1) {
-    throw new InvalidArgumentError({ path: ["attempt"], message: "must be a whole number from 1" });
-  }
   const event = toEvent(notification, log);
   const claim = claimOf(event, attempt);
   const run = async (): Promise<AttemptResult & { readonly result: Processed | ProcessingError }> => {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import { checkNoUnknown } from "../../options.ts";
+import { checkNoUnknown } from "../../option-names.ts";
 import { queryValues } from "./request.ts";
 
 /** The argument of {@link Verify}. */

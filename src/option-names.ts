@@ -1,0 +1,57 @@
+import { InvalidArgumentError, type Issue } from "./errors.ts";
+
+/**
+ * Checks that an object of options has no misspelt one.
+ *
+ * @param given - the options as the caller passed them; `undefined` passes
+ * @param names - the names of all options that there are
+ * @param path - where the options stand in the caller's arguments
+ * @throws InvalidArgumentError where `given` is no object, or has an unknown option: names the nearest known one
+ */
+export function checkNoUnknown(given: unknown, names: readonly string[], path: Issue["path"] = []): void {
+  if (given === undefined) return;
+  const notObject = path.length === 0 ? "the options must be an object" : "must be an object";
+  if (typeof given !== "object" || given === null || Array.isArray(given))
+    throw new InvalidArgumentError({ path, message: notObject });
+  const issues = unknownNames(given, names).map((name) => ({
+    path: [...path, name],
+    message: describeUnknown(name, names, path),
+  }));
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+}
+
+/** The names of an object that are not among the known ones. */
+export function unknownNames(given: object, known: readonly string[]): string[] {
+  return Object.keys(given).filter((name) => !known.includes(name));
+}
+
+export function describeUnknown(name: string, known: readonly string[], path: Issue["path"] = []): string {
+  const quoted = (each: string): string => `\`${[...path, each].join(".")}\``;
+  const near = nearest(name, known);
+  const help =
+    near === undefined ? `known are ${known.map(quoted).join(", ")}` : `did you mean ${quoted(near)}?`;
+  return `unknown option ${quoted(name.slice(0, 100))}; ${help}`;
+}
+
+/** The known name that a misspelt one probably means; `undefined` where none is similar. */
+export function nearest(name: string, names: readonly string[]): string | undefined {
+  const given = name.slice(0, 100).toLowerCase();
+  const scored = names.map((each) => [each, difference(given, each.toLowerCase())] as const);
+  const [best] = scored.toSorted(([, one], [, other]) => one - other);
+  return best && best[1] <= 0.4 ? best[0] : undefined;
+}
+
+/** How far two words differ: from 0, the same, to 1, nothing in common. */
+function difference(a: string, b: string): number {
+  // Finds `token` for `accessToken` and `urls` for `url`.
+  const most = Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a)) ? 0.3 : 1;
+  // The Levenshtein distance, row by row.
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (const [index, letter] of [...a].entries()) {
+    const next = [index + 1];
+    for (const [at, other] of [...b].entries())
+      next.push(Math.min(next[at]! + 1, row[at + 1]! + 1, row[at]! + (letter === other ? 0 : 1)));
+    row = next;
+  }
+  return Math.min(most, row.at(-1)! / Math.max(a.length, b.length, 1));
+}
