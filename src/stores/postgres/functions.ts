@@ -1,4 +1,4 @@
-import { definer, epoch, literal, newest, parts, quote } from "./sql.ts";
+import { definer, epoch, joined, literal, newest, parts, quote } from "./sql.ts";
 
 /** How many ended waits one claim updates. */
 const MOST_ENDED = 200;
@@ -16,15 +16,15 @@ export function functions(schema: string, channel: string): string {
   const { version, retries, pending, history } = parts(schema);
 
   return [
-    // Events in the order of their ids, then records in theirs, so that two calls with the same ones meet no deadlock.
+    // Events in the order of their ids, then records in theirs, so that two calls with the same ones meet no deadlock. An
+    // event with a wait has \`due_from\`, even if it is due at once. \`answers\` is NULL where all events are new.
     define(
       `add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[],
   traces text[], waits double precision[], patience text, notify boolean)`,
-      "TABLE (answer text, made_due boolean)",
+      "TABLE (answers text, made_due boolean)",
       `
 DECLARE
-  given_seqs bigint[];
-  new_seqs bigint[];
+  added text[];
   names text[];
   firsts bigint[];
   ends boolean[];
@@ -35,26 +35,26 @@ DECLARE
   rounds integer := 0;
 BEGIN
   PERFORM set_config('lock_timeout', patience, true);
-  WITH given AS MATERIALIZED (
-    SELECT nextval('${s}.event_seq') AS seq, clock_timestamp() AS at, g.*
-    FROM unnest(ids, records, sources, topics, timestamps, notifications, traces, waits)
-      WITH ORDINALITY AS g (id, record, source, topic, sent, notification, trace, wait, place)
-  ), new AS (
+  WITH new AS (
     INSERT INTO ${s}.events
       (seq, id, record, state, lane, ready_at, due_at, due_from, received_at, source, topic, "timestamp", notification, traceparent)
-    SELECT g.seq, g.id, g.record, 'pending', CASE WHEN g.wait > 0 THEN 2 ELSE 0 END,
-      g.at + coalesce(g.wait, 0) * interval '1 millisecond', g.at + coalesce(g.wait, 0) * interval '1 millisecond',
-      CASE WHEN g.wait > 0 THEN g.at END, g.at, g.source, g.topic, g.sent, g.notification, g.trace
-    FROM given g ORDER BY g.id COLLATE "C", g.place
+    SELECT g.seq, g.id, g.record, 'pending', CASE WHEN g.wait > 0 THEN 2 ELSE 0 END, g.due, g.due,
+      CASE WHEN g.wait IS NOT NULL THEN g.at END, g.at, coalesce(g.source, 'webhook'), g.topic, g.sent, g.notification, g.trace
+    FROM (
+      SELECT n.*, n.at + coalesce(n.wait, 0) * interval '1 millisecond' AS due FROM (
+        SELECT nextval('${s}.event_seq') AS seq, clock_timestamp() AS at, u.*
+        FROM unnest(ids, records, sources, topics, timestamps, notifications, traces, waits)
+          WITH ORDINALITY AS u (id, record, source, topic, sent, notification, trace, wait, place)
+      ) n
+    ) g ORDER BY g.id COLLATE "C", g.place
     ON CONFLICT (id) DO NOTHING
-    RETURNING seq, record, lane
-  ), of_records AS (
-    SELECT n.record, min(n.seq) FILTER (WHERE n.lane = 0) AS first, bool_or(g.wait IS NULL) AS ends
-    FROM new n JOIN given g USING (seq) GROUP BY n.record
+    RETURNING seq, id, record, lane, due_from
   )
-  SELECT (SELECT array_agg(g.seq ORDER BY g.place) FROM given g), ARRAY(SELECT n.seq FROM new n),
-    array_agg(o.record ORDER BY o.record), array_agg(o.first ORDER BY o.record), array_agg(o.ends ORDER BY o.record)
-  INTO given_seqs, new_seqs, names, firsts, ends FROM of_records o;
+  SELECT ARRAY(SELECT n.id FROM new n), array_agg(o.record), array_agg(o.first), array_agg(o.ends) INTO added, names, firsts, ends
+  FROM (
+    SELECT n.record, min(n.seq) FILTER (WHERE n.lane = 0) AS first, bool_or(n.due_from IS NULL) AS ends
+    FROM new n GROUP BY n.record ORDER BY n.record
+  ) o;
   WHILE names IS NOT NULL LOOP
     -- Locked even where nothing changes: a claim under way would not see the new event.
     SELECT array_agg(l.version), made OR coalesce(bool_or(l.free), false), bool_or(l.version IS NULL),
@@ -71,7 +71,7 @@ BEGIN
         wait_from = CASE WHEN t.ends THEN NULL ELSE r.wait_from END,
         wait_until = CASE WHEN t.ends THEN NULL ELSE r.wait_until END
       FROM unnest(names, firsts, ends, versions) t (record, first, ends, version)
-      WHERE r.record = t.record AND r.version = t.version
+      WHERE ${joined("r", "t")}
         AND (r.pending_seq > t.first OR r.pending_seq IS NULL AND t.first IS NOT NULL OR t.ends AND r.wait_until IS NOT NULL);
     END IF;
     EXIT WHEN NOT missing;
@@ -97,14 +97,15 @@ BEGIN
     END IF;
   END LOOP;
   IF notify AND made THEN PERFORM pg_notify(${literal(channel)}, ''); END IF;
-  RETURN QUERY SELECT
-    CASE
-      WHEN given_seqs[g.place] = ANY (new_seqs) THEN 'added'
+  IF cardinality(added) < cardinality(ids) THEN
+    SELECT string_agg(CASE
+      WHEN g.id = ANY (added) AND g.place = array_position(ids, g.id) THEN 'added'
       WHEN (SELECT e.record FROM ${s}.events e WHERE e.id = g.id) <> g.record THEN 'conflict'
       ELSE 'duplicate'
-    END,
-    made
-  FROM unnest(ids, records) WITH ORDINALITY AS g (id, record, place) ORDER BY g.place;
+    END, ',' ORDER BY g.place) INTO answers FROM unnest(ids, records) WITH ORDINALITY AS g (id, record, place);
+  END IF;
+  made_due := made;
+  RETURN NEXT;
 END`,
     ),
 
@@ -164,23 +165,20 @@ DECLARE
   more ${s}.records[];
   pass text;
   only_seq bigint;
-  chosen bigint;
-  held text;
-  place integer := 0;
+  only_record text;
   moment timestamptz;
   until timestamptz;
-  e ${s}.events;
-  r ${s}.records;
+  places bigint[];
+  seqs bigint[];
+  versions bigint[];
 BEGIN
   IF EXISTS (SELECT FROM ${s}.records b WHERE b.blocked_until <= now()) OR EXISTS (SELECT FROM ${s}.records b WHERE b.wait_from > now())
     OR EXISTS (SELECT FROM ${s}.events ev WHERE ev.lane = 2 AND ev.ready_at <= now())
     OR EXISTS (SELECT FROM ${s}.events ev WHERE ev.lane = 2 AND ev.due_from > now())
   THEN PERFORM ${s}.end_waits(); END IF;
   IF only_id IS NOT NULL THEN
-    SELECT ev.seq, ev.record INTO only_seq, held FROM ${s}.events ev WHERE ev.id = only_id;
-    SELECT rec.* INTO r ${newest(schema, "held")};
-    IF NOT FOUND OR r.blocked_until IS NOT NULL THEN RETURN; END IF;
-    picked := ARRAY[r];
+    SELECT ev.seq, ev.record INTO only_seq, only_record FROM ${s}.events ev WHERE ev.id = only_id;
+    picked := ARRAY(SELECT l.rec FROM (SELECT rec ${newest(schema, "only_record")}) l WHERE (l.rec).blocked_until IS NULL);
   ELSE
     FOREACH pass IN ARRAY CASE first WHEN 'retries' THEN ARRAY['retries', 'oldest'] ELSE ARRAY[first, 'retries'] END LOOP
       IF pass = 'oldest' THEN
@@ -206,36 +204,40 @@ BEGIN
     END LOOP;
   END IF;
 
-  FOREACH r IN ARRAY picked LOOP
-    place := place + 1;
-    chosen := coalesce(only_seq, r.pending_seq);
-    IF only_seq IS NULL AND r.retry_seq IS NOT NULL THEN
-      SELECT least(chosen, ev.seq) INTO chosen FROM ${s}.events ev WHERE ev.record = r.record AND ev.lane = 1 ORDER BY ev.lane, ev.seq LIMIT 1;
-    END IF;
-    moment := clock_timestamp();
-    until := moment + greatest(lease_ms, 1) * interval '1 millisecond';
+  IF cardinality(picked) = 0 THEN RETURN; END IF;
+  moment := clock_timestamp();
+  until := moment + greatest(lease_ms, 1) * interval '1 millisecond';
+  WITH claimed AS (
     UPDATE ${s}.events ev SET state = 'processing', lane = 3, attempts = ev.attempts + 1, ready_at = until, due_from = NULL,
       claimed_at = moment, worker = by_worker,
       history = CASE WHEN ev.state <> 'processing' THEN ev.history ELSE ${history(`(
         '{"at":' || ${epoch("ev.claimed_at")} || ',"duration":' || round(extract(epoch FROM ev.ready_at - ev.claimed_at) * 1000)
         || ',"outcome":"lost"' || coalesce(',"worker":' || ev.worker, '') || '}')`)} END
-    WHERE ev.seq = chosen AND ev.lane IN (0, 1) RETURNING ev.* INTO e;
-    IF NOT FOUND THEN
-      -- Not due, or somebody has deleted it by hand.
-      IF only_seq IS NULL THEN
-        UPDATE ${s}.records t SET ${version}, ${retries()}, ${pending("chosen")} WHERE t.record = r.record AND t.version = r.version;
-      END IF;
-      CONTINUE;
-    END IF;
-    held := token || ':' || place;
-    UPDATE ${s}.records t SET ${version}, lease = held, lease_seq = e.seq, lease_end = NULL, blocked_until = until, wait_from = NULL,
-      ${retries("r.retry_seq IS NOT NULL")}, ${pending("e.seq")}
-    WHERE t.record = r.record AND t.version = r.version;
-    RETURN QUERY SELECT e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.traceparent, ${epoch("e.received_at")},
-      ${epoch("e.claimed_at")}, e.attempts::text, e.outages::text,
-      coalesce(greatest(0, floor(extract(epoch FROM moment - e.first_outage_at) * 1000)), 0)::bigint::text,
-      e.replayed::text, r.snapshot, r.sequence::text, held, e.seq::text;
-  END LOOP;
+    FROM (
+      SELECT p.record, p.version, p.ordinality AS place,
+        CASE WHEN only_seq IS NOT NULL THEN only_seq WHEN p.retry_seq IS NULL THEN p.pending_seq ELSE least(p.pending_seq, (
+          SELECT h.seq FROM ${s}.events h WHERE h.record = p.record AND h.lane = 1 ORDER BY h.lane, h.seq LIMIT 1)) END AS seq
+      FROM unnest(picked) WITH ORDINALITY p OFFSET 0
+    ) c WHERE ev.seq = ANY (ARRAY[c.seq]) AND ev.lane IN (0, 1) RETURNING c.record, c.version, c.place, c.seq
+  )
+  SELECT array_agg(c.record), array_agg(c.version), array_agg(c.place), array_agg(c.seq) INTO names, versions, places, seqs FROM claimed c;
+  IF only_seq IS NULL AND cardinality(picked) > coalesce(cardinality(names), 0) THEN
+    -- A head that is not due, or that somebody has deleted by hand.
+    UPDATE ${s}.records r SET ${version}, ${retries()}, pending_seq = (
+      SELECT h.seq FROM ${s}.events h WHERE h.record = r.record AND h.seq >= r.pending_seq AND h.lane + 0 = 0 ORDER BY h.seq LIMIT 1)
+    FROM unnest(picked) p WHERE ${joined("r", "p")} AND p.record <> ALL (coalesce(names, '{}'));
+  END IF;
+  RETURN QUERY WITH leased AS (
+    UPDATE ${s}.records r SET ${version}, lease = token || ':' || c.place, lease_seq = c.seq, lease_end = NULL,
+      blocked_until = until, wait_from = NULL, ${retries("r.retry_seq IS NOT NULL")}, ${pending("c.seq")}
+    FROM unnest(names, versions, places, seqs) c (record, version, place, seq) WHERE ${joined("r", "c")}
+    RETURNING r.snapshot, r.sequence, r.lease, c.place, c.seq
+  )
+  SELECT e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.traceparent, ${epoch("e.received_at")},
+    ${epoch("e.claimed_at")}, e.attempts::text, e.outages::text,
+    coalesce(greatest(0, floor(extract(epoch FROM moment - e.first_outage_at) * 1000)), 0)::bigint::text,
+    e.replayed::text, l.snapshot, l.sequence::text, l.lease, e.seq::text
+  FROM leased l JOIN ${s}.events e ON e.seq = ANY (ARRAY[l.seq]) ORDER BY l.place;
 END`,
     ),
 
@@ -274,96 +276,76 @@ BEGIN
 END`,
     ),
 
-    // In the order of the records, so that two calls meet no deadlock.
+    // Locks the records in their order, so that two calls meet no deadlock. A call has a record once. \`unsure\`: the caller
+    // may have ended the event before, and lost the answer.
     define(
       `settle_events(event_ids text[], records text[], leases text[], outcomes text[], types text[], snapshots text[], changes boolean[],
   waits double precision[], counts boolean[], whys text[], entries text[], unsures boolean[], patience text)`,
       "TABLE (settled boolean, made_due boolean)",
       `
 DECLARE
-  g record;
-  f record;
-  held boolean[];
-  made boolean := false;
+  moment timestamptz;
+  versions bigint[];
+  seqs bigint[];
+  untils timestamptz[];
+  places bigint[];
+  empty text[];
+  made boolean;
+  name text;
 BEGIN
   PERFORM set_config('lock_timeout', patience, true);
-  FOR g IN SELECT * FROM unnest(event_ids, records, leases, outcomes, types, snapshots, changes, waits, counts, whys, entries, unsures)
-      WITH ORDINALITY AS t (id, record, lease, outcome, type, snapshot, changed, wait, counted, why, entry, unsure, place)
-    ORDER BY t.record COLLATE "C", t.place
-  LOOP
-    SELECT * INTO f
-    FROM ${s}.settle_event(g.id, g.record, g.lease, g.outcome, g.type, g.snapshot, g.changed, g.wait, g.counted, g.why, g.entry, g.unsure);
-    held[g.place::integer] := f.settled;
-    made := made OR f.made_due;
-  END LOOP;
-  RETURN QUERY SELECT h.settled, made FROM unnest(held) WITH ORDINALITY AS h (settled, place) ORDER BY h.place;
-END`,
-    ),
-
-    // \`unsure\`: the caller may have done it before, and lost the answer.
-    define(
-      `settle_event(event_id text, event_record text, held_lease text, outcome text, event_type text, new_snapshot text, changed boolean,
-  wait_ms double precision, counted boolean, why text, entry text, unsure boolean)`,
-      "TABLE (settled boolean, made_due boolean)",
-      `
-DECLARE
-  r ${s}.records;
-  e ${s}.events;
-  moment timestamptz;
-  later timestamptz;
-  waits boolean;
-BEGIN
-  SELECT rec.* INTO r ${newest(schema, "event_record")};
-  IF r.lease IS DISTINCT FROM held_lease THEN
-    RETURN QUERY SELECT unsure AND EXISTS (
-      SELECT FROM ${s}.events ev WHERE ev.id = event_id AND ev.settled_by = held_lease), false;
-    RETURN;
-  END IF;
+  SELECT array_agg(l.version ORDER BY g.place), array_agg(l.lease_seq ORDER BY g.place), array_agg(l.blocked_until ORDER BY g.place)
+  INTO versions, seqs, untils
+  FROM (SELECT * FROM unnest(records, leases) WITH ORDINALITY AS u (record, lease, place) ORDER BY u.record COLLATE "C") g
+  LEFT JOIN LATERAL (SELECT rec.version, rec.lease, rec.lease_seq, rec.blocked_until ${newest(schema, "g.record")}) l ON l.lease = g.lease;
   moment := clock_timestamp();
-  later := moment + wait_ms * interval '1 millisecond';
-  waits := outcome = 'retrying' AND NOT counted;
-  IF outcome = 'released' THEN
-    UPDATE ${s}.events ev SET
-      state = CASE WHEN ev.attempts = 1 AND ev.outages = 0 THEN 'pending' ELSE 'retrying' END,
-      lane = CASE WHEN ev.attempts = 1 AND ev.outages = 0 THEN 0 ELSE 1 END,
-      ready_at = ev.due_at, attempts = ev.attempts - 1, settled_by = held_lease
-    WHERE ev.seq = r.lease_seq AND ev.id = event_id RETURNING ev.* INTO e;
-  ELSE
-    entry := left(entry, -1) || ',"at":';
-    UPDATE ${s}.events ev SET state = outcome,
-      lane = CASE WHEN outcome <> 'retrying' THEN NULL WHEN counted AND wait_ms > 0 THEN 2 ELSE 1 END,
-      ready_at = CASE WHEN outcome <> 'retrying' THEN NULL WHEN counted THEN later ELSE moment END,
-      due_at = CASE WHEN outcome <> 'retrying' THEN ev.due_at WHEN counted THEN later ELSE moment END,
-      due_from = CASE WHEN outcome = 'retrying' AND counted AND wait_ms > 0 THEN moment END,
-      attempts = CASE WHEN waits THEN ev.attempts - 1 ELSE ev.attempts END,
-      outages = CASE WHEN outcome <> 'retrying' THEN ev.outages WHEN counted THEN 0 ELSE ev.outages + 1 END,
-      first_outage_at = CASE WHEN waits THEN coalesce(ev.first_outage_at, moment) WHEN outcome <> 'retrying' THEN ev.first_outage_at END,
-      ended_at = CASE WHEN outcome <> 'retrying' THEN moment ELSE ev.ended_at END,
-      type = coalesce(event_type, ev.type), reason = why, settled_by = held_lease,
-      history = ${history(`(entry || ${epoch("ev.claimed_at")} || coalesce(',"worker":' || ev.worker, '') || '}')`)}
-    WHERE ev.seq = r.lease_seq AND ev.id = event_id RETURNING ev.* INTO e;
-  END IF;
-  IF NOT FOUND THEN RETURN QUERY SELECT false, false; RETURN; END IF;
-
-  UPDATE ${s}.records t SET ${version}, lease = NULL, lease_seq = NULL, lease_end = NULL,
-    blocked_until = CASE WHEN waits THEN later END,
-    wait_from = CASE WHEN waits THEN moment END,
-    wait_until = CASE WHEN waits THEN later ELSE r.wait_until END,
-    pending_seq = CASE WHEN e.lane = 0 THEN least(r.pending_seq, e.seq) ELSE r.pending_seq END,
-    ${retries("(e.lane = 1 OR r.retry_seq IS NOT NULL)")},
-    snapshot = coalesce(new_snapshot, r.snapshot),
-    sequence = r.sequence + (new_snapshot IS NOT NULL AND changed)::integer,
-    seen_at = CASE WHEN new_snapshot IS NULL THEN r.seen_at ELSE moment END
-  WHERE t.record = r.record AND t.version = r.version;
-  IF r.snapshot IS NULL AND new_snapshot IS NULL AND e.lane IS NULL AND r.pending_seq IS NULL THEN
-    PERFORM ${s}.forget_record(event_record);
-  END IF;
-  -- Other processes sleep until the end of this lease.
-  later := CASE WHEN e.lane = 2 AND r.pending_seq IS NULL AND r.retry_seq IS NULL OR waits THEN later
-    WHEN e.lane IS NOT NULL OR r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment END;
-  RETURN QUERY SELECT true, coalesce(later < r.blocked_until, false);
+  UPDATE ${s}.events ev SET
+    state = CASE WHEN g.outcome <> 'released' THEN g.outcome WHEN ev.attempts = 1 AND ev.outages = 0 THEN 'pending' ELSE 'retrying' END,
+    lane = CASE g.outcome WHEN 'released' THEN (ev.attempts > 1 OR ev.outages > 0)::integer
+      WHEN 'retrying' THEN CASE WHEN g.counted AND g.wait > 0 THEN 2 ELSE 1 END END,
+    ready_at = CASE g.outcome WHEN 'released' THEN ev.due_at WHEN 'retrying' THEN CASE WHEN g.counted THEN g.later ELSE moment END END,
+    due_at = CASE WHEN g.outcome <> 'retrying' THEN ev.due_at WHEN g.counted THEN g.later ELSE moment END,
+    due_from = CASE WHEN g.outcome = 'retrying' AND g.counted AND g.wait > 0 THEN moment END,
+    attempts = CASE WHEN g.outcome = 'released' OR g.waits THEN ev.attempts - 1 ELSE ev.attempts END,
+    outages = CASE WHEN g.outcome <> 'retrying' THEN ev.outages WHEN g.counted THEN 0 ELSE ev.outages + 1 END,
+    first_outage_at = CASE WHEN g.waits THEN coalesce(ev.first_outage_at, moment) WHEN g.outcome <> 'retrying' THEN ev.first_outage_at END,
+    ended_at = CASE WHEN g.outcome IN ('done', 'parked') THEN moment ELSE ev.ended_at END,
+    type = coalesce(g.type, ev.type), reason = CASE WHEN g.outcome = 'released' THEN ev.reason ELSE g.why END, settled_by = g.lease,
+    history = CASE WHEN g.outcome = 'released' THEN ev.history ELSE ${history(`(left(g.entry, -1) || ',"at":' || ${epoch("ev.claimed_at")}
+      || coalesce(',"worker":' || ev.worker, '') || '}')`)} END
+  FROM (
+    SELECT u.*, u.outcome = 'retrying' AND NOT u.counted AS waits, moment + u.wait * interval '1 millisecond' AS later
+    FROM unnest(event_ids, leases, outcomes, types, waits, counts, whys, entries, seqs)
+      AS u (id, lease, outcome, type, wait, counted, why, entry, seq)
+  ) g WHERE ev.seq = ANY (ARRAY[g.seq]) AND ev.id || '' = g.id;
+  WITH ended AS (
+    UPDATE ${s}.records r SET ${version}, lease = NULL, lease_seq = NULL, lease_end = NULL,
+      blocked_until = CASE WHEN g.waits THEN g.later END,
+      wait_from = CASE WHEN g.waits THEN moment END,
+      wait_until = CASE WHEN g.waits THEN g.later ELSE r.wait_until END,
+      pending_seq = CASE WHEN e.lane = 0 THEN least(r.pending_seq, e.seq) ELSE r.pending_seq END,
+      ${retries("(e.lane = 1 OR r.retry_seq IS NOT NULL)")},
+      snapshot = coalesce(g.snapshot, r.snapshot),
+      sequence = r.sequence + (g.snapshot IS NOT NULL AND g.changed IS TRUE)::integer,
+      seen_at = CASE WHEN g.snapshot IS NULL THEN r.seen_at ELSE moment END
+    FROM (
+      SELECT u.*, u.outcome = 'retrying' AND NOT u.counted AS waits, moment + u.wait * interval '1 millisecond' AS later
+      FROM unnest(records, leases, outcomes, snapshots, changes, waits, counts, versions, seqs, untils) WITH ORDINALITY
+        AS u (record, lease, outcome, snapshot, changed, wait, counted, version, seq, until, place)
+    ) g JOIN ${s}.events e ON e.seq = ANY (ARRAY[g.seq]) AND e.settled_by = g.lease
+    WHERE ${joined("r", "g")}
+    RETURNING g.place, r.record, r.snapshot IS NULL AND e.lane IS NULL AND r.pending_seq IS NULL AS is_empty,
+      -- Other processes sleep until the end of this lease.
+      CASE WHEN g.waits THEN g.later WHEN r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment WHEN e.lane = 2 THEN g.later END
+        < g.until AS made_due
+  )
+  SELECT array_agg(d.place), array_agg(d.record ORDER BY d.record) FILTER (WHERE d.is_empty), coalesce(bool_or(d.made_due), false)
+  INTO places, empty, made FROM ended d;
+  FOREACH name IN ARRAY coalesce(empty, '{}') LOOP PERFORM ${s}.forget_record(name); END LOOP;
+  RETURN QUERY SELECT coalesce(g.place = ANY (places), false)
+      OR coalesce(g.unsure, false) AND EXISTS (SELECT FROM ${s}.events ev WHERE ev.id = g.id AND ev.settled_by = g.lease), made
+    FROM unnest(event_ids, leases, unsures) WITH ORDINALITY AS g (id, lease, unsure, place) ORDER BY g.place;
 END`,
-      false,
     ),
 
     // Only with a lock on \`refs\` that is free: a call that holds it is about to use the record.

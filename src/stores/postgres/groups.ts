@@ -5,9 +5,7 @@ import { isLocked, lostConnection } from "./postgres-errors.ts";
 /** The limits of one statement. */
 const MOST_EVENTS = 256;
 const MOST_TEXT = 1_000_000;
-/** How many statements may run at once. A statement that has run for SLOW does not count: it waits for a lock. */
-const AT_ONCE = 2;
-/** ms */
+/** After this time, the next statement does not wait for the end of this one, which waits for a lock or a slow disk, ms. */
 const SLOW = 50;
 
 /** How long a statement waits for a locked record. The wait is short if the statement also has other records. */
@@ -36,15 +34,20 @@ interface Job<P, A> {
  */
 export class Groups<P extends Part, A> {
   readonly #send: Send<P, A>;
+  readonly #oncePerRecord: boolean;
   readonly #running = new Set<Promise<void>>();
   readonly #underWay = new Set<string>();
   #queue: Job<P, A>[] = [];
   #counted = 0;
   #scheduled = false;
 
-  /** @param send - runs the statement of some parts. Its transaction does all of them, or nothing. */
-  constructor(send: Send<P, A>) {
+  /**
+   * @param send - runs the statement of some parts. Its transaction does all of them, or nothing.
+   * @param oncePerRecord - a statement has one part of a record at most
+   */
+  constructor(send: Send<P, A>, oncePerRecord: boolean) {
     this.#send = send;
+    this.#oncePerRecord = oncePerRecord;
   }
 
   /** Resolves or rejects with the statement that the part is sent in. */
@@ -64,7 +67,7 @@ export class Groups<P extends Part, A> {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#counted >= AT_ONCE || this.#queue.length === 0) return;
+    if (this.#scheduled || this.#counted > 0 || this.#queue.length === 0) return;
     this.#scheduled = true;
     // Wait for the sockets to be read, so that requests that have arrived share the statement.
     setImmediate(() => {
@@ -86,7 +89,9 @@ export class Groups<P extends Part, A> {
       const { record, length } = job.part;
       text += this.#underWay.has(record) ? 0 : length;
       const full = taken.length >= MOST_EVENTS || (text > MOST_TEXT && taken.length > 0);
-      (full || this.#underWay.has(record) ? left : taken).push(job);
+      const kept = full || this.#underWay.has(record);
+      (kept ? left : taken).push(job);
+      if (!kept && this.#oncePerRecord) this.#underWay.add(record);
     }
     this.#queue = left;
     for (const { part } of taken) this.#underWay.add(part.record);

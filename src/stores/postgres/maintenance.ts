@@ -212,16 +212,17 @@ END`,
       "TABLE (token text)",
       `
 DECLARE
-  r ${s}.records;
+  ids text[];
+  names text[];
+  leases text[];
 BEGIN
-  FOR r IN SELECT rec.* FROM ${s}.records rec
-    WHERE rec.blocked_until > now() AND rec.wait_from IS NULL AND split_part(rec.lease, ':', 1) = ANY (tokens) ORDER BY rec.blocked_until
-  LOOP
-    PERFORM f.settled FROM ${s}.events e,
-      ${s}.settle_event(e.id, r.record, r.lease, 'released', NULL, NULL, false, 0, true, NULL, NULL, false) f WHERE e.seq = r.lease_seq;
-    token := split_part(r.lease, ':', 1);
-    RETURN NEXT;
-  END LOOP;
+  SELECT array_agg(e.id), array_agg(rec.record), array_agg(rec.lease) INTO ids, names, leases
+  FROM ${s}.records rec JOIN ${s}.events e ON e.seq = ANY (ARRAY[rec.lease_seq])
+  WHERE rec.blocked_until > now() AND rec.wait_from IS NULL AND split_part(rec.lease, ':', 1) = ANY (tokens);
+  IF ids IS NULL THEN RETURN; END IF;
+  PERFORM ${s}.settle_events(ids, names, leases, array_fill('released'::text, ARRAY[cardinality(ids)]), NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, current_setting('lock_timeout'));
+  RETURN QUERY SELECT split_part(l, ':', 1) FROM unnest(leases) l;
 END`,
     ),
 

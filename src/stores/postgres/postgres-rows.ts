@@ -124,20 +124,30 @@ export function toAddition(event: NewEvent, dueIn: number | undefined): Addition
   return { event: { ...event }, dueIn, record: toRecord(event), length: event.notification?.length ?? 0 };
 }
 
+/** The parameters of `add_events`. */
 export function addValues(additions: readonly Addition[], patience: string, notify: boolean): unknown[] {
   const events = additions.map(({ event }) => event);
-  return [
+  const columns = [
     events.map(({ eventId }) => toText(eventId)),
     additions.map(({ record }) => record),
-    events.map(({ source }) => source),
+    events.map(({ source }) => (source === "webhook" ? null : source)),
     events.map(({ topic }) => optional(topic)),
     events.map(({ timestamp }) => toText(timestamp)),
     events.map(({ notification }) => optional(notification)),
     events.map(({ traceparent }) => optional(traceparent)),
     additions.map(({ dueIn }) => dueIn ?? null),
-    patience,
-    notify,
   ];
+  return [...columns.map(orNull), patience, notify];
+}
+
+/** A column without values is one NULL, which costs less than a list of them. */
+function orNull(column: readonly unknown[]): readonly unknown[] | null {
+  return column.some((value) => value !== null) ? column : null;
+}
+
+/** The answers of `add_events`, which are left out where all events are new. */
+export function toAnswers(rows: readonly Row[], count: number): Answer[] {
+  return (rows[0]?.answers?.split(",") as Answer[] | undefined) ?? Array<Answer>(count).fill("added");
 }
 
 export function filterValues(filter: EventFilter): unknown[] {
@@ -153,7 +163,7 @@ export function filterValues(filter: EventFilter): unknown[] {
   return [...texts, receivedAfter?.getTime() ?? null, receivedBefore?.getTime() ?? null];
 }
 
-/** The end of an event to record. Its values are in the order of the parameters of `settle_event`. */
+/** The end of an event to record. Its values are in the order of the parameters of `settle_events`. */
 export interface Ending extends Part {
   readonly values: readonly unknown[];
 }
@@ -167,15 +177,15 @@ export function toEnding(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsu
   const key = toRecord(claim);
   const values = [
     ...[toText(claim.eventId), key, claim.lease, outcome.state, optional(type)],
-    ...[snapshot, kept?.changed ?? false],
-    ...[wait, counted, outcome.state === "done" ? null : (reason ?? null), text ?? null, unsure],
+    ...[snapshot, kept?.changed || null],
+    ...[wait, counted, outcome.state === "done" ? null : (reason ?? null), text ?? null, unsure || null],
   ];
   return { values, record: key, length: (text?.length ?? 0) + (snapshot?.length ?? 0) };
 }
 
 /** A list for each parameter, and the patience. */
 export function settleValues(endings: readonly Ending[], patience: string): unknown[] {
-  const columns = endings[0]!.values.map((_, column) => endings.map(({ values }) => values[column]));
+  const columns = endings[0]!.values.map((_, column) => orNull(endings.map(({ values }) => values[column])));
   return [...columns, patience];
 }
 

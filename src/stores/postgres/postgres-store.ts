@@ -34,6 +34,7 @@ import {
   optional,
   settleValues,
   toAddition,
+  toAnswers,
   toClaim,
   toDate,
   toEnding,
@@ -108,8 +109,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
       madeDue: () => this.#notifier.madeDue(),
     });
     this.#writing = createSlots(writesAtOnce);
-    this.#adds = new Groups((additions, patience) => this.#addAll(additions, patience));
-    this.#endings = new Groups((endings, patience) => this.#settleAll(endings, patience));
+    this.#adds = new Groups((additions, patience) => this.#addAll(additions, patience), false);
+    this.#endings = new Groups((endings, patience) => this.#settleAll(endings, patience), true);
   }
 
   async migrate(): Promise<void> {
@@ -123,7 +124,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
         const values = addValues([toAddition(event, dueIn)], PATIENCE.alone, true);
         return this.#commands.call(ADDING, async () => {
           const { rows } = await client.query<Row>({ text: this.#run.add, values });
-          return rows[0]?.answer as Answer;
+          return toAnswers(rows, 1)[0]!;
         });
       },
     };
@@ -328,7 +329,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     const values = addValues(additions, patience, false);
     const rows = await again(() => this.#connections.query(this.#run.add, values));
     this.#madeDue(rows[0]);
-    return rows.map(({ answer }) => answer as Answer);
+    return toAnswers(rows, additions.length);
   }
 
   async #settleAll(endings: readonly Ending[], patience: string): Promise<boolean[]> {

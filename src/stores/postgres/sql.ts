@@ -12,7 +12,8 @@ export function literal(text: string): string {
 /**
  * Settings of each function. PostgreSQL may keep a plan that it made when the tables were empty, so the settings force the
  * index that has the order. For the same reason, `lane + 0` hides partial indexes from conditions with an id or a `seq`:
- * these indexes were small when the plan was made. A statement waits 5 s at most for a lock.
+ * these indexes were small when the plan was made. A join compares with `= ANY (ARRAY[…])`, which can look up each row in
+ * the index, but cannot read the whole index. A statement waits 5 s at most for a lock.
  */
 const SETTINGS = `
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '5s'`;
@@ -35,6 +36,11 @@ export function epoch(time: string): string {
 /** The current row of a record, locked. */
 export function newest(schema: string, record: string, lock = "FOR UPDATE"): string {
   return `FROM ${quote(schema)}.records rec WHERE rec.record = ${record} ORDER BY rec.version DESC LIMIT 1 ${lock}`;
+}
+
+/** Joins the row `a` of `records` with a list that has its record and version. */
+export function joined(a: string, list: string): string {
+  return `${a}.record = ANY (ARRAY[${list}.record]) AND ${a}.version = ${list}.version`;
 }
 
 /** SQL for parts of an UPDATE of the `records` row `r`. */

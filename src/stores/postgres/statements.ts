@@ -9,7 +9,7 @@ const COMMIT_WITHIN = 2000;
 
 /** Columns, function and number of parameters of each call. */
 const CALLS = {
-  add: ["answer, made_due::text", "add_events", 10],
+  add: ["answers, made_due::text", "add_events", 10],
   claim: ["*", "claim_events", 7],
   renew: ["place, locked::text", "renew_leases", 5],
   settle: ["settled::text, made_due::text", "settle_events", 13],

@@ -72,7 +72,7 @@ describePostgres("on a network that fails", () => {
       const { proxy, store, direct } = await behindProxy();
       await store.add(eventOf());
       const [claim] = await store.claim(CLAIM);
-      proxy.loseAnswerTo("settle_event");
+      proxy.loseAnswerTo("settle_events");
       await expect(store.settle(claim!, DONE)).rejects.toThrow();
       await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ done: 1 }), 20_000);
       expect(await store.settle(claim!, DONE)).toBe(true);

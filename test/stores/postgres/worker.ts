@@ -50,7 +50,7 @@ pool.on("connect", (client) => {
     query: async (...args: unknown[]) => {
       const [first] = args;
       const text = typeof first === "string" ? first : (first as { readonly text: string }).text;
-      const settles = /FROM \S+\.settle_event/.test(text);
+      const settles = /FROM \S+\.settle_events/.test(text);
       if (text.startsWith("SAVEPOINT")) await point("before the writes");
       if (settles) await point("before the end of the event");
       if (text === "COMMIT") await point("before the commit");
