@@ -4,6 +4,8 @@ import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 const TRY_AGAIN = ["40001", "40P01"];
 /** Another transaction holds a lock. */
 const LOCKED = "55P03";
+/** The queue of NOTIFY is full, because a session of any client does not read it. */
+const QUEUE_FULL = "54000";
 /** After a failover, the session is on a read-only server. */
 const READ_ONLY = "25006";
 /** The server is stopping or starting, has ended the session, or is read-only. */
@@ -21,6 +23,10 @@ export function mayTryAgain(error: unknown): boolean {
 
 export function isLocked(error: unknown): boolean {
   return sqlState(error) === LOCKED;
+}
+
+export function isQueueFull(error: unknown): boolean {
+  return sqlState(error) === QUEUE_FULL;
 }
 
 export function isReadOnly(error: unknown): boolean {

@@ -6,6 +6,8 @@ import type { Connections } from "./connections.ts";
 
 /** How often a listening connection is checked, ms. Each check also wakes the subscribers, in case a message was lost. */
 const SAFETY = 10_000;
+/** How long nothing became due when a transaction may NOTIFY, ms. */
+const REST = 100;
 /** Waits before connecting again, ms; jittered. */
 const AGAIN = [100, 500, 2000, 5000] as const;
 
@@ -30,6 +32,7 @@ export class Notifier {
   #poll: NodeJS.Timeout | undefined;
   #notifying = false;
   #again = false;
+  #madeDueAt = Number.NEGATIVE_INFINITY;
 
   constructor(connections: Connections, subscribers: Subscribers, options: NotifierOptions) {
     this.#connections = connections;
@@ -54,10 +57,23 @@ export class Notifier {
     this.#setPolling(false);
   }
 
-  /** Call it after a commit of this process that made something due. */
-  madeDue(): void {
+  /**
+   * Whether a transaction should NOTIFY itself, which saves a round trip. Only after a rest: PostgreSQL commits one such
+   * transaction after the other.
+   */
+  get isAtRest(): boolean {
+    return performance.now() - this.#madeDueAt >= REST;
+  }
+
+  /**
+   * Call it after a commit of this process that made something due.
+   *
+   * @param notified - the transaction has notified the other processes
+   */
+  madeDue(notified = false): void {
+    this.#madeDueAt = performance.now();
     this.#subscribers.wake();
-    // A NOTIFY inside the transaction would serialize all commits of the database.
+    if (notified) return;
     if (this.#notifying) this.#again = true;
     else void this.#notify();
   }

@@ -22,7 +22,7 @@ import { again, Commands } from "./commands.ts";
 import type { Connections, Row } from "./connections.ts";
 import { Groups, PATIENCE } from "./groups.ts";
 import { NEWEST_RECEIVED } from "./maintenance.ts";
-import { isLocked, lostConnection } from "./postgres-errors.ts";
+import { isLocked, isQueueFull, lostConnection } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import {
   type Addition,
@@ -326,9 +326,14 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   async #addAll(additions: readonly Addition[], patience: string): Promise<Answer[]> {
-    const values = addValues(additions, patience, false);
-    const rows = await again(() => this.#connections.query(this.#run.add, values));
-    this.#madeDue(rows[0]);
+    let notify = this.#notifier.isAtRest;
+    const send = () => this.#connections.query(this.#run.add, addValues(additions, patience, notify));
+    const rows = await again(send).catch((error: unknown) => {
+      if (!notify || !isQueueFull(error)) throw error;
+      notify = false;
+      return again(send);
+    });
+    this.#madeDue(rows[0], notify);
     return toAnswers(rows, additions.length);
   }
 
@@ -354,8 +359,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     );
   }
 
-  #madeDue(row: Row | undefined): void {
-    if (row?.made_due === "true") this.#notifier.madeDue();
+  #madeDue(row: Row | undefined, notified = false): void {
+    if (row?.made_due === "true") this.#notifier.madeDue(notified);
   }
 }
 
