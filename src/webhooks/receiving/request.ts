@@ -32,9 +32,9 @@ export type RequestHeaders =
 
 /** Reads one header without making a `Headers` object. `name` is in lower case. */
 export function headerOf(headers: RequestHeaders, name: string): string | undefined {
-  if (headers instanceof Headers) return headers.get(name) ?? undefined;
-  const direct = isIterable(headers) ? undefined : headers[name];
+  const direct = (headers as Readonly<Record<string, unknown>>)[name];
   if (typeof direct === "string") return direct;
+  if (headers instanceof Headers) return headers.get(name) ?? undefined;
   for (const [key, value] of entriesOf(headers)) {
     if (key.toLowerCase() === name && value !== undefined) return String(value);
   }

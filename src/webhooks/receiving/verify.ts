@@ -93,15 +93,12 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   checkNoUnknown(options, ["secret", "query", "header", "pathSegment"]);
   const secrets = checkSecrets(options);
   const find = checkPlace(options);
-  // Made at the first request, because Workers allow no crypto before it.
-  let known: Promise<readonly string[]> | readonly string[] | undefined;
   const verify: Verify = (request) => {
-    const candidates = find(request);
-    known ??= digestsOf(secrets);
-    const given = digestsOf(candidates);
-    return known instanceof Promise || given instanceof Promise
-      ? Promise.all([given, known]).then(([some, others]) => anyEqual(some, others))
-      : anyEqual(given, known);
+    let matches = false;
+    // Always compares all pairs, so that the time does not tell which secret matched.
+    for (const given of find(request))
+      for (const secret of secrets) matches = isEqual(given, secret) || matches;
+    return matches;
   };
   const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
   return isShort ? withWeakness(verify, SHORT) : verify;
@@ -198,34 +195,14 @@ const inPath: Find = ({ url }) => {
   }
 };
 
-/** Hexadecimal digests. Uses `node:crypto` where it exists, because `crypto.subtle` takes a thread for each digest. */
-function digestsOf(texts: readonly string[]): Promise<readonly string[]> | readonly string[] {
-  const hash = nodeHash();
-  return hash ? texts.map((text) => hash("sha256", text)) : Promise.all(texts.map(webDigestOf));
-}
-
-/** `undefined` on runtimes without `node:crypto`. The bundle must not import it. */
-function nodeHash(): ((algorithm: string, text: string) => string) | undefined {
-  const hash = globalThis.process?.getBuiltinModule?.("node:crypto")?.hash;
-  return typeof hash === "function" ? hash : undefined;
-}
-
-async function webDigestOf(text: string): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** Always compares all pairs, so that the time does not tell which secret matched. */
-function anyEqual(given: readonly string[], known: readonly string[]): boolean {
-  let matches = false;
-  for (const one of given) for (const other of known) matches = isEqual(one, other) || matches;
-  return matches;
-}
-
-/** Compares two texts in a time that does not depend on where they differ. */
+/**
+ * Compares two texts in a time that depends on the length of the known one alone. In JavaScript, because a digest of
+ * both for `timingSafeEqual` would cost as much as the rest of a check, and Workers make digests asynchronously.
+ */
 export function isEqual(given: string, known: string): boolean {
   let difference = given.length ^ known.length;
   for (let index = 0; index < known.length; index++)
-    difference |= given.charCodeAt(index) ^ known.charCodeAt(index);
+    // A short text is read again from its beginning, so that its length changes nothing.
+    difference |= given.charCodeAt(index % given.length) ^ known.charCodeAt(index);
   return difference === 0;
 }
