@@ -2,8 +2,8 @@ import { MAX_TIMER } from "../../async.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { isLogger, Log, type Logger } from "../../logger.ts";
 import type { EventStore } from "../event-store.ts";
-import { Connection, checkSettings } from "./connection.ts";
-import { ClientLink, type RedisClient, UrlLink } from "./link.ts";
+import { ClientLink, type RedisClient, UrlLink } from "./redis-client.ts";
+import { Connection } from "./redis-connection.ts";
 import { RedisStore } from "./redis-store.ts";
 
 /** Options of {@link redisStore}. One of `url` and `client` is required. */
@@ -119,4 +119,49 @@ function isEncoded(text: string): boolean {
 
 function isTimeout(value: unknown): boolean {
   return typeof value === "number" && value > 0 && value <= MAX_TIMER;
+}
+
+/** Warns of settings by which this Redis loses events that were answered 200. Some providers block both commands. */
+async function checkSettings({ link, timeout }: Connection, log: Log): Promise<void> {
+  try {
+    const { client } = await link.ready(timeout);
+    const info = parseInfo(await client.info());
+    const ask = (name: string) => client.config("GET", name).catch(() => []);
+    const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
+    const settings = new Map([...info, ...pairs(fsync), ...pairs(save)]);
+    for (const loss of lossesBy(settings)) log.warn(`redisStore (${link.name}): ${loss}`);
+  } catch {
+    log.debug(`redisStore (${link.name}): Redis does not say how it keeps its data`);
+  }
+}
+
+function* lossesBy(settings: ReadonlyMap<string, string>): Generator<string> {
+  const policy = settings.get("maxmemory_policy");
+  if (policy?.startsWith("allkeys-")) {
+    yield `maxmemory-policy is ${policy}. When its memory is full, Redis deletes events, waiting ones among them. Set maxmemory-policy to noeviction.`;
+  }
+  const appendOnly = settings.get("aof_enabled");
+  const fsync = settings.get("appendfsync");
+  if (appendOnly === "0") {
+    yield settings.get("save") === ""
+      ? "appendonly is no, and there are no snapshots. When Redis ends, every event is lost. Set appendonly to yes."
+      : "appendonly is no. When Redis ends, all events since its last snapshot are lost. Set appendonly to yes.";
+  } else if (appendOnly !== undefined && fsync === "everysec") {
+    yield "appendfsync is everysec. When the machine of Redis crashes, up to two seconds of answered events are lost. Set appendfsync to always if that is too much.";
+  } else if (appendOnly !== undefined && fsync === "no") {
+    yield "appendfsync is no. When the machine of Redis crashes, half a minute of answered events or more is lost. Set appendfsync to always, or at least to everysec.";
+  }
+}
+
+function parseInfo(info: string): [string, string][] {
+  return info.split(/\r?\n/).flatMap((line) => {
+    const colon = line.indexOf(":");
+    return colon < 0 || line.startsWith("#") ? [] : [[line.slice(0, colon), line.slice(colon + 1)]];
+  });
+}
+
+/** CONFIG GET answers with a list of names and values, or with a map in newer protocols. */
+function pairs(reply: unknown): [string, string][] {
+  if (!Array.isArray(reply)) return Object.entries((reply ?? {}) as Record<string, string>);
+  return Array.from({ length: reply.length / 2 }, (_, index) => [reply[2 * index], reply[2 * index + 1]]);
 }

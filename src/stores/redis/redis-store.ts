@@ -14,10 +14,8 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Connection } from "./connection.ts";
-import { IdempotencyKeys } from "./idempotency-keys.ts";
-import { hasCode, NotSentError } from "./redis-errors.ts";
-import { Notifier } from "./redis-notifier.ts";
+import { hasCode, NotSentError } from "./redis-client.ts";
+import { type Connection, IdempotencyKeys, Notifier } from "./redis-connection.ts";
 import {
   type ClaimReply,
   packEntry,
@@ -27,14 +25,14 @@ import {
   toRecordSnapshot,
   toStoredEvent,
 } from "./redis-rows.ts";
-import type { ScriptName } from "./scripts.ts";
+import type { ScriptName } from "./redis-scripts.ts";
 
 /** How many events one script handles at most, so that none holds Redis up for long. */
 const PAGE = 200;
 /** The version of the key layout. Later versions only add to the layout, so this version works on it. */
 const SCHEMA = 1;
 
-/** Each call is a script, so that Redis does it as a whole or not at all. `lua/prelude.ts` lists the keys. */
+/** Each call is a script, so that Redis does it as a whole or not at all. `redis-locks.ts` lists the keys. */
 export class RedisStore extends BaseStore {
   readonly #connection: Connection;
   readonly #notifier: Notifier;
@@ -298,7 +296,7 @@ function settleArgs(outcome: Outcome): string[] {
   return [...args, reason, packEntry(outcome), ...wait];
 }
 
-/** The arguments of `look` in `lua/prelude.ts`. */
+/** The arguments of `look` in `redis-upkeep-scripts.ts`. */
 function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
   const { eventId, ref, state, ...rest } = filter;
   const isPicky = Object.values(rest).some((value) => value !== undefined);

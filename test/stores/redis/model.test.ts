@@ -1,6 +1,6 @@
 import { test } from "vitest";
-import { Connection } from "../../../src/stores/redis/connection.ts";
-import { UrlLink } from "../../../src/stores/redis/link.ts";
+import { UrlLink } from "../../../src/stores/redis/redis-client.ts";
+import { Connection } from "../../../src/stores/redis/redis-connection.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createPrefixes, url } from "./support.ts";

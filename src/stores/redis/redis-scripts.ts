@@ -1,12 +1,26 @@
-import { ending, looking } from "./prelude.ts";
+import { createHash } from "node:crypto";
+import { ending, guard, prelude } from "./redis-locks.ts";
+import * as upkeep from "./redis-upkeep-scripts.ts";
 
-/** Scripts that change events, records and values. Each is preceded by the prelude. */
+/** The scripts of an event's life. Arguments begin at `ARGV[3]`; each comment lists them. */
+
+/**
+ * Takes the schema that this version writes, and writes it if there is none. Returns the schema, the prefix of the
+ * keys, and whether a version before schema 1 has written here. PUBLISH comes first, so that a user without the right
+ * to publish gets the error before any write.
+ */
+const start = `
+call('PUBLISH', base .. ':wake', '')
+local v = call('HMGET', base .. ':meta', 'schema', 'format')
+if not v[1] and not v[2] then call('HSET', base .. ':meta', 'schema', ARGV[3]) end
+return { v[1] or ARGV[3], base, not v[1] and v[2] and 1 or 0 }
+`;
 
 /**
  * id, which of the next may be absent are there (`r`, `t`, `n`, `p`, `d`), ref, topic, notification, traceparent, ms
  * until it is due, source, timestamp
  */
-export const add = `
+const add = `
 local id, given, source, key = ARGV[3], ARGV[4], ARGV[10], event_key(ARGV[3])
 local function has(letter) return string.find(given, letter, 1, true) end
 local ref = has('r') and ARGV[5] or false
@@ -42,7 +56,7 @@ return answer('added')
  * limit, ms of lease, name of this claim, order, worker or nothing, event id or nothing; then the names of claims whose
  * answers were lost. No process works on the events that they leased.
  */
-export const claim = `${ending}
+const claim = `${ending}
 local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local worker, only = ARGV[7], ARGV[8]
 call('DEL', base .. ':none')
@@ -128,7 +142,7 @@ return answer({ now, claims })
 `;
 
 /** ms of lease; then id and token of each claim. Gives the places of those still held. */
-export const renew = `${ending}
+const renew = `${ending}
 local lease_end, renewed = now + tonumber(ARGV[3]), {}
 call('DEL', base .. ':none')
 for index = 4, #ARGV, 2 do
@@ -148,7 +162,7 @@ return answer(renewed)
  * id, token, name of this settling, state, what is there (`t`: type, `s`: snapshot, `c`: it changed), type, snapshot,
  * reason, rest of the history entry, ms to wait, 1 where the attempt counts
  */
-export const settle = `${ending}
+const settle = `${ending}
 local id, name, state, given, reason = ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[10]
 local key = event_key(id)
 local event, lock = held(id, ARGV[4])
@@ -200,128 +214,26 @@ unlock(lock, seen)
 return answer(1)
 `;
 
-/** `replay` or `discard`; then see `look`. Gives how many were changed, and where to go on. */
-export const change = `${ending}${looking}
-local ids, next = look(4)
-local changed = 0
-local function count() changed = changed + 1 end
-local function replay(event, lock)
-  if event.state == 'retrying' then
-    local due = min(event.due, now)
-    call('HSET', event_key(event.id), 'due', due)
-    if leave(lock, 'later', member_of(event)) then enter_due(lock, event, due) end
-  else
-    leave_ended(event)
-    call('HDEL', event_key(event.id), 'outages', 'outage_at', 'reason', 'ended')
-    set_state(event, 'pending', 'attempts', 0, 'replayed', 1, 'due', now)
-    enter_due(lock, event)
-  end
-  lock.wait, lock.wait_began = 0, 0
-  save(lock)
-  count()
-end
-for _, id in ipairs(ids) do
-  local event = load(id)
-  if ARGV[3] == 'replay' then
-    if event.state ~= 'pending' and event.state ~= 'processing' then replay(event, lock_of(event)) end
-  elseif event.state == 'parked' then
-    leave_ended(event)
-    finish(event, 'done', 'discarded')
-    count()
-  elseif event.state == 'pending' or event.state == 'retrying' then
-    local lock = lock_of(event)
-    leave_lines(lock, event)
-    finish(event, 'done', 'discarded')
-    save(lock)
-    count()
-  end
-end
-return answer({ changed, next })
+const nextDue = `
+if call('EXISTS', base .. ':ready:pending', base .. ':ready:retries') > 0 then return 0 end
+if #call('ZRANGEBYSCORE', base .. ':ready:began', '(' .. now, '+inf', 'LIMIT', 0, 1) > 0 then return 0 end
+local first = call('ZRANGE', base .. ':ready:later', 0, 0, 'WITHSCORES')
+return first[1] and max(0, tonumber(first[2]) - now) or false
 `;
 
-/** ref. Gives how many events were deleted, -1 where one is being processed. */
-export const erase = `${ending}${looking}
-local ref = ARGV[3]
-local lock = lock_named('ref:' .. ref)
-if lock.lease_end > now then return answer(-1) end
-local arrivals = call('ZRANGE', base .. ':of:' .. ref, 0, -1)
-for _, seq in ipairs(arrivals) do
-  local event = load(id_at(seq))
-  if event.state == 'done' or event.state == 'parked' then leave_ended(event) end
-  call('ZREM', state_key(event.state), event.id)
-  call('UNLINK', event_key(event.id), notification_key(event.id))
-end
-call('UNLINK', base .. ':of:' .. ref, base .. ':lock:' .. lock.name)
-for _, kind in ipairs({ 'pending', 'retries', 'due', 'later' }) do call('UNLINK', line_key(kind, lock)) end
-for _, kind in ipairs({ 'pending', 'later', 'began' }) do call('ZREM', base .. ':ready:' .. kind, lock.name) end
-call('ZREM', base .. ':ready:retries', lock.retry)
-call('HDEL', base .. ':records', ref)
-call('ZREM', base .. ':refs', ref)
-call('ZREM', base .. ':seen', ref)
-return answer(#arrivals)
-`;
+const bodies = { start, add, claim, renew, settle, nextDue, ...upkeep };
 
-/** ref, snapshot */
-export const learn = `
-local ref, records = ARGV[3], base .. ':records'
-local known = call('HGET', records, ref)
-local sequence, snapshot = 1, ARGV[4]
-if known then
-  sequence, snapshot = string.match(known, '^(%d+):%d+:(.*)$')
-  if snapshot ~= ARGV[4] then return answer(0) end
-end
-local has_lock = call('EXISTS', base .. ':lock:ref:' .. ref) == 1
-if not known then
-  if has_lock then return answer(0) end
-  local parked = state_key('parked')
-  if call('EXISTS', parked) == 1 then
-    for _, seq in ipairs(call('ZRANGE', base .. ':of:' .. ref, 0, -1)) do
-      if call('ZCOUNT', parked, seq, seq) > 0 then return answer(0) end
-    end
-  end
-  call('ZADD', base .. ':refs', 0, ref)
-end
-call('HSET', records, ref, string.format('%d:%d:', sequence, now) .. snapshot)
-if not has_lock then call('ZADD', base .. ':seen', now, ref) end
-return answer(1)
-`;
+export type ScriptName = keyof typeof bodies;
 
-/** key, what is given (`v`: a value, `e`: an expected one), value, expected value */
-export const setMeta = `
-local values, key, given = base .. ':values', ARGV[3], ARGV[4]
-local kept = call('HGET', values, key)
-local value = kept and string.match(kept, '^%d+:(.*)$')
-if value ~= (string.find(given, 'e') and ARGV[6] or false) then return answer(0) end
-if string.find(given, 'v') then call('HSET', values, key, string.format('%d:', now) .. ARGV[5])
-else call('HDEL', values, key) end
-return answer(1)
-`;
+export interface Script {
+  readonly text: string;
+  /** SHA-1: how Redis calls it once it has it. */
+  readonly sha: string;
+}
 
-/** state, reason or nothing, least age in ms, limit */
-export const prune = `${ending}
-local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
-local ended = base .. ':ended:' .. state
-if reason ~= '' then ended = ended .. ':' .. reason end
-for _, seq in ipairs(call('ZRANGEBYSCORE', ended, '-inf', now - age, 'LIMIT', 0, limit)) do
-  local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
-  local v = call('HMGET', event_key(id), 'reason', 'ref')
-  leave_ended({ seq = seq, state = state, reason = v[1] })
-  call('ZREM', state_key(state), id)
-  if v[2] then call('ZREM', base .. ':of:' .. v[2], seq) end
-  call('UNLINK', event_key(id), notification_key(id))
-  pruned = pruned + 1
-end
-return answer(pruned)
-`;
-
-/** least age in ms, limit */
-export const pruneRecords = `
-local seen = base .. ':seen'
-local refs = call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[3]), 'LIMIT', 0, ARGV[4])
-for _, ref in ipairs(refs) do
-  call('ZREM', seen, ref)
-  call('ZREM', base .. ':refs', ref)
-  call('HDEL', base .. ':records', ref)
-end
-return answer(#refs)
-`;
+export const scripts = Object.fromEntries(
+  Object.entries(bodies).map(([name, body]) => {
+    const text = prelude + (name === "start" ? "" : guard) + body;
+    return [name, { text, sha: createHash("sha1").update(text).digest("hex") }];
+  }),
+) as unknown as Readonly<Record<ScriptName, Script>>;
