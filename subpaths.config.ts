@@ -9,7 +9,7 @@ export const subpaths = {
   node: "src/adapters/node.ts",
   otel: "src/otel/otel.ts",
   postgres: "src/stores/postgres/index.ts",
-  reconcile: "src/reconcile/index.ts",
+  reconcile: "src/reconcile/reconciler.ts",
   redis: "src/stores/redis/index.ts",
   sqlite: "src/stores/sqlite/index.ts",
   store: "src/stores/index.ts",

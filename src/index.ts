@@ -54,12 +54,12 @@ export {
   WebhookConfig,
 } from "./models/records.ts";
 export type { StandardSchema } from "./models/standard-schema.ts";
-export type { Backoff } from "./queue/backoff.ts";
-export type { DrainOptions, DrainResult } from "./queue/drain.ts";
+export type { DrainOptions, DrainResult } from "./queue/claiming.ts";
 export type {
   AttemptEndObservation,
   AttemptObservation,
   AttemptResult,
+  Backoff,
   DoneObservation,
   FailedObservation,
   ParkedObservation,
@@ -67,7 +67,7 @@ export type {
   QueueObservation,
   ResumedObservation,
   StartedObservation,
-} from "./queue/policy.ts";
+} from "./queue/work.ts";
 export type { EventOrigin, EventState, FailureReason } from "./stores/event-states.ts";
 export type {
   AttemptEntry,
@@ -119,10 +119,12 @@ export type {
   Observation,
   ReconcilerAlarm,
   SilentObservation,
-} from "./webhooks/observe.ts";
+  Telemetry,
+  WaitingEvents,
+} from "./webhooks/observability.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
-export type { Track, Tracked } from "./webhooks/processing/snapshot.ts";
+export type { Track, Tracked } from "./webhooks/processing/record.ts";
 export type {
   InvalidObservation,
   ReceivedObservation,
@@ -134,4 +136,3 @@ export type {
 export type { ReceiveRequest, RequestHeaders, TopicFrom } from "./webhooks/receiving/request.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
 export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/verify.ts";
-export type { Telemetry, WaitingEvents } from "./webhooks/telemetry.ts";

@@ -9,7 +9,7 @@ import type {
   RecordSnapshot,
   StoredEvent,
 } from "../stores/event-store.ts";
-import { type AvailableHealth, type Health, healthOf } from "../webhooks/health.ts";
+import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
 import { filterForm, filterOf, queryOf, states } from "./event-filter.ts";
 import { badge, duration, facts, type Html, hiddenFields, html, plot, type Tone, time } from "./html.ts";
 import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";

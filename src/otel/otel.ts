@@ -15,11 +15,10 @@ import {
 import * as z from "zod";
 import type { TracedRequest } from "../client/options.ts";
 import { check, optionsObject } from "../options.ts";
-import type { AttemptResult } from "../queue/policy.ts";
+import type { AttemptResult } from "../queue/work.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
 import { version } from "../version.ts";
-import type { Observation } from "../webhooks/observe.ts";
-import type { Telemetry, WaitingEvents } from "../webhooks/telemetry.ts";
+import type { Observation, Telemetry, WaitingEvents } from "../webhooks/observability.ts";
 
 /** The options of {@link telemetry}. */
 export interface TelemetryOptions {

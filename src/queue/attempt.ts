@@ -1,18 +1,17 @@
 import { atMost } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
-import type { CircuitBreaker, Reading } from "./circuit-breaker.ts";
-import { Lease } from "./leases.ts";
-import { type AttemptResult, entryOf, outcomeOf, type QueueOptions } from "./policy.ts";
-import type { Refusals } from "./refusals.ts";
-import { CancellableRun, type WorkFailure, type WorkResult } from "./work.ts";
+import type { CircuitBreaker, Reading, Refusals } from "./circuit-breaker.ts";
+import { GRACE, Lease } from "./leases.ts";
+import { entryOf, outcomeOf } from "./retries.ts";
+import type { AttemptResult, QueueOptions, Work, WorkFailure, WorkResult } from "./work.ts";
 
 /** How long to wait before another try to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
-export interface AttemptOptions {
+interface AttemptOptions {
   readonly breaker: CircuitBreaker;
   readonly refusals: Refusals;
   /** When the lease ends, on the monotonic clock. */
@@ -148,7 +147,7 @@ export class Attempt<Tx> {
   async #settle(outcome: Outcome<Tx>): Promise<AttemptEnd>;
   async #settle(outcome: Outcome<Tx>, writes: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure>;
   async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
-    this.lease.end();
+    this.lease.ending = true;
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
         const settling = this.#queue.store.settle(this.claim, outcome);
@@ -235,3 +234,95 @@ class GuardedWrites<Tx> {
     throw error;
   }
 }
+
+/** Why a run is cut off: the handler closes, the lease is about to end, the lease is lost, or the caller aborts. */
+export type Cut = "released" | "expiring" | "lost" | "aborted";
+
+export interface CancellableRunOptions {
+  /** ms */
+  readonly attemptTimeout: number;
+  /** Called when the platform has answered. */
+  readonly onAnswered?: () => void;
+}
+
+/** Runs the work of an event, and can cut it off: the signal aborts, and the work has {@link GRACE} to end. */
+export class CancellableRun<Tx> {
+  readonly #work: Work<Tx>;
+  readonly #claim: ClaimedEvent;
+  readonly #options: CancellableRunOptions;
+  readonly #abort = new AbortController();
+  readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
+  readonly #left = Promise.withResolvers<void>();
+  #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
+  /** The platform has answered, or the event has no record. From then on a timeout is a failure of the callback. */
+  #inCallback: boolean;
+
+  constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
+    this.#work = work;
+    this.#claim = claim;
+    this.#options = options;
+    this.#inCallback = claim.ref === null;
+  }
+
+  /** Resolves when the run is cut off. */
+  get wasCut(): Promise<unknown> {
+    return this.#cut.promise;
+  }
+
+  /** Cuts the run off. The first cut counts, but a lost lease ends the grace of an earlier one: the record is no longer locked. */
+  cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
+    if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
+    this.#cutBy ??= { by, reason };
+    this.#cut.resolve({ by, reason });
+  }
+
+  /** Never rejects. A run that is cut off by its timeout has failed. */
+  async run(): Promise<
+    WorkResult<Tx> | { readonly state: "cut"; readonly by: Cut; readonly reason: unknown }
+  > {
+    if (this.#cutBy) return { state: "cut", ...this.#cutBy };
+    const { attemptTimeout } = this.#options;
+    const timer = setTimeout(() => {
+      const reason = new DOMException(`cut off after ${attemptTimeout} ms (attemptTimeout)`, "TimeoutError");
+      this.#cut.resolve({ by: "timeout", reason });
+    }, attemptTimeout);
+    try {
+      const working = this.#start();
+      const first = await Promise.race([working, this.#cut.promise]);
+      if ("state" in first) return first;
+      const { by, reason } = first;
+      this.#abort.abort(reason);
+      const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
+      // The callback finished in time, and the process still holds the lease.
+      if ((by === "released" || by === "expiring") && late?.state === "done") return late;
+      if (by !== "timeout") return { state: "cut", by, reason };
+      return this.#inCallback
+        ? { state: "failed", reason: "callback", error: reason }
+        : { state: "failed", reason: "unavailable", error: reason, outage: { everything: false } };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #start(): Promise<WorkResult<Tx>> {
+    try {
+      return await this.#work(this.#claim, {
+        signal: this.#abort.signal,
+        answered: () => {
+          this.#inCallback = true;
+          this.#options.onAnswered?.();
+        },
+      });
+    } catch (error) {
+      return { state: "failed", reason: "callback", error };
+    }
+  }
+}
+
+const REASONS: Record<Cut, string> = {
+  released: "The webhook handler is closing; the event will be handled again.",
+  expiring:
+    "The lease of the event could not be renewed and is about to end; the event will be handled again.",
+  lost: "The lease of the event was lost; another process may be handling it.",
+  aborted: "The caller aborted.",
+};

@@ -1,25 +1,17 @@
 import { errorText } from "../errors.ts";
-import type { Backoff } from "./backoff.ts";
-import type { Outage } from "./work.ts";
+import type { Log } from "../logger.ts";
+import type { ClaimOptions } from "../stores/event-store.ts";
+import { LONGEST_RETRY_AFTER } from "./retries.ts";
+import type { Backoff, Outage, Pause } from "./work.ts";
 
 /** The longest wait between two half-open tries, ms. The breaker cuts up to a quarter of it at random. */
 const LONGEST_WAIT = 60_000;
-/** The longest `Retry-After` that the queue obeys, ms. */
-export const LONGEST_RETRY_AFTER = 15 * 60_000;
 
 export interface CircuitBreakerOptions {
   readonly concurrency: number;
   readonly backoff: Backoff;
   readonly onPause: (pause: Pause & { readonly wait: number; readonly error: unknown }) => void;
   readonly onResume: () => void;
-}
-
-/** A pause of the queue. */
-export interface Pause {
-  /** When the pause began. */
-  readonly since: Date;
-  /** The text of the last error. */
-  readonly reason: string;
 }
 
 interface OpenState extends Pause {
@@ -138,4 +130,89 @@ function isFirst(reading: Reading): boolean {
   if (reading.reported) return false;
   reading.reported = true;
   return true;
+}
+
+/** How many refused records in a row limit the reads. */
+const ENOUGH = 10;
+/** How many reads may begin at once while they are limited. */
+const BURST = 5;
+/** How many reads may begin each second while they are limited. Together with a burst, they are 50 at most. */
+const RATE = 45;
+
+/**
+ * Limits the pace of reads while the platform refuses many records in a row, or finds none of them. The cause is a flood
+ * of forged notifications, a firewall or a wrong base URL. The queue must not pause: strangers could delay genuine events.
+ */
+export class Refusals {
+  readonly #log: Log;
+  readonly #onLift: () => void;
+  /** The records that were refused since the last success. Holds at most {@link ENOUGH}. */
+  readonly #records = new Set<string>();
+  #inRow = 0;
+  #since = 0;
+  #tokens = 0;
+  #refilledAt = 0;
+  #claims = 0;
+
+  constructor(log: Log, onLift: () => void) {
+    this.#log = log;
+    this.#onLift = onLift;
+  }
+
+  get limiting(): boolean {
+    return this.#records.size >= ENOUGH;
+  }
+
+  /** When the first of these records was refused, on the monotonic clock. */
+  get since(): number {
+    return this.#since;
+  }
+
+  /** Records that the platform gave a record, which lifts the limit. */
+  recordSuccess(): void {
+    const { limiting } = this;
+    this.#records.clear();
+    this.#inRow = 0;
+    if (limiting) this.#onLift();
+  }
+
+  recordRefusal(record: string, error: unknown): void {
+    const now = performance.now();
+    const { limiting } = this;
+    if (this.#inRow === 0) this.#since = now;
+    this.#inRow += 1;
+    if (!limiting) this.#records.add(record);
+    if (!this.limiting) return;
+    if (!limiting) [this.#tokens, this.#refilledAt] = [0, now];
+    this.#log.limited(
+      "refused",
+      "warn",
+      `${this.#inRow} reads in a row were refused or not found, so reads are limited to 50 a second until one succeeds. Check the base URL and the token. If strangers send notifications, the option \`verify\` keeps them out`,
+      { error },
+    );
+  }
+
+  /** How many reads may begin at `now`, and in how many ms the next may. */
+  roomAt(now: number): { readonly reads: number; readonly nextRead: number } {
+    if (!this.limiting) return { reads: Number.POSITIVE_INFINITY, nextRead: 0 };
+    const tokens = this.#tokensAt(now);
+    return { reads: Math.max(0, Math.floor(tokens)), nextRead: Math.ceil(((1 - tokens) * 1000) / RATE) };
+  }
+
+  /** Counts reads that begin. A negative number takes back reads that did not begin. */
+  take(reads: number): void {
+    const now = performance.now();
+    this.#tokens = Math.min(BURST, this.#tokensAt(now) - reads);
+    this.#refilledAt = now;
+  }
+
+  /** Takes from both ends of the queue in turn, because a genuine event is near one of them. First attempts go before retries. */
+  nextOrder(): ClaimOptions["order"] {
+    this.#claims += 1;
+    return this.#claims % 2 === 0 ? "newest" : "oldest";
+  }
+
+  #tokensAt(now: number): number {
+    return Math.min(BURST, this.#tokens + ((now - this.#refilledAt) * RATE) / 1000);
+  }
 }

@@ -19,53 +19,34 @@ export interface LeaseEvents {
  * here no later than in the store.
  */
 export class Lease {
+  claim: ClaimedEvent;
+  endsAt: number;
+  /** Its end has been announced. */
+  expiring = false;
+  /** The store is recording the end of the attempt. A renewal that misses the lease then proves nothing. */
+  ending = false;
   readonly #events: LeaseEvents;
-  #claim: ClaimedEvent;
-  #endsAt: number;
   #lost = false;
-  #ending = false;
-  #expiring = false;
 
   constructor(claim: ClaimedEvent, endsAt: number, events: LeaseEvents) {
-    this.#claim = claim;
-    this.#endsAt = endsAt;
+    this.claim = claim;
+    this.endsAt = endsAt;
     this.#events = events;
   }
 
-  get claim(): ClaimedEvent {
-    return this.#claim;
-  }
-
   get held(): boolean {
-    return !this.#lost && performance.now() < this.#endsAt;
-  }
-
-  get endsAt(): number {
-    return this.#endsAt;
-  }
-
-  get expiring(): boolean {
-    return this.#expiring;
-  }
-
-  /** The store is recording the end of the attempt. A renewal that misses the lease then proves nothing. */
-  get ending(): boolean {
-    return this.#ending;
-  }
-
-  end(): void {
-    this.#ending = true;
+    return !this.#lost && performance.now() < this.endsAt;
   }
 
   renewed(claim: ClaimedEvent, endsAt: number): void {
-    if (endsAt <= this.#endsAt) return;
-    this.#claim = claim;
-    this.#endsAt = endsAt;
-    this.#expiring = false;
+    if (endsAt <= this.endsAt) return;
+    this.claim = claim;
+    this.endsAt = endsAt;
+    this.expiring = false;
   }
 
   expire(): void {
-    this.#expiring = true;
+    this.expiring = true;
     this.#events.onExpiring?.();
   }
 

@@ -1,10 +1,8 @@
-import { atMost } from "../async.ts";
-import { CircuitBreaker, type Pause } from "./circuit-breaker.ts";
-import { type DrainOptions, type DrainResult, drain, Stop } from "./drain.ts";
-import { Loop } from "./loop.ts";
-import type { QueueOptions } from "./policy.ts";
-import { Pruner } from "./pruner.ts";
-import { Refusals } from "./refusals.ts";
+import { Alarm, atMost } from "../async.ts";
+import type { FailureReason } from "../stores/event-states.ts";
+import { CircuitBreaker, Refusals } from "./circuit-breaker.ts";
+import { type DrainOptions, type DrainResult, drain, Loop, Stop } from "./claiming.ts";
+import type { Pause, QueueOptions } from "./work.ts";
 import { Workers } from "./workers.ts";
 
 /** How often to look at an event that waits for another process or for another event of its record, ms. */
@@ -16,7 +14,6 @@ const MOST_HELD = 1000;
 export class Queue<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #breaker: CircuitBreaker;
-  readonly #refusals: Refusals;
   readonly #workers: Workers<Tx>;
   readonly #loop: Loop<Tx>;
   readonly #pruner: Pruner<Tx>;
@@ -34,8 +31,8 @@ export class Queue<Tx> {
         this.#loop.wake();
       },
     });
-    this.#refusals = new Refusals(options.logger, () => this.#loop.wake());
-    this.#workers = new Workers(options, this.#breaker, this.#refusals);
+    const refusals = new Refusals(options.logger, () => this.#loop.wake());
+    this.#workers = new Workers(options, this.#breaker, refusals);
     this.#loop = new Loop(options, this.#workers);
     this.#pruner = new Pruner(options);
   }
@@ -76,8 +73,7 @@ export class Queue<Tx> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
     try {
-      const parts = { workers: this.#workers, breaker: this.#breaker, refusals: this.#refusals };
-      const result = await drain(parts, stop);
+      const result = await drain(this.#workers, stop);
       await Promise.race([this.#pruner.runIfDue(stop), stop.requested]);
       return result;
     } finally {
@@ -141,5 +137,76 @@ export class Queue<Tx> {
     } finally {
       stop();
     }
+  }
+}
+
+const HOUR = 60 * 60_000;
+/** How many rows a batch deletes. A large batch would delay new notifications. */
+const BATCH = 200;
+
+/** Deletes events and snapshots after their retention. */
+export class Pruner<Tx> {
+  readonly #options: QueueOptions<Tx>;
+  readonly #every: number;
+  readonly #alarm = new Alarm(() => void this.#tick());
+  #last = Number.NEGATIVE_INFINITY;
+  #started = false;
+  #closed = false;
+  #running: Promise<void> | undefined;
+
+  constructor(options: QueueOptions<Tx>) {
+    const { retention, parkedRetention, recordRetention } = options.policy;
+    this.#options = options;
+    this.#every = Math.min(HOUR, Math.max(1000, Math.min(retention, parkedRetention, recordRetention) / 4));
+  }
+
+  start(): void {
+    this.#started = true;
+    void this.#tick();
+  }
+
+  /** Begins no further batch. Resolves when the last one has ended. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#alarm.clear();
+    await this.#running;
+  }
+
+  /** Prunes if the last time is long enough ago. Drains call it, because no loop may run. `stop` prevents further batches. */
+  async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
+    if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
+    this.#last = performance.now();
+    this.#running = this.#prune(stop);
+    await this.#running;
+  }
+
+  async #prune(stop: { readonly asked: boolean }): Promise<void> {
+    try {
+      await this.#run(() => this.#closed || stop.asked);
+    } catch (error) {
+      this.#options.logger.warn("the store could not delete old events. Trying again later", { error });
+    }
+  }
+
+  async #tick(): Promise<void> {
+    await this.runIfDue();
+    if (this.#started && !this.#closed) this.#alarm.set(this.#every);
+  }
+
+  async #run(isOver: () => boolean): Promise<void> {
+    const { store, policy } = this.#options;
+    const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
+      // Infinity keeps rows forever. Databases have no such age.
+      if (!Number.isFinite(age)) return;
+      while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+    };
+    const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
+      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
+    await prune("done", policy.retention);
+    // Most of these records never existed, so their events are of little use.
+    await prune("parked", policy.retention, "not-found");
+    await prune("parked", policy.parkedRetention);
+    const age = policy.recordRetention;
+    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
   }
 }

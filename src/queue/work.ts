@@ -1,7 +1,6 @@
-import { atMost } from "../async.ts";
+import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
-import type { ClaimedEvent, Snapshot, Write } from "../stores/event-store.ts";
-import { GRACE } from "./leases.ts";
+import type { ClaimedEvent, EventStore, Snapshot, Write } from "../stores/event-store.ts";
 
 /** The context of an attempt. */
 export interface WorkContext {
@@ -47,94 +46,134 @@ export interface Outage {
   readonly retryAfter?: number | undefined;
 }
 
-/** Why a run is cut off: the handler closes, the lease is about to end, the lease is lost, or the caller aborts. */
-export type Cut = "released" | "expiring" | "lost" | "aborted";
-
-export interface CancellableRunOptions {
-  /** ms */
+/** The limits of the queue. All times in ms. */
+export interface Policy {
+  readonly concurrency: number;
+  readonly maxAttempts: number;
+  readonly backoff: Backoff;
   readonly attemptTimeout: number;
-  /** Called when the platform has answered. */
-  readonly onAnswered?: () => void;
+  readonly leaseDuration: number;
+  readonly giveUpAfter: number;
+  readonly retention: number;
+  readonly parkedRetention: number;
+  readonly recordRetention: number;
 }
 
-/** Runs the work of an event, and can cut it off: the signal aborts, and the work has {@link GRACE} to end. */
-export class CancellableRun<Tx> {
-  readonly #work: Work<Tx>;
-  readonly #claim: ClaimedEvent;
-  readonly #options: CancellableRunOptions;
-  readonly #abort = new AbortController();
-  readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
-  readonly #left = Promise.withResolvers<void>();
-  #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
-  /** The platform has answered, or the event has no record. From then on a timeout is a failure of the callback. */
-  #inCallback: boolean;
-
-  constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
-    this.#work = work;
-    this.#claim = claim;
-    this.#options = options;
-    this.#inCallback = claim.ref === null;
-  }
-
-  /** Resolves when the run is cut off. */
-  get wasCut(): Promise<unknown> {
-    return this.#cut.promise;
-  }
-
-  /** Cuts the run off. The first cut counts, but a lost lease ends the grace of an earlier one: the record is no longer locked. */
-  cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
-    if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
-    this.#cutBy ??= { by, reason };
-    this.#cut.resolve({ by, reason });
-  }
-
-  /** Never rejects. A run that is cut off by its timeout has failed. */
-  async run(): Promise<
-    WorkResult<Tx> | { readonly state: "cut"; readonly by: Cut; readonly reason: unknown }
-  > {
-    if (this.#cutBy) return { state: "cut", ...this.#cutBy };
-    const { attemptTimeout } = this.#options;
-    const timer = setTimeout(() => {
-      const reason = new DOMException(`cut off after ${attemptTimeout} ms (attemptTimeout)`, "TimeoutError");
-      this.#cut.resolve({ by: "timeout", reason });
-    }, attemptTimeout);
-    try {
-      const working = this.#start();
-      const first = await Promise.race([working, this.#cut.promise]);
-      if ("state" in first) return first;
-      const { by, reason } = first;
-      this.#abort.abort(reason);
-      const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
-      // The callback finished in time, and the process still holds the lease.
-      if ((by === "released" || by === "expiring") && late?.state === "done") return late;
-      if (by !== "timeout") return { state: "cut", by, reason };
-      return this.#inCallback
-        ? { state: "failed", reason: "callback", error: reason }
-        : { state: "failed", reason: "unavailable", error: reason, outage: { everything: false } };
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  async #start(): Promise<WorkResult<Tx>> {
-    try {
-      return await this.#work(this.#claim, {
-        signal: this.#abort.signal,
-        answered: () => {
-          this.#inCallback = true;
-          this.#options.onAnswered?.();
-        },
-      });
-    } catch (error) {
-      return { state: "failed", reason: "callback", error };
-    }
-  }
+export interface QueueOptions<Tx> {
+  readonly store: EventStore<Tx>;
+  readonly work: Work<Tx>;
+  readonly policy: Policy;
+  /** Gets each observation. Must not throw. */
+  readonly observe: (event: QueueObservation) => void;
+  readonly logger: Log;
+  /** Host and pid of this process, for the history: `web-1:4711`. */
+  readonly worker: string;
+  /** Wraps each attempt, from its start to the recording of its end. */
+  readonly process?: ProcessAttempt | undefined;
 }
 
-const REASONS: Record<Cut, string> = {
-  released: "The webhook handler is closing; the event will be handled again.",
-  expiring:
-    "The lease of the event could not be renewed and is about to end; the event will be handled again.",
-  lost: "The lease of the event was lost; another process may be handling it.",
-  aborted: "The caller aborted.",
-};
+/** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, from 1. */
+export type Backoff = (attempt: number) => number;
+
+/** The result of an attempt. */
+export interface AttemptResult {
+  /**
+   * `released`: the attempt was cut off and does not count. `lost`: the lease ended, so the store recorded nothing.
+   */
+  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
+  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
+  readonly type?: string | undefined;
+  /** Why the attempt failed; `undefined` if it did not. */
+  readonly reason?: FailureReason | undefined;
+  /** The error that was thrown. */
+  readonly error?: unknown;
+}
+
+/** Runs an attempt: calls `run` once and resolves to its result. */
+export type ProcessAttempt = <R extends AttemptResult>(
+  event: ClaimedEvent,
+  run: () => Promise<R>,
+) => Promise<R>;
+
+/** A pause of the queue. */
+export interface Pause {
+  /** When the pause began. */
+  readonly since: Date;
+  /** The text of the last error. */
+  readonly reason: string;
+}
+
+/** The fields of every observation of an attempt. */
+export interface AttemptObservation {
+  /** The id of the event in lower case. */
+  readonly eventId: string;
+  /** `booking:<code>`, `listing:<id>`, or `null`. */
+  readonly ref: string | null;
+  /** The number of the attempt, from 1. Attempts that found the platform out of reach do not count. */
+  readonly attempt: number;
+  /** When the store recorded the event. */
+  readonly receivedAt: Date;
+}
+
+/** The fields of every observation of an attempt's end. */
+export interface AttemptEndObservation extends AttemptObservation {
+  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
+  readonly type: string | undefined;
+  /** How long the attempt took, ms. */
+  readonly duration: number;
+}
+
+/** An attempt begins. An attempt that `close` or a lost lease cuts off has no observation of its end. */
+export interface StartedObservation extends AttemptObservation {
+  readonly kind: "started";
+}
+
+/** An event was handled to its end. */
+export interface DoneObservation extends AttemptEndObservation {
+  readonly kind: "done";
+  /** The record's status; `undefined` if the event refers to no record. */
+  readonly status: string | undefined;
+}
+
+/** An attempt failed, and another one follows. */
+export interface FailedObservation extends AttemptEndObservation {
+  readonly kind: "failed";
+  /** Why the attempt failed. */
+  readonly reason: FailureReason;
+  /** The error that was thrown. */
+  readonly error: unknown;
+  /** ms until the next attempt. */
+  readonly retryIn: number;
+}
+
+/** An attempt failed, and the event is parked until it is replayed or discarded. */
+export interface ParkedObservation extends AttemptEndObservation {
+  readonly kind: "parked";
+  /** Why the attempt failed. */
+  readonly reason: FailureReason;
+  /** The error that was thrown. */
+  readonly error: unknown;
+}
+
+/** The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. */
+export interface PausedObservation extends Pause {
+  readonly kind: "paused";
+  /** ms until the platform is tried again. */
+  readonly wait: number;
+  /** The error for which the queue pauses. */
+  readonly error: unknown;
+}
+
+/** The pause is over: the platform answers again. */
+export interface ResumedObservation {
+  readonly kind: "resumed";
+}
+
+/** The observations of the queue. */
+export type QueueObservation =
+  | StartedObservation
+  | DoneObservation
+  | FailedObservation
+  | ParkedObservation
+  | PausedObservation
+  | ResumedObservation;

@@ -1,10 +1,9 @@
 import { atMost } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
-import type { CircuitBreaker } from "./circuit-breaker.ts";
+import type { CircuitBreaker, Refusals } from "./circuit-breaker.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
-import type { QueueOptions } from "./policy.ts";
-import type { Refusals } from "./refusals.ts";
+import type { QueueOptions } from "./work.ts";
 
 /** How long to wait for the store when leases are given back, ms. */
 const GIVE_BACK = 5000;
@@ -26,9 +25,9 @@ export interface Claim {
 
 /** All attempts that run in this process, whether the loop, a drain or an inline request started them. */
 export class Workers<Tx> {
+  readonly breaker: CircuitBreaker;
+  readonly refusals: Refusals;
   readonly #options: QueueOptions<Tx>;
-  readonly #breaker: CircuitBreaker;
-  readonly #refusals: Refusals;
   readonly #leases: Leases<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
   /** The running attempts whose work is done, while the store records their end. */
@@ -44,8 +43,8 @@ export class Workers<Tx> {
 
   constructor(options: QueueOptions<Tx>, breaker: CircuitBreaker, refusals: Refusals) {
     this.#options = options;
-    this.#breaker = breaker;
-    this.#refusals = refusals;
+    this.breaker = breaker;
+    this.refusals = refusals;
     this.#leases = new Leases(options.store, options.policy.leaseDuration, options.logger);
   }
 
@@ -54,11 +53,12 @@ export class Workers<Tx> {
     const { concurrency } = this.#options.policy;
     // Attempts that only record their end need no slot. A slow store must not pile them up, so they are limited as well.
     const recording = Math.min(this.#settling.size, concurrency);
-    return roomOf({
-      slots: concurrency + recording - this.#running.size - this.#reserved,
-      pause: this.#breaker.waitAt(now),
-      ...this.#refusals.roomAt(now),
-    });
+    const slots = concurrency + recording - this.#running.size - this.#reserved;
+    if (slots <= 0) return { limit: 0, wait: undefined };
+    const pause = this.breaker.waitAt(now);
+    if (pause > 0) return { limit: 0, wait: pause };
+    const { reads, nextRead } = this.refusals.roomAt(now);
+    return reads > 0 ? { limit: Math.min(slots, reads), wait: 0 } : { limit: 0, wait: nextRead };
   }
 
   get running(): readonly string[] {
@@ -75,8 +75,8 @@ export class Workers<Tx> {
     const { limit } = options;
     if (this.#closing) return [];
     this.#reserved += limit;
-    const { limiting } = this.#refusals;
-    if (limiting) this.#refusals.take(limit);
+    const { limiting } = this.refusals;
+    if (limiting) this.refusals.take(limit);
     const claiming = this.#claim(options);
     this.#claiming.add(claiming);
     // A claim keeps its slot until it is started or held.
@@ -88,7 +88,7 @@ export class Workers<Tx> {
     } finally {
       this.#claiming.delete(claiming);
       this.#reserved -= limit - kept;
-      if (limiting) this.#refusals.take(kept - limit);
+      if (limiting) this.refusals.take(kept - limit);
       if (kept < limit) this.#freed();
     }
   }
@@ -112,7 +112,7 @@ export class Workers<Tx> {
   }
 
   #nextOrder() {
-    if (this.#refusals.limiting) return this.#refusals.nextOrder();
+    if (this.refusals.limiting) return this.refusals.nextOrder();
     this.#claims += 1;
     return this.#claims % RETRIES_FIRST_EVERY === 0 ? "retries" : "oldest";
   }
@@ -122,8 +122,8 @@ export class Workers<Tx> {
     // If the store's clock has stepped, the store may hand out a record whose attempt still runs here.
     const after = this.#byRecord.get(record)?.ended;
     const attempt: Attempt<Tx> = new Attempt(event, this.#options, {
-      breaker: this.#breaker,
-      refusals: this.#refusals,
+      breaker: this.breaker,
+      refusals: this.refusals,
       leaseEndsAt,
       after,
       onSettling: () => {
@@ -152,7 +152,7 @@ export class Workers<Tx> {
     const lease = new Lease(event, leaseEndsAt, {});
     this.#reserved -= 1;
     // A held claim reads nothing.
-    this.#refusals.take(-1);
+    this.refusals.take(-1);
     this.#leases.add(lease);
     this.#freed();
     return async () => {
@@ -223,28 +223,9 @@ export class Workers<Tx> {
   }
 }
 
-/** The limits on new attempts, read at one moment. */
-export interface Limits {
-  /** How many slots are free. */
-  readonly slots: number;
-  /** ms until the circuit breaker lets attempts begin. */
-  readonly pause: number;
-  /** How many reads may begin. */
-  readonly reads: number;
-  /** ms until the next read may begin, if `reads` is 0. */
-  readonly nextRead: number;
-}
-
 /** How many attempts may begin. */
 export interface Room {
   readonly limit: number;
   /** ms until there is room. `undefined`: only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
-}
-
-export function roomOf({ slots, pause, reads, nextRead }: Limits): Room {
-  if (slots <= 0) return { limit: 0, wait: undefined };
-  if (pause > 0) return { limit: 0, wait: pause };
-  if (reads <= 0) return { limit: 0, wait: nextRead };
-  return { limit: Math.min(slots, reads), wait: 0 };
 }

@@ -4,11 +4,12 @@ import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts"
 import { InvalidArgumentError } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import { callable, check, integerFrom, logger, numberFrom, option, optionsObject } from "../options.ts";
-import { type Backoff, safeBackoff } from "../queue/backoff.ts";
+import { safeBackoff } from "../queue/retries.ts";
+import type { Backoff } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
 import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
-import { type ReconcilerAlarm, safeObserve } from "../webhooks/observe.ts";
+import { type ReconcilerAlarm, safeObserve } from "../webhooks/observability.ts";
 
 /**
  * Why a pass did not check everything. `locked`: another pass is under way, on this machine or another. `unreachable`:

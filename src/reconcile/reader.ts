@@ -1,9 +1,8 @@
 import { pause } from "../async.ts";
 import { APIError } from "../client/errors.ts";
 import type { RequestOptions } from "../client/options.ts";
-import type { Backoff } from "../queue/backoff.ts";
-import type { Outage } from "../queue/work.ts";
-import { fetchFailure } from "../webhooks/processing/failures.ts";
+import type { Backoff, Outage } from "../queue/work.ts";
+import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete } from "./options.ts";
 
 /** How often a pass tries to read one record while the platform is out of reach. */
@@ -15,19 +14,11 @@ const LONGEST_RETRY_AFTER = 60_000;
 
 /** Why a pass stops before its end. The first reason counts. */
 export class StopReason {
-  readonly #abort = new AbortController();
-  #reason: Incomplete | undefined;
-  #retryAfter: number | undefined;
-
   /** Why the pass stops; `undefined` while it may go on. */
-  get reason(): Incomplete | undefined {
-    return this.#reason;
-  }
-
+  reason: Incomplete | undefined;
   /** The wait that the platform asked for, ms. */
-  get retryAfter(): number | undefined {
-    return this.#retryAfter;
-  }
+  retryAfter: number | undefined;
+  readonly #abort = new AbortController();
 
   /** Aborts the requests that are under way. */
   get signal(): AbortSignal {
@@ -35,9 +26,9 @@ export class StopReason {
   }
 
   stop(reason: Incomplete, retryAfter?: number): void {
-    if (this.#reason !== undefined) return;
-    this.#reason = reason;
-    this.#retryAfter = retryAfter;
+    if (this.reason !== undefined) return;
+    this.reason = reason;
+    this.retryAfter = retryAfter;
     this.#abort.abort(new DOMException(`The pass stops: ${reason}.`, "AbortError"));
   }
 }
@@ -51,31 +42,31 @@ interface Failure {
 /** The result of a read; `undefined` if the pass stopped before there was an answer. */
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
+interface ReaderOptions {
+  readonly stop: StopReason;
+  readonly backoff: Backoff;
+  /** Whether a wait keeps the process alive. */
+  readonly hold: boolean;
+}
+
 /** Reads from the platform at the pace that it allows, and stops the pass in an outage. */
 export class Reader {
-  readonly #stop: StopReason;
-  readonly #backoff: Backoff;
-  readonly #hold: boolean;
+  readonly #options: ReaderOptions;
   /** No request is sent before this time on the monotonic clock. */
   #quietUntil = 0;
   #rounds = 0;
-  #answered = false;
   #lastRound = Number.NEGATIVE_INFINITY;
 
-  /** @param hold - whether a wait keeps the process alive */
-  constructor(options: { readonly stop: StopReason; readonly backoff: Backoff; readonly hold: boolean }) {
-    this.#stop = options.stop;
-    this.#backoff = options.backoff;
-    this.#hold = options.hold;
-  }
-
   /** Whether the platform has answered any request. */
-  get answered(): boolean {
-    return this.#answered;
+  answered = false;
+
+  constructor(options: ReaderOptions) {
+    this.#options = options;
   }
 
   async read<T>(ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
-    const { signal } = this.#stop;
+    const { stop, hold } = this.#options;
+    const { signal } = stop;
     let failure: Failure | undefined;
     for (let tries = 1; ; tries += 1) {
       await this.#quiet();
@@ -95,14 +86,14 @@ export class Reader {
           return failure;
         }
         const wait = this.#outOfReach(error, outage, askedAt);
-        if (tries >= TRIES || this.#stop.reason !== undefined) return failure;
-        await pause(wait, signal, this.#hold);
+        if (tries >= TRIES || stop.reason !== undefined) return failure;
+        await pause(wait, signal, hold);
       }
     }
   }
 
   #gotAnswer(): void {
-    this.#answered = true;
+    this.answered = true;
     this.#rounds = 0;
   }
 
@@ -116,19 +107,20 @@ export class Reader {
     const limited = error instanceof APIError && error.status === 429;
     // Waiting does not help if the token is missing or refused.
     const hopeless = everything && !limited;
-    const wait = retryAfter ?? this.#backoff(this.#rounds);
+    const { stop, backoff } = this.#options;
+    const wait = retryAfter ?? backoff(this.#rounds);
     if (hopeless || this.#rounds >= ROUNDS || wait > LONGEST_RETRY_AFTER)
-      this.#stop.stop("unreachable", retryAfter);
+      stop.stop("unreachable", retryAfter);
     else if (everything || retryAfter !== undefined)
       this.#quietUntil = Math.max(this.#quietUntil, performance.now() + wait);
     return wait;
   }
 
   async #quiet(): Promise<void> {
-    const { signal } = this.#stop;
-    for (let left = 1; left > 0 && !signal.aborted; ) {
+    const { stop, hold } = this.#options;
+    for (let left = 1; left > 0 && !stop.signal.aborted; ) {
       left = this.#quietUntil - performance.now();
-      if (left > 0) await pause(left, signal, this.#hold);
+      if (left > 0) await pause(left, stop.signal, hold);
     }
   }
 }

@@ -1,14 +1,15 @@
-import { untilAborted } from "../async.ts";
+import { Alarm, untilAborted } from "../async.ts";
 import { StayhookError } from "../errors.ts";
 import { abortSignal, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
-import { Changes } from "./changes.ts";
+import { Changes, Watch } from "./changes.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
 import { Reader, StopReason } from "./reader.ts";
-import { type Outcome, Schedule } from "./schedule.ts";
-import { Lock } from "./state.ts";
-import { Watch } from "./watch.ts";
+import { dueIn, Lock, readState } from "./state.ts";
+
+export type { ReconcilerAlarm } from "../webhooks/observability.ts";
+export type { Incomplete, ReconcileObservation, ReconcileReport, ReconcilerOptions } from "./options.ts";
 
 /** Finds changes that no notification brought. {@link createReconciler} makes one. Its functions need no `this`. */
 export interface Reconciler {
@@ -76,7 +77,11 @@ export function createReconciler(webhooks: WebhookHandler, options: ReconcilerOp
   };
 }
 
-type Made = Outcome & { readonly report: ReconcileReport };
+interface Made {
+  readonly report: ReconcileReport;
+  /** The wait that the platform asked for, ms. */
+  readonly retryAfter: number | undefined;
+}
 
 class StoreReconciler {
   readonly #settings: Settings;
@@ -166,7 +171,7 @@ class StoreReconciler {
       log.warn(
         "the reconciler stops its pass, because the platform is out of reach. The next pass goes on from there",
       );
-    return { report, incomplete, retryAfter: stop.retryAfter };
+    return { report, retryAfter: stop.retryAfter };
   }
 
   /** @returns `undefined` if another pass is under way */
@@ -197,6 +202,84 @@ class StoreReconciler {
       await lock.release(pass.progress);
     }
     return pass;
+  }
+}
+
+/** The longest random delay of the first check and of later ones, ms. It keeps machines from checking at the same time. */
+const SPREAD = { first: 250, later: 30_000 } as const;
+/** How long to wait after failed passes in a row, ms. */
+const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
+
+/** Makes one pass for each `every`, over all machines that share the store. Does not keep the process alive. */
+class Schedule {
+  readonly #settings: Settings;
+  readonly #pass: () => Promise<Made>;
+  readonly #alarm = new Alarm(() => void this.#tick());
+  #started = false;
+  #stopped = false;
+  /** Passes in a row that failed. */
+  #failures = 0;
+
+  constructor(settings: Settings, pass: () => Promise<Made>) {
+    this.#settings = settings;
+    this.#pass = pass;
+  }
+
+  start(): void {
+    if (this.#started || this.#stopped) return;
+    this.#started = true;
+    this.#set(0, SPREAD.first);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#alarm.clear();
+  }
+
+  #set(ms: number, spread: number = SPREAD.later): void {
+    const { every } = this.#settings;
+    if (!this.#stopped) this.#alarm.set(ms + Math.random() * Math.min(every / 10, spread));
+  }
+
+  async #tick(): Promise<void> {
+    try {
+      const wait = await this.#untilDue();
+      if (this.#stopped) return;
+      this.#set(wait > 0 ? wait : await this.#makePass());
+    } catch (error) {
+      const { log, observe } = this.#settings;
+      observe({ kind: "error", error });
+      const wait = this.#retryIn();
+      log.error(`the reconciler's pass failed because of the store. Trying again in ${wait / 1000} s`, {
+        error,
+      });
+      this.#set(wait);
+    }
+  }
+
+  /** ms until a pass is due; 0 if it is due now. */
+  async #untilDue(): Promise<number> {
+    const { store, every } = this.#settings;
+    return dueIn(await readState(store), every);
+  }
+
+  /** @returns ms until the next check */
+  async #makePass(): Promise<number> {
+    const { report, retryAfter = 0 } = await this.#pass();
+    if (report.incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
+    this.#failures = 0;
+    const { internals, log } = this.#settings;
+    // A handler that processes inline has no loop for the new events.
+    void internals.drainIfStarted().catch((error) => {
+      log.error("the handler could not process the events that a pass added", { error });
+    });
+    return this.#untilDue();
+  }
+
+  #retryIn(): number {
+    const wait = RETRIES[this.#failures] ?? RETRIES[2];
+    this.#failures += 1;
+    return Math.min(wait, this.#settings.every);
   }
 }
 

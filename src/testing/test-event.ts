@@ -11,7 +11,7 @@ import {
   type PreviousRecord,
   type WebhookEventMap,
 } from "../webhooks/events.ts";
-import { compare, snapshots } from "../webhooks/processing/snapshot.ts";
+import { compare, snapshots } from "../webhooks/processing/record.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
 export type TestEventType = keyof WebhookEventMap;

@@ -1,21 +1,17 @@
 import { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
-import { defaultBackoff, safeBackoff } from "../queue/backoff.ts";
-import type { QueueObservation } from "../queue/policy.ts";
 import { Queue } from "../queue/queue.ts";
-import type { Work } from "../queue/work.ts";
+import { defaultBackoff, safeBackoff } from "../queue/retries.ts";
+import type { QueueObservation, Work } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
-import { SilenceMonitor } from "./health.ts";
-import { logTrouble, type Observation, safeObserve } from "./observe.ts";
+import { SilenceMonitor } from "./monitoring.ts";
+import { logTrouble, type Observation, SafeTelemetry, safeObserve } from "./observability.ts";
 import { checkOptions, type WebhookHandlerOptions } from "./options.ts";
-import { FurtherEvents } from "./processing/further-events.ts";
-import { createWork } from "./processing/handle-event.ts";
-import { RecentAnswers } from "./processing/recent-answers.ts";
-import { type SnapshotOf, snapshots } from "./processing/snapshot.ts";
+import { createWork, FurtherEvents } from "./processing/handle-event.ts";
+import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import { Backlog, createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
-import { SafeTelemetry } from "./telemetry.ts";
 
 /** The parts that a handler is made of. */
 export interface Parts<Tx> {
@@ -55,6 +51,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   const store = isIntake(options.store) ? undefined : options.store;
   const common = { client, on, dispatch, snapshotOf };
   if (store) telemetry.watch(store);
+  const state: Parts<Tx>["state"] = { closed: false, lastReceivedAt: undefined };
   const base = {
     numbers,
     log,
@@ -63,9 +60,8 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
     snapshotOf,
     store,
     followUps: new Map(),
-    state: stateOf(),
+    state,
   };
-  const { state } = base;
   return {
     ...base,
     work: createWork({ ...common, transactional: false }),
@@ -101,10 +97,6 @@ function warnOfVerify(verify: Verify | false | undefined, log: Log): void {
     );
   const weakness = verify && weaknessOf(verify);
   if (weakness) log.warn(weakness);
-}
-
-function stateOf(): Parts<never>["state"] {
-  return { closed: false, lastReceivedAt: undefined };
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(

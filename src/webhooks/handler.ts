@@ -1,18 +1,18 @@
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
-import type { DrainOptions, DrainResult } from "../queue/drain.ts";
+import type { DrainOptions, DrainResult } from "../queue/claiming.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { assemble, type Parts } from "./assemble.ts";
-import { type Health, healthOf } from "./health.ts";
 import { type Internals, withInternals } from "./internals.ts";
+import { type Health, healthOf } from "./monitoring.ts";
 import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 
-export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
+export type { AvailableHealth, Health, UnavailableHealth } from "./monitoring.ts";
 
 /**
  * The handler that {@link createWebhookHandler} makes. Pass it to `toNodeHandler` of `stayhook/node` for node:http and

@@ -3,8 +3,8 @@ import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
-import type { Observation } from "./observe.ts";
-import type { SnapshotOf } from "./processing/snapshot.ts";
+import type { Observation } from "./observability.ts";
+import type { SnapshotOf } from "./processing/record.ts";
 
 /** The parts of a handler that the reconciler and the console use. They are not public. */
 export interface Internals {

@@ -15,16 +15,15 @@ import {
   option,
   optionsObject,
 } from "../options.ts";
-import type { Backoff } from "../queue/backoff.ts";
+import type { Backoff } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import { eventTypes } from "./events.ts";
-import type { Observation } from "./observe.ts";
-import type { Track } from "./processing/snapshot.ts";
+import type { Observation, Telemetry } from "./observability.ts";
+import type { Track } from "./processing/record.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
-import type { Telemetry } from "./telemetry.ts";
 
 /** Options of {@link createWebhookHandler}. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {

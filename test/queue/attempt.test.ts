@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidWriteError } from "../../src/errors.ts";
-import { safeBackoff } from "../../src/queue/backoff.ts";
+import { safeBackoff } from "../../src/queue/retries.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
 import {
   alteredStore,

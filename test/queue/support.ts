@@ -1,8 +1,15 @@
 import { Log } from "../../src/logger.ts";
-import { type Backoff, defaultBackoff } from "../../src/queue/backoff.ts";
-import type { Policy, QueueObservation, StartedObservation } from "../../src/queue/policy.ts";
 import { Queue } from "../../src/queue/queue.ts";
-import type { Work, WorkContext, WorkResult } from "../../src/queue/work.ts";
+import { defaultBackoff } from "../../src/queue/retries.ts";
+import type {
+  Backoff,
+  Policy,
+  QueueObservation,
+  StartedObservation,
+  Work,
+  WorkContext,
+  WorkResult,
+} from "../../src/queue/work.ts";
 import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
 

@@ -1,6 +1,6 @@
 // Makes a pass whose events nobody handles here, until it is killed.
 import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
-import { createReconciler } from "../../src/reconcile/index.ts";
+import { createReconciler } from "../../src/reconcile/reconciler.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 
 const { path, baseUrl, accessToken, lease } = JSON.parse(process.argv[2] ?? "{}") as {

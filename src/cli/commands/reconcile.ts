@@ -1,6 +1,6 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/errors.ts";
-import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/index.ts";
+import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/reconciler.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
 import { type Command, exitCodes, type Invocation, integerOf } from "../command.ts";

@@ -1,7 +1,7 @@
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
-import type { AttemptResult, ProcessAttempt } from "../../queue/policy.ts";
-import { CancellableRun, type Work, type WorkFailure, type WorkResult } from "../../queue/work.ts";
+import { CancellableRun } from "../../queue/attempt.ts";
+import type { AttemptResult, ProcessAttempt, Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 import { logDoubts } from "../receiving/answers.ts";

@@ -1,6 +1,6 @@
 import { memoryStore, type WebhookEvent } from "stayhook";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/snapshot.ts";
+import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/record.ts";
 import { handlerOf, notificationOf } from "../support.ts";
 
 beforeEach(() => {

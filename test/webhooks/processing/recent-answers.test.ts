@@ -1,6 +1,6 @@
 import { type ClaimedEvent, memoryStore, type WebhookEvent } from "stayhook";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { RecentAnswers } from "../../../src/webhooks/processing/recent-answers.ts";
+import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
 import { clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
 
 beforeEach(() => {

@@ -2,7 +2,7 @@ import { Alarm, atMost } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { SilentObservation } from "./observe.ts";
+import type { SilentObservation } from "./observability.ts";
 
 /** How a handler is doing. */
 export interface AvailableHealth {
