@@ -1,6 +1,7 @@
+import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
-import { InvalidArgumentError, type Issue } from "../../errors.ts";
-import { isLogger, Log, type Logger } from "../../logger.ts";
+import { Log, type Logger } from "../../logger.ts";
+import { check, logger, numberFrom, option, optionsObject } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { ClientLink, type RedisClient, UrlLink } from "./redis-client.ts";
 import { Connection } from "./redis-connection.ts";
@@ -42,61 +43,47 @@ export interface RedisStoreOptions {
  * ```
  */
 export function redisStore(options: RedisStoreOptions): EventStore {
-  const issues = [...issuesIn(options)];
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  const { url, client, prefix = "stayhook", commandTimeout = 5000, logger } = options;
+  const { client } = Object(options) as RedisStoreOptions;
+  const { url, prefix, commandTimeout, logger: log } = check(() => schema(client), options);
   const link = client === undefined ? new UrlLink(url!) : new ClientLink(client);
   const connection = new Connection(link, `{${prefix}}`, commandTimeout);
-  return new RedisStore(connection, () => void checkSettings(connection, new Log(logger)));
+  return new RedisStore(connection, () => void checkSettings(connection, new Log(log)));
 }
 
-function* issuesIn(options: RedisStoreOptions): Generator<Issue> {
-  if (typeof options !== "object" || options === null) {
-    yield { path: [], message: "redisStore takes options, with url or client" };
-    return;
-  }
-  const { url, client, prefix, commandTimeout, logger, ...rest } = options;
-  // A misspelt prefix would silently become the default, which may be another app's.
-  for (const name of Object.keys(rest)) yield { path: [name], message: "is no option of redisStore" };
-  if ((url === undefined) === (client === undefined)) {
-    yield { path: ["url"], message: "give either url or client" };
-  } else if (client === undefined) {
-    if (!isUrl(url)) {
-      yield {
-        path: ["url"],
-        message: "must be a redis:// or rediss:// URL, a % in its password as %25, or the path of a socket",
-      };
-    }
-  } else yield* clientIssues(client);
-  // Braces would change the hash slot.
-  if (prefix !== undefined && !(typeof prefix === "string" && /^[^{}\p{C}\s]{1,200}$/u.test(prefix))) {
-    yield {
-      path: ["prefix"],
-      message: "must be a string of 1 to 200 characters, without braces, spaces and control characters",
-    };
-  }
-  if (commandTimeout !== undefined && !isTimeout(commandTimeout)) {
-    yield { path: ["commandTimeout"], message: "must be a number of ms, more than 0" };
-  }
-  if (logger !== undefined && !isLogger(logger)) {
-    yield {
-      path: ["logger"],
-      message: "must be a function, or have the methods debug, info, warn and error",
-    };
-  }
+function schema(client: RedisClient | undefined) {
+  const either = "give either url or client";
+  const badUrl = "must be a redis:// or rediss:// URL, a % in its password as %25, or the path of a socket";
+  const url = option<string>((given) => {
+    if (given === undefined) return either;
+    return isUrl(given) ? undefined : badUrl;
+  });
+  const badPrefix = "must be a string of 1 to 200 characters, without braces, spaces and control characters";
+  return optionsObject(
+    {
+      url: client === undefined ? url : z.undefined({ error: either }).optional(),
+      client: option<RedisClient>(problemWithClient).optional(),
+      // Braces would change the hash slot.
+      prefix: z
+        .string(badPrefix)
+        .regex(/^[^{}\p{C}\s]{1,200}$/u, badPrefix)
+        .default("stayhook"),
+      commandTimeout: numberFrom(Number.MIN_VALUE, MAX_TIMER, "must be a number of ms, more than 0").default(
+        5000,
+      ),
+      logger: logger().optional(),
+    },
+    { notObject: "redisStore takes options, with url or client" },
+  );
 }
 
-function* clientIssues(client: RedisClient): Generator<Issue> {
-  const path = ["client"];
-  if (typeof client?.evalsha !== "function" || typeof client.duplicate !== "function") {
-    yield { path, message: "must be a Redis or a Cluster of ioredis" };
-    return;
-  }
-  const { keyPrefix } = client.options as { readonly keyPrefix?: unknown };
-  if (keyPrefix === undefined || keyPrefix === "") return;
-  if (typeof keyPrefix !== "string" || keyPrefix.includes("{")) {
-    yield { path, message: "its keyPrefix must be a string without braces" };
-  }
+function problemWithClient(client: unknown): string | undefined {
+  const { evalsha, duplicate, options } = Object(client) as RedisClient;
+  if (typeof evalsha !== "function" || typeof duplicate !== "function")
+    return "must be a Redis or a Cluster of ioredis";
+  const { keyPrefix = "" } = Object(options) as { readonly keyPrefix?: unknown };
+  return typeof keyPrefix === "string" && !keyPrefix.includes("{")
+    ? undefined
+    : "its keyPrefix must be a string without braces";
 }
 
 function isUrl(url: unknown): boolean {
@@ -115,10 +102,6 @@ function isEncoded(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-function isTimeout(value: unknown): boolean {
-  return typeof value === "number" && value > 0 && value <= MAX_TIMER;
 }
 
 /** Warns of settings by which this Redis loses events that were answered 200. Some providers block both commands. */

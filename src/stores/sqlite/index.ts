@@ -1,8 +1,8 @@
 import { closeSync, existsSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
-import { checkNoUnknown } from "../../option-names.ts";
+import { StayhookError } from "../../errors.ts";
+import { check, numberFrom, oneOf, optionsObject } from "../../options.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
 import { isMigrated, migrate } from "../sql/sql-statements.ts";
@@ -55,33 +55,28 @@ export function sqliteStore(
   database: string | DatabaseSync,
   options: SqliteStoreOptions = {},
 ): EventStore<SqliteTransaction> {
-  checkNoUnknown(options, ["durability", "busyTimeout"]);
-  const { durability = "power-loss", busyTimeout = 5000 } = options;
-  const issues = [...databaseIssues(database), ...optionIssues(durability, busyTimeout)];
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  const problem = problemWithDatabase(database);
+  const before = problem === undefined ? [] : [{ path: ["database"], message: problem }];
+  const { durability, busyTimeout } = check(schema, options, { before });
   const opened = open(database, { durability, busyTimeout });
   return new SqlStore(new SqliteDriver(opened, busyTimeout), sqliteDialect, { migrated: true });
 }
 
-function* databaseIssues(database: unknown): Generator<Issue> {
-  const path = ["database"];
-  if (typeof database === "string") {
-    if (database === "" || database.includes("\0")) yield { path, message: "must be the path of a file" };
-    // SQLite would read it as a URI with options in the query.
-    else if (database.startsWith("file:"))
-      yield { path, message: "must be a path, not a URL: leave out file:" };
-  } else if (typeof (database as DatabaseSync | undefined)?.prepare !== "function") {
-    yield { path, message: "must be the path of a file, or a DatabaseSync of node:sqlite" };
-  }
-}
+const schema = () =>
+  optionsObject({
+    durability: oneOf("power-loss", "process-crash").default("power-loss"),
+    busyTimeout: numberFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more").default(5000),
+  });
 
-function* optionIssues(durability: unknown, busyTimeout: unknown): Generator<Issue> {
-  if (durability !== "power-loss" && durability !== "process-crash") {
-    yield { path: ["durability"], message: 'must be "power-loss" or "process-crash"' };
+function problemWithDatabase(database: unknown): string | undefined {
+  if (typeof database === "string") {
+    if (database === "" || database.includes("\0")) return "must be the path of a file";
+    // SQLite would read it as a URI with options in the query.
+    return database.startsWith("file:") ? "must be a path, not a URL: leave out file:" : undefined;
   }
-  if (typeof busyTimeout !== "number" || !(busyTimeout >= 0 && busyTimeout < Number.POSITIVE_INFINITY)) {
-    yield { path: ["busyTimeout"], message: "must be a number of ms, 0 or more" };
-  }
+  return typeof Object(database).prepare === "function"
+    ? undefined
+    : "must be the path of a file, or a DatabaseSync of node:sqlite";
 }
 
 const MEMORY = ":memory:";
