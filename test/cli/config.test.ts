@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { masked } from "../../src/cli/commands/config.ts";
-import { cli, platform, serve, start } from "./support.ts";
+import { cli, platform, serve, start, until } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
 const other = "https://example.com/other?key=0ther";
@@ -111,6 +111,11 @@ describe("endpoints", () => {
     expect(ended).toMatchObject({ code: 0, stderr: "" });
     expect(ended.stdout).not.toMatch(/s3cret|0ther/);
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, messages: other });
+    // An empty variable is an unset one. It removes no topic.
+    const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_TO: "" };
+    await configWith(["ensure"], { ...unset, STAYHOOK_ENDPOINT_LISTINGS: url });
+    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: url, messages: other });
+    expect((await configWith(["ensure"], unset)).stderr).toContain("Give at least one of --bookings");
     expect(await configWith(["set"], { STAYHOOK_ENDPOINT_LISTINGS: url })).toMatchObject({
       code: 0,
       stderr: "",
@@ -192,7 +197,7 @@ test("config off and config delete ask on a terminal", async () => {
 test("Ctrl-C at the question ends with 130", async () => {
   const { env } = await platform();
   const running = start(["config", "off"], { env, typing: true });
+  await until(() => expect(running.stderr()).toContain("[y/N]"));
   running.interrupt();
-  running.endInput();
   expect(await running.ended).toMatchObject({ code: 130 });
 });

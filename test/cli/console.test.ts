@@ -36,6 +36,8 @@ async function opened(...args: string[]) {
 test("the URL that is printed opens the console once, and a cookie from then on", async () => {
   const { url, origin, eventId, running } = await opened();
   expect(new URL(url).hostname).toBe("127.0.0.1");
+  // Another address of this machine.
+  await expect(fetch(origin.replace("127.0.0.1", "127.0.0.2"))).rejects.toThrow();
   expect((await new Browser().get(origin)).status).toBe(403);
   expect((await new Browser().get(`${origin}/?token=guess`)).status).toBe(403);
   const raw = await fetch(url, { redirect: "manual" });

@@ -100,6 +100,15 @@ describe("doctor", () => {
     }
   });
 
+  test("ends with the exit code of the first failed check", async () => {
+    const { env } = await platform();
+    const { code, report } = await doctor({ ...env, STAYHOOK_ACCESS_TOKEN: "wr0ng" }, "--to", await closed());
+    expect(code).toBe(3);
+    const failed = report.checks.filter(({ state }) => state === "failed");
+    expect(failed.map(({ check }) => check)).toEqual(["access token", "endpoint: answers"]);
+    expect(Object.keys(failed[0]!)).toEqual(["check", "state", "detail"]);
+  });
+
   test("does not take a 404 for an accepted token, and asks about the base URL", async () => {
     const origin = await serve((_request, response) => response.writeHead(404).end());
     const env = { STAYHOOK_BASE_URL: `${origin}/api`, STAYHOOK_ACCESS_TOKEN: "t" };
@@ -144,6 +153,13 @@ describe("doctor", () => {
     expect(code).toBe(1);
     expect(states).toMatchObject({ "endpoint: refuses a wrong secret": "failed" });
     expect(await store.list({ limit: 10 })).toEqual([]);
+  });
+
+  test("tries a wrong value for each parameter of the query", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env, "s3cret");
+    const { states } = await doctor(env, "--to", url.replace("?", "?topic=bookings&"));
+    expect(states).toMatchObject({ "endpoint: refuses a wrong secret": "passed" });
   });
 
   test("tries a wrong path if the secret is in the path", async () => {

@@ -153,12 +153,14 @@ test.skipIf(mysql === undefined)(
   },
 );
 
-test("ls lists more events than one page of the store, once each", async () => {
+test("ls, discard and purge take more events than one page of the store, once each", {
+  timeout: 30_000,
+}, async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const file = join(directory, "events.db");
   const store = sqliteStore(file, { durability: "process-crash" });
-  const eventIds = Array.from({ length: 450 }, () => crypto.randomUUID());
+  const eventIds = Array.from({ length: 1001 }, () => crypto.randomUUID());
   const rest = { source: "webhook", topic: null, timestamp: "2026-11-21T10:00:00Z" } as const;
   await Promise.all(
     eventIds.map((eventId) => store.add({ ...rest, eventId, ref: null, notification: "{}" })),
@@ -171,8 +173,14 @@ test("ls lists more events than one page of the store, once each", async () => {
       .split("\n")
       .map((line) => line.split("\t")[0] ?? "");
   };
-  expect((await listed("1000")).sort()).toEqual(eventIds.toSorted());
+  expect((await listed("2000")).sort()).toEqual(eventIds.toSorted());
   expect(new Set(await listed("430")).size).toBe(430);
+  const json = async (...args: string[]) =>
+    JSON.parse((await cli(["events", ...args, "--json", "--store", file])).stdout);
+  const pending = ["discard", "--state", "pending", "--source", "webhook"];
+  expect(await json(...pending, "--dry-run")).toMatchObject({ count: 1001 });
+  expect(await json(...pending, "--yes")).toEqual({ discarded: 1001 });
+  expect(await json("purge", "--older-than", "0", "--yes")).toEqual({ purged: 1001 });
 });
 
 test("an error of the store names its host; a password in --store causes a warning and is not shown", async () => {

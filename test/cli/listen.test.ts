@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { cli, closed, platform, quiet, receiver, start, until } from "./support.ts";
+import { closed, platform, quiet, receiver, start, until } from "./support.ts";
 
 /** A deployed app that records notifications in a file. */
 async function deployed() {
@@ -119,9 +119,18 @@ describe("listen", () => {
     expect(running.stderr()).toBe("");
   });
 
-  test("ends with 4 if the store does not exist", async () => {
-    expect(await cli(["listen", "--to", "http://127.0.0.1:1", "--store", "/nowhere.db"])).toMatchObject({
-      code: 4,
-    });
+  test("warns once while the store cannot be read, and goes on", async () => {
+    const { file, record } = await deployed();
+    const { url, received } = await receiver();
+    const running = await listen(file, ["--to", url]);
+    const database = new DatabaseSync(file);
+    onTestFinished(() => database.close());
+    database.exec("ALTER TABLE stayhook_events RENAME TO gone");
+    await until(() => expect(running.stderr()).toContain("Trying again."));
+    await new Promise((resolve) => setTimeout(resolve, 1200));
+    database.exec("ALTER TABLE gone RENAME TO stayhook_events");
+    const { body } = await record("HX3K9");
+    await until(() => expect(received()).toEqual([body]));
+    expect(running.stderr().match(/Trying again/g)).toHaveLength(1);
   });
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { cli, platform } from "./support.ts";
+import { cli, platform, serve, start, until } from "./support.ts";
 
 /** An app that has handled a booking and knows a listing, at a platform where both have changed since. */
 async function app() {
@@ -119,6 +119,19 @@ describe("reconcile", () => {
       "booking.Confirmed by reconcile",
     ]);
     expect(await reconcile("--watch", "NONE")).toMatchObject({ code: 4, stdout: "" });
+  });
+
+  test("ends with 130 on Ctrl-C, and says that the next pass continues", async () => {
+    const { env, file } = await app();
+    let asked = false;
+    const mute = await serve(() => {
+      asked = true;
+    });
+    const running = start(["reconcile", "--store", file], { env: { ...env, STAYHOOK_BASE_URL: mute } });
+    await until(() => expect(asked).toBe(true));
+    running.interrupt();
+    const { code, stderr } = await running.ended;
+    expect({ code, stderr }).toMatchObject({ code: 130, stderr: expect.stringContaining("Interrupted.") });
   });
 
   test("ends with 5 if the platform is out of reach, and with 3 if it refuses the token", async () => {

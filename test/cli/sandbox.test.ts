@@ -125,6 +125,7 @@ describe("sandbox", () => {
       ["--drop", "2"],
       ["--drop", ""],
       ["--seed", "1.5"],
+      ["--seed", ""],
     ])
       expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });

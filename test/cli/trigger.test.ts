@@ -31,6 +31,7 @@ test("sends one notification as the platform does, and ends with 0 if the answer
     ["booking", "--booking", "HX3K9"],
     ["booking:HX3K9"],
     ["listing", "7"],
+    ["listing.unknown", "7"],
     ["message"],
   ]) {
     const { code, stdout, stderr } = await cli(["trigger", ...what], { env: { STAYHOOK_TO: url } });
@@ -43,6 +44,7 @@ test("sends one notification as the platform does, and ends with 0 if the answer
     "booking.Confirmed",
     "booking.Confirmed",
     "booking.Confirmed",
+    "listing.Hidden",
     "listing.Hidden",
     "unknown",
   ]);

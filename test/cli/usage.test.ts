@@ -75,6 +75,8 @@ describe("wrong usage ends with 2 and an error", () => {
     [["booking"], "<code> is missing"],
     [["booking", "A", "B"], "There are too many arguments."],
     [["listings", "--status"], "--status requires a value."],
+    [["listings", "--status", "-x"], "--status requires a value."],
+    [["config", "off", "-yx"], "There is no option -x."],
     [["listings", "--json=yes"], "--json takes no value"],
     [["listings"], "STAYHOOK_BASE_URL"],
     [["events", "counts"], "STAYHOOK_STORE"],
@@ -93,7 +95,6 @@ describe("wrong usage ends with 2 and an error", () => {
     ],
     [["events", "ls", "--ref", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
     [["events", "ls", "--follow", "--limit", "3", "--store", "x"], "--follow does not go with --limit."],
-    [["events", "discard", "--store", "x"], "Give ids of events, or a filter, or --all."],
     [["events", "ls", "--reason", "bad", "--store", "x"], "--reason must be one of callback"],
     [
       ["events", "ls", "--since", "yesterday", "--store", "x"],
@@ -203,9 +204,9 @@ test.each([
   expect(JSON.parse(stderr).error).toMatchObject({ status });
 });
 
-test.each([404, 410])("booking ends with 4 if the platform answers %i", async (status) => {
+test("booking ends with 4 if the platform answers 410", async () => {
   const { sandbox, env } = await platform();
-  sandbox.faults.set([{ status }]);
+  sandbox.faults.set([{ status: 410 }]);
   expect(await cli(["booking", "HX3K9"], { env })).toMatchObject({ code: 4, stdout: "" });
 });
 
@@ -253,6 +254,12 @@ test("--json may stand before the command, and options before the subcommand", a
   expect(JSON.parse((await cli(["--json", "listings"], { env })).stdout)).toEqual([]);
   const { code } = await cli(["config", "--base-url", STAYHOOK_BASE_URL, "get"], { env: token });
   expect(code).toBe(4);
+});
+
+test("a value that begins with a hyphen follows an equals sign", async () => {
+  const { sandbox, env } = await platform();
+  await sandbox.listings.submit({ listingId: 7 });
+  expect(await cli(["listings", "--status=-x"], { env })).toEqual({ code: 0, stdout: "", stderr: "" });
 });
 
 test("a terminal gets tables in color, and a pipe gets tabs", async () => {
