@@ -1,10 +1,12 @@
 import type { Pool } from "pg";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
+import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, oneOf, option, optionsObject } from "../../options.ts";
-import { Connections } from "./connections.ts";
+import { Connections, type Session } from "./postgres-connections.ts";
+import { schemaSql } from "./postgres-schema.ts";
+import { literal, NAME_BYTES, quote } from "./postgres-statements.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
-import { NAME_BYTES, migrationSql as sqlOf } from "./schema.ts";
 
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
@@ -60,6 +62,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const most = pool?.options.max ?? maxConnections;
   return new PgStore(connections, {
     schema,
+    migrate: (session) => migrate(session, schema),
     listen: wake === "notify",
     pollInterval,
     writesAtOnce: Math.max(1, most - 2),
@@ -89,7 +92,74 @@ export interface MigrationOptions {
  */
 export function migrationSql(options: MigrationOptions = {}): string {
   const { schema, from } = check(migrationSchema, options);
-  return sqlOf(schema, from);
+  return sqlFrom(schema, from);
+}
+
+/** How long making the tables may take, ms. */
+const PATIENCE = 60_000;
+
+/** The steps from each version of the schema to the next. Never change a released step. */
+const steps: readonly ((schema: string) => string)[] = [schemaSql];
+
+/** Returns the SQL of the steps from version `from` to this one. The caller runs it in a transaction. */
+function sqlFrom(schema: string, from: number): string {
+  if (from >= steps.length) return "";
+  const s = quote(schema);
+  const create = `
+DO $stayhook$ BEGIN
+  IF to_regnamespace(${literal(quote(schema))}) IS NULL THEN CREATE SCHEMA ${s}; END IF;
+END $stayhook$;
+`;
+  const version = `
+CREATE OR REPLACE FUNCTION ${s}.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT ${steps.length}';
+`;
+  return [from === 0 ? create : "", ...steps.slice(from).map((step) => step(schema)), version].join("");
+}
+
+/**
+ * Upgrades the schema to this version, once even if many processes start at the same time. Leaves a newer version as it
+ * is, because newer packages only add to the schema.
+ *
+ * @throws StayhookError for a schema of stayhook 0.1, or a database that is not in UTF-8
+ */
+async function migrate(session: Session, schema: string): Promise<void> {
+  if ((await versionOf(session, schema)) >= steps.length) return;
+  await session.query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+  try {
+    const lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+    await session.query(lock, [`stayhook ${schema}`], PATIENCE);
+    await assertUnicode(session);
+    const version = await versionOf(session, schema);
+    if (version < steps.length) await session.query(sqlFrom(schema, version), undefined, PATIENCE);
+    await session.query("COMMIT");
+  } catch (error) {
+    await session.query("ROLLBACK").catch(() => {});
+    throw error;
+  }
+}
+
+async function versionOf(session: Session, schema: string): Promise<number> {
+  const [row] = await session.query(
+    `SELECT p.prosrc AS source, to_regclass($2)::text AS refs
+     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+     WHERE n.nspname = $1 AND p.proname = 'schema_version'`,
+    [schema, `${quote(schema)}.refs`],
+  );
+  if (row === undefined) return 0;
+  // 0.1 called its schema version 1, too.
+  if (row.refs !== null) return Number(/\d+/.exec(row.source ?? "")?.[0]);
+  throw new StayhookError(
+    `postgresStore: stayhook 0.1 made the schema ${schema}, and this version cannot use it. Give another schema, or drop this one when none of its events is needed any more.`,
+  );
+}
+
+/** Another encoding may be unable to hold a notification. The handler could then never answer 200 to it. */
+async function assertUnicode(session: Session): Promise<void> {
+  const [row] = await session.query("SELECT current_setting('server_encoding') AS encoding");
+  if (row?.encoding === "UTF8") return;
+  throw new StayhookError(
+    `postgresStore: the database's encoding is ${row?.encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
+  );
 }
 
 const migrationSchema = () =>

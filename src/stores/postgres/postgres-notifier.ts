@@ -2,7 +2,7 @@
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import type { Subscribers } from "../base-store.ts";
-import type { Connections } from "./connections.ts";
+import type { Connections } from "./postgres-connections.ts";
 
 /** How often a listening connection is checked, ms. Each check also wakes the subscribers, in case a message was lost. */
 const SAFETY = 10_000;

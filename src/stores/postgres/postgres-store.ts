@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { BaseStore, clampWait, type Slice, type Sliced } from "../base-store.ts";
-import type { Change, EventState } from "../event-states.ts";
+import { type Change, changedFrom, type EventState } from "../event-states.ts";
 import type {
   AddOptions,
   ClaimedEvent,
@@ -18,21 +18,30 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 import { WriteFailed } from "../server-pool.ts";
-import { again, Commands } from "./commands.ts";
-import type { Connections, Row } from "./connections.ts";
-import { Groups, PATIENCE } from "./groups.ts";
-import { NEWEST_RECEIVED } from "./maintenance.ts";
-import { isLocked, isQueueFull, lostConnection } from "./postgres-errors.ts";
+import {
+  again,
+  Commands,
+  type CommandsOptions,
+  Groups,
+  PATIENCE,
+  settleWithWrites,
+} from "./postgres-commands.ts";
+import { type Connections, LOCKED, lostConnection, NOTIFY_FULL, sqlState } from "./postgres-connections.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import {
   type Addition,
   type Answer,
   addValues,
+  channelOf,
   type Ending,
   filterValues,
   fromText,
+  NEWEST_RECEIVED,
   optional,
+  type Row,
+  type Statements,
   settleValues,
+  statements,
   toAddition,
   toAnswers,
   toClaim,
@@ -43,10 +52,7 @@ import {
   toSnapshotText,
   toStoredEvent,
   toText,
-} from "./postgres-rows.ts";
-import { channelOf } from "./schema.ts";
-import { type Statements, statements } from "./statements.ts";
-import { settleWithWrites } from "./user-writes.ts";
+} from "./postgres-statements.ts";
 
 /** 300 years in ms, because PostgreSQL's intervals are limited. */
 const LONGEST = 1e13;
@@ -60,6 +66,7 @@ const MARGIN = 256;
 
 export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
   readonly schema: string;
+  readonly migrate: CommandsOptions["migrate"];
   /** How many transactions with the user's writes run at once. Other calls use the connections that are left. */
   readonly writesAtOnce: number;
 }
@@ -97,14 +104,14 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
 
-  constructor(connections: Connections, { schema, writesAtOnce, ...notifier }: StoreOptions) {
+  constructor(connections: Connections, { schema, migrate, writesAtOnce, ...notifier }: StoreOptions) {
     super();
     this.#connections = connections;
     this.#run = statements(schema);
     this.#notifier = new Notifier(connections, this.subscribers, { ...notifier, channel: channelOf(schema) });
     this.#commands = new Commands(connections, {
-      schema,
       statements: this.#run,
+      migrate,
       assertOpen: () => this.assertOpen(),
       madeDue: () => this.#notifier.madeDue(),
     });
@@ -179,8 +186,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
         const renewed = await this.#renew([claims[index] as ClaimedEvent], leaseDuration, patience);
         if (renewed.length > 0) held.add(index);
       };
-      for (const { reason } of failures(await Promise.allSettled(locked.map(alone))))
-        if (!isLocked(reason)) throw reason;
+      for (const result of await Promise.allSettled(locked.map(alone)))
+        if (result.status === "rejected" && sqlState(result.reason) !== LOCKED) throw result.reason;
       return claims.filter((_, index) => held.has(index));
     });
   }
@@ -234,7 +241,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     filter: EventFilter,
     { before, limit }: Slice,
   ): Promise<Sliced<number>> {
-    const values = [change, ...filterValues(filter), before ?? null, most(limit)];
+    const values = [change, changedFrom[change], ...filterValues(filter), before ?? null, most(limit)];
     const [row] = await this.#commands.query("events could not be changed", this.#run.change, values);
     this.#madeDue(row);
     return { found: Number(row?.changed), next: number(row?.resume) };
@@ -329,7 +336,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     let notify = this.#notifier.isAtRest;
     const send = () => this.#connections.query(this.#run.add, addValues(additions, patience, notify));
     const rows = await again(send).catch((error: unknown) => {
-      if (!notify || !isQueueFull(error)) throw error;
+      if (!notify || sqlState(error) !== NOTIFY_FULL) throw error;
       notify = false;
       return again(send);
     });
@@ -347,12 +354,13 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   #settle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
     if (outcome.state !== "done" || outcome.writes === undefined || outcome.writes.length === 0)
       return this.#endings.add(toEnding(claim, outcome, this.#commands.lost.isUnsure(claim.lease)));
-    const { writes } = outcome;
+    const withWrites = { ...outcome, writes: outcome.writes };
     return this.#writing.run(() =>
       again(async () => {
         const unsure = this.#commands.lost.isUnsure(claim.lease);
-        const ending = { statements: this.#run, claim, outcome, writes, unsure };
-        const row = await this.#connections.use((session) => settleWithWrites(session, ending));
+        const row = await this.#connections.use((session) =>
+          settleWithWrites(session, this.#run, claim, withWrites, unsure),
+        );
         this.#madeDue(row);
         return row?.settled === "true";
       }),
@@ -373,10 +381,6 @@ function at({ place }: Row): number {
 
 function number(text: string | null | undefined): number | undefined {
   return text === null || text === undefined ? undefined : Number(text);
-}
-
-function failures(results: readonly PromiseSettledResult<unknown>[]): PromiseRejectedResult[] {
-  return results.filter((result) => result.status === "rejected");
 }
 
 function ms(time: number): number {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { statements } from "../../../src/stores/postgres/statements.ts";
+import { statements } from "../../../src/stores/postgres/postgres-statements.ts";
 import { DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 

@@ -1,4 +1,4 @@
-import { definer, epoch, joined, literal, newest, parts, quote } from "./sql.ts";
+import { channelOf, definer, epoch, joined, literal, newest, parts, quote } from "./postgres-statements.ts";
 
 /** How many ended waits one claim updates. */
 const MOST_ENDED = 200;
@@ -10,7 +10,7 @@ const MOST_ENDED = 200;
  *
  * Conditions compare with now(), which can use an index. Written times are clock_timestamp().
  */
-export function functions(schema: string, channel: string): string {
+export function queueFunctions(schema: string): string {
   const s = quote(schema);
   const define = definer(schema);
   const { version, retries, pending, history } = parts(schema);
@@ -96,7 +96,7 @@ BEGIN
       DELETE FROM ${s}.refs k WHERE k.record = ANY (names) AND NOT EXISTS (SELECT FROM ${s}.records r WHERE r.record = k.record);
     END IF;
   END LOOP;
-  IF notify AND made THEN PERFORM pg_notify(${literal(channel)}, ''); END IF;
+  IF notify AND made THEN PERFORM pg_notify(${literal(channelOf(schema))}, ''); END IF;
   IF cardinality(added) < cardinality(ids) THEN
     SELECT string_agg(CASE
       WHEN g.id = ANY (added) AND g.place = array_position(ids, g.id) THEN 'added'

@@ -1,15 +1,114 @@
-import { definer, newest, parts, quote } from "./sql.ts";
+import { queueFunctions } from "./postgres-queue-functions.ts";
+import { definer, NEWEST_RECEIVED, newest, parts, quote } from "./postgres-statements.ts";
 
 /** How many events one step of a list, a replay or a discard looks at. */
 const MOST_SCANNED = 5000;
-/** The key in `meta` of the receipt time of the newest deleted webhook event. No other key begins with a backslash. */
-export const NEWEST_RECEIVED = "\\newestReceived";
+
+/** Everything that the database gets: tables, and functions. */
+export function schemaSql(schema: string): string {
+  return `${tables(schema)}${queueFunctions(schema)}${otherFunctions(schema)}`;
+}
+
+/**
+ * `events` has a row for each event. Its `record` is the `ref` of a booking or listing; an event without one is a
+ * record of its own. `lane` says where the event stands in the queue: 0 pending and due, 1 tried before and due (its
+ * lease may have ended), 2 waits until `ready_at`, 3 leased until `ready_at`; NULL for an ended event. `due_from` is when
+ * the wait began.
+ *
+ * `records` has the lock, the lease, the wait and the snapshot of each record, and the heads of its queue: the oldest
+ * event of lane 0, and the event of lane 1 that became due first. `blocked_until` is the end of the lease, or of
+ * the wait if `wait_from` is set.
+ *
+ * Each write of a `records` row raises its `version`, and each lookup asks for the highest. Without the version, a lookup
+ * would read every dead row of a busy record while a long transaction of any client keeps dead rows. The key includes the
+ * version, so it cannot make records unique. `refs` makes them unique, and its rows are never updated.
+ *
+ * `events_open` has `-seq`. For ORDER BY `seq`, PostgreSQL may scan the primary key, and with it all done events.
+ */
+function tables(schema: string): string {
+  const s = quote(schema);
+  return `
+CREATE SEQUENCE ${s}.event_seq;
+CREATE SEQUENCE ${s}.record_version CACHE 1;
+
+CREATE TABLE ${s}.events (
+  seq bigint PRIMARY KEY,
+  id text COLLATE "C" NOT NULL UNIQUE,
+  record text COLLATE "C" NOT NULL,
+  state text NOT NULL,
+  lane smallint,
+  ready_at timestamptz,
+  due_at timestamptz NOT NULL,
+  due_from timestamptz,
+  received_at timestamptz NOT NULL,
+  claimed_at timestamptz,
+  worker text,
+  attempts integer NOT NULL DEFAULT 0,
+  outages integer NOT NULL DEFAULT 0,
+  first_outage_at timestamptz,
+  replayed boolean NOT NULL DEFAULT false,
+  ended_at timestamptz,
+  settled_by text,
+  type text,
+  reason text,
+  history text[] NOT NULL DEFAULT '{}',
+  source text NOT NULL,
+  topic text,
+  "timestamp" text NOT NULL,
+  notification text,
+  traceparent text
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX events_record ON ${s}.events (record, seq);
+CREATE INDEX events_tried ON ${s}.events (record, lane, seq) WHERE lane IN (1, 2);
+CREATE INDEX events_retries ON ${s}.events (record, ready_at, seq) WHERE lane = 1;
+CREATE INDEX events_waits ON ${s}.events (ready_at) WHERE lane = 2;
+CREATE INDEX events_waits_from ON ${s}.events (due_from) WHERE lane = 2;
+CREATE INDEX events_open ON ${s}.events (state, (-seq)) WHERE state <> 'done';
+CREATE INDEX events_done ON ${s}.events (ended_at, seq) WHERE state = 'done';
+CREATE INDEX events_parked ON ${s}.events (ended_at, seq) WHERE state = 'parked';
+CREATE INDEX events_parked_for ON ${s}.events (reason, ended_at, seq) WHERE state = 'parked';
+
+CREATE TABLE ${s}.refs (record text COLLATE "C" PRIMARY KEY);
+
+CREATE TABLE ${s}.records (
+  record text COLLATE "C" NOT NULL,
+  version bigint NOT NULL,
+  pending_seq bigint,
+  retry_at timestamptz,
+  retry_seq bigint,
+  lease text,
+  lease_seq bigint,
+  lease_end timestamptz,
+  blocked_until timestamptz,
+  wait_from timestamptz,
+  wait_until timestamptz,
+  snapshot text,
+  sequence integer NOT NULL DEFAULT 0,
+  seen_at timestamptz,
+  PRIMARY KEY (record, version)
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX records_pending ON ${s}.records (pending_seq) WHERE blocked_until IS NULL AND pending_seq IS NOT NULL;
+CREATE INDEX records_retries ON ${s}.records (greatest(retry_at, lease_end, wait_until), retry_seq)
+  WHERE blocked_until IS NULL AND retry_seq IS NOT NULL;
+CREATE INDEX records_blocked ON ${s}.records (blocked_until) WHERE blocked_until IS NOT NULL;
+CREATE INDEX records_waits_from ON ${s}.records (wait_from) WHERE wait_from IS NOT NULL;
+CREATE INDEX records_seen ON ${s}.records (seen_at) WHERE snapshot IS NOT NULL;
+
+CREATE TABLE ${s}.meta (
+  key text COLLATE "C" PRIMARY KEY,
+  value text NOT NULL,
+  set_at timestamptz NOT NULL
+);
+`;
+}
 
 /** The functions beside the queue: filters, manual changes, snapshots and deletions. */
-export function maintenance(schema: string): string {
+function otherFunctions(schema: string): string {
   const s = quote(schema);
   const define = definer(schema);
   const { version, retries, pending } = parts(schema);
+
+  const select = `SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v`;
 
   /** Deletes events, and remembers when the newest of them was received. */
   const remove = (which: string) => `
@@ -35,16 +134,16 @@ BEGIN
   matches := '{}';
   before_seq := coalesce(before_seq, 9223372036854775807);
   IF of_id IS NOT NULL THEN
-    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+    OPEN rows FOR ${select}
       WHERE v.id = of_id AND v.seq + 0 < before_seq;
   ELSIF of_record IS NOT NULL THEN
-    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+    OPEN rows FOR ${select}
       WHERE v.record = of_record AND v.seq < before_seq ORDER BY v.record DESC, v.seq DESC;
   ELSIF of_state <> 'done' THEN
-    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+    OPEN rows FOR ${select}
       WHERE v.state = of_state AND v.state <> 'done' AND -v.seq > -before_seq ORDER BY -v.seq;
   ELSE
-    OPEN rows FOR SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v
+    OPEN rows FOR ${select}
       WHERE v.seq < before_seq ORDER BY v.seq DESC;
   END IF;
   LOOP
@@ -67,12 +166,11 @@ END`,
 
     // Locks records in the same order as adds do, to avoid deadlocks.
     define(
-      `change_events(change text, of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
+      `change_events(change text, states text[], of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
   from_ms double precision, until_ms double precision, before_seq bigint, most integer)`,
       "TABLE (changed integer, resume bigint, made_due boolean)",
       `
 DECLARE
-  states text[] := CASE change WHEN 'replay' THEN ARRAY['done', 'parked', 'retrying'] ELSE ARRAY['pending', 'retrying', 'parked'] END;
   seqs bigint[];
   g record;
   r ${s}.records;
