@@ -72,8 +72,9 @@ export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promi
   }
   return new Promise<T>((resolve, reject) => {
     const abort = (): void => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+    signal.addEventListener("abort", abort);
+    const end = (): void => signal.removeEventListener("abort", abort);
+    promise.then(resolve, reject).then(end);
   });
 }
 

@@ -12,6 +12,7 @@ import {
 } from "./errors.ts";
 import {
   attempt,
+  type Body,
   describeRedirect,
   type Exchange,
   failureOf,
@@ -78,22 +79,6 @@ export interface Call {
   readonly options: RequestOptions;
 }
 
-/** The answer to a call after all retries: a success, or a 404 or 410 to a call that may find nothing. */
-export interface Answer extends Exchange {
-  /** The status is 404 or 410. */
-  readonly missing: boolean;
-  readonly mayBeMissing: boolean;
-  /** The error for a body that is not the one that was asked for. */
-  invalid(
-    issues: readonly Issue[],
-    more?: { readonly cause?: unknown; readonly valid?: readonly unknown[] },
-  ): ResponseValidationError;
-  /** The error for a body that says that there is no such record. */
-  notFound(): NotFoundError;
-  /** The error for a body that reports a failure. */
-  failed(): APIError;
-}
-
 /** The properties of an endpoint beside its method, path and answer. */
 type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
   /** Makes the body. Throws if an argument is bad, so that the call rejects. */
@@ -133,10 +118,16 @@ let ky: typeof import("ky") | undefined;
 export class Http {
   readonly #settings: Settings;
   readonly #tokens: TokenSource;
+  readonly #base: string;
+  readonly #headers: Headers;
 
   constructor(settings: Settings) {
     this.#settings = settings;
     this.#tokens = new TokenSource(settings.accessToken);
+    const { baseUrl } = settings;
+    this.#base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
+    this.#headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
+    for (const [name, value] of settings.headers) this.#headers.set(name, value);
   }
 
   async send(call: Call): Promise<Answer> {
@@ -213,7 +204,7 @@ export class Http {
     const exchange = await attempt(outgoing, number, signal, this.#settings, this.#tokens);
     // A retried DELETE may find its record gone, by the attempt before.
     const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
-    return answerOf(exchange, outgoing, mayBeMissing);
+    return new Answer(exchange, outgoing, mayBeMissing);
   }
 
   /** @throws InvalidArgumentError before anything is sent */
@@ -222,21 +213,16 @@ export class Http {
     const { headers: given = [] } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
-    const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
-    if (body !== undefined) headers.set("content-type", "application/json");
-    for (const [name, value] of [...this.#settings.headers, ...given]) headers.set(name, value);
-    const { baseUrl } = this.#settings;
-    const url = new URL(baseUrl.origin + baseUrl.pathname.replace(/\/$/, "") + path);
-    url.search = [query, searchOf({ ...options.query, ...call.query })]
-      .filter((part) => part !== "")
-      .join("&");
+    const url = new URL(this.#base + path);
+    const search = [query, searchOf({ ...options.query, ...call.query })].filter(Boolean).join("&");
+    if (search !== "") url.search = search;
     const secrets = new Set<string>(call.secrets);
     return {
       method,
       url,
       route: call.path.route,
       path,
-      headers,
+      headers: this.#headersOf(given, body !== undefined),
       body,
       signal: options.signal,
       timeout: options.timeout ?? this.#settings.timeout,
@@ -245,43 +231,80 @@ export class Http {
       sends: 0,
     };
   }
+
+  /** The client's headers, and those of one call. A copy only where there are any. */
+  #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
+    const own = [...(given ?? [])];
+    if (own.length === 0 && !hasBody) return this.#headers;
+    const headers = new Headers(this.#headers);
+    if (hasBody && !headers.has("content-type")) headers.set("content-type", "application/json");
+    for (const [name, value] of own) headers.set(name, value);
+    return headers;
+  }
 }
 
 function isRepeatable({ method, repeatable = method !== "POST" && method !== "PATCH" }: Call): boolean {
   return repeatable;
 }
 
-/** @throws APIError where the answer is neither a success nor allowed to be missing */
-function answerOf(exchange: Exchange, outgoing: Outgoing, mayBeMissing: boolean): Answer {
-  const { response, body } = exchange;
-  const { status } = response;
-  const { method, path, redact } = outgoing;
-  const errorInit = (detail: string | undefined): APIErrorInit => ({
-    status,
-    headers: redact.headers(response.headers),
-    body: redact.json(body.value),
-    method,
-    path,
-    detail: detail === undefined ? undefined : redact.text(detail),
-  });
-  const missing = mayBeMissing && (status === 404 || status === 410);
-  if (!missing && (status < 200 || status > 299)) throw APIError.of(errorInit(describeRedirect(response)));
-  return {
-    ...exchange,
-    missing,
-    mayBeMissing,
-    invalid: (issues, { cause, valid } = {}) =>
-      new ResponseValidationError(
-        `${method} ${path}`,
-        body.truncated
-          ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }]
-          : redact.issues(issues),
-        redact.json(body.value),
-        { valid, ...(cause !== undefined && { cause: redact.cause(cause) }) },
-      ),
-    notFound: () => new NotFoundError(errorInit(messageIn(body.value) ?? "there is no such record")),
-    failed: () => new APIError(errorInit(messageIn(body.value) ?? "the answer reports a failure")),
-  };
+/** The answer to a call after all retries: a success, or a 404 or 410 to a call that may find nothing. */
+export class Answer implements Exchange {
+  readonly response: Response;
+  readonly body: Body;
+  readonly mayBeMissing: boolean;
+  /** The status is 404 or 410. */
+  readonly missing: boolean;
+  readonly #outgoing: Outgoing;
+
+  /** @throws APIError where the answer is neither a success nor allowed to be missing */
+  constructor({ response, body }: Exchange, outgoing: Outgoing, mayBeMissing: boolean) {
+    const { status } = response;
+    this.response = response;
+    this.body = body;
+    this.mayBeMissing = mayBeMissing;
+    this.missing = mayBeMissing && (status === 404 || status === 410);
+    this.#outgoing = outgoing;
+    if (!this.missing && (status < 200 || status > 299))
+      throw APIError.of(this.#errorInit(describeRedirect(response)));
+  }
+
+  /** The error for a body that is not the one that was asked for. */
+  invalid(
+    issues: readonly Issue[],
+    { cause, valid }: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
+  ): ResponseValidationError {
+    const { method, path, redact } = this.#outgoing;
+    return new ResponseValidationError(
+      `${method} ${path}`,
+      this.body.truncated
+        ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }]
+        : redact.issues(issues),
+      redact.json(this.body.value),
+      { valid, ...(cause !== undefined && { cause: redact.cause(cause) }) },
+    );
+  }
+
+  /** The error for a body that says that there is no such record. */
+  notFound(): NotFoundError {
+    return new NotFoundError(this.#errorInit(messageIn(this.body.value) ?? "there is no such record"));
+  }
+
+  /** The error for a body that reports a failure. */
+  failed(): APIError {
+    return new APIError(this.#errorInit(messageIn(this.body.value) ?? "the answer reports a failure"));
+  }
+
+  #errorInit(detail: string | undefined): APIErrorInit {
+    const { method, path, redact } = this.#outgoing;
+    return {
+      status: this.response.status,
+      headers: redact.headers(this.response.headers),
+      body: redact.json(this.body.value),
+      method,
+      path,
+      detail: detail === undefined ? undefined : redact.text(detail),
+    };
+  }
 }
 
 function bodyOf(call: Call): string | undefined {
