@@ -210,7 +210,7 @@ export class Http {
   /** @throws InvalidArgumentError before anything is sent */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
-    const { headers: given = [] } = checkRequestOptions(options);
+    const { headers: given } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const url = new URL(this.#base + path);
