@@ -15,9 +15,9 @@ export {
   RateLimitError,
   ResponseValidationError,
   UnprocessableEntityError,
-} from "./client/errors.ts";
-export type { ApiPromise, WithResponse } from "./client/http.ts";
+} from "./client/client-errors.ts";
 export type {
+  AccessToken,
   ClientOptions,
   Fetch,
   HeadersInput,
@@ -28,8 +28,8 @@ export type {
   RequestTelemetry,
   ResponseObservation,
   TracedRequest,
-} from "./client/options.ts";
-export type { AccessToken } from "./client/token.ts";
+} from "./client/client-options.ts";
+export type { ApiPromise, WithResponse } from "./client/http.ts";
 export type {
   ConfigInput,
   EndpointsInput,

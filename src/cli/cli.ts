@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { StayhookClient } from "../client/client.ts";
-import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../client/errors.ts";
+import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../client/client-errors.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LogEntry } from "../logger.ts";
 import { nearest } from "../option-names.ts";

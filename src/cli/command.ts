@@ -9,7 +9,7 @@ import {
   NotFoundError,
   PermissionDeniedError,
   RateLimitError,
-} from "../client/errors.ts";
+} from "../client/client-errors.ts";
 import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { parseDuration } from "../reconcile/options.ts";

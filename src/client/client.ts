@@ -9,8 +9,7 @@ import {
 } from "../models/records.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { check, option, optionsObject } from "../options.ts";
-import { type Model, parseWith, Readers, rawJson } from "./answers.ts";
-import { type ApiPromise, apiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
+import { type Model, parseWith, Readers, rawJson } from "./answer-body.ts";
 import {
   type ClientOptions,
   checkOptions,
@@ -18,7 +17,8 @@ import {
   type RequestOptions,
   requestShape,
   type Settings,
-} from "./options.ts";
+} from "./client-options.ts";
+import { type ApiPromise, apiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
 import { readAll } from "./paging.ts";
 import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";

@@ -1,8 +1,20 @@
 import { runWrapped, untilAborted } from "../async.ts";
-import { AbortError, ConnectionError, ConnectionTimeoutError, StayhookError, shorten } from "./errors.ts";
-import { notify, type RequestObservation, type Settings } from "./options.ts";
+import {
+  AbortError,
+  AccessTokenError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  StayhookError,
+  shorten,
+} from "./client-errors.ts";
+import {
+  type AccessToken,
+  notify,
+  problemWithToken,
+  type RequestObservation,
+  type Settings,
+} from "./client-options.ts";
 import type { Redactor } from "./redact.ts";
-import type { Token, TokenSource } from "./token.ts";
 import { isBelow } from "./urls.ts";
 
 /** One call to the platform, over all of its attempts. */
@@ -253,4 +265,66 @@ function detailOf(error: unknown, depth = 5): string {
   if (typeof code === "string") return code;
   const below = cause === undefined || depth === 0 ? "" : detailOf(cause, depth - 1);
   return below || (typeof message === "string" ? message : "");
+}
+
+/** A token. `generation` is the number of refreshes that had ended when the client asked for it. */
+export interface Token {
+  readonly value: string;
+  readonly generation: number;
+}
+
+/** The tokens of one client. Calls that run at the same time share a refresh. */
+export class TokenSource {
+  readonly #accessToken: AccessToken;
+  #generation = 0;
+  #refreshed: Token | undefined;
+  #flight: { readonly token: Promise<Token>; waiting: number } | undefined;
+
+  constructor(accessToken: AccessToken) {
+    this.#accessToken = accessToken;
+  }
+
+  get refreshable(): boolean {
+    return typeof this.#accessToken === "function";
+  }
+
+  async initial(signal: AbortSignal): Promise<Token> {
+    const generation = this.#generation;
+    if (typeof this.#accessToken === "string") return { value: this.#accessToken, generation };
+    return { value: await untilAborted(this.#call("initial"), signal), generation };
+  }
+
+  /** Gives the token that replaces a refused one. */
+  async refresh(refused: Token, signal: AbortSignal): Promise<Token> {
+    // Another call has refreshed the same token while this call was under way.
+    if (this.#refreshed && this.#refreshed.generation > refused.generation) return this.#refreshed;
+    this.#flight ??= { token: this.#refresh(), waiting: 0 };
+    const flight = this.#flight;
+    flight.waiting++;
+    try {
+      return await untilAborted(flight.token, signal);
+    } finally {
+      // Forget the refresh when no call waits for it, so that one that hangs does not block later calls.
+      if (--flight.waiting === 0 && this.#flight === flight) this.#flight = undefined;
+    }
+  }
+
+  async #refresh(): Promise<Token> {
+    const value = await this.#call("unauthorized");
+    this.#refreshed = { value, generation: ++this.#generation };
+    return this.#refreshed;
+  }
+
+  async #call(reason: "initial" | "unauthorized"): Promise<string> {
+    let token: unknown;
+    try {
+      token = await (this.#accessToken as Exclude<AccessToken, string>)({ reason });
+    } catch (cause) {
+      throw new AccessTokenError("The accessToken function threw an error; see cause.", { cause });
+    }
+    const problem = problemWithToken(token);
+    if (problem !== undefined)
+      throw new AccessTokenError(`The accessToken function gave a bad token: it ${problem}.`);
+    return token as string;
+  }
 }

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
-import type { Reader } from "./answers.ts";
+import type { Reader } from "./answer-body.ts";
 import {
   APIError,
   type APIErrorInit,
@@ -9,7 +9,14 @@ import {
   NotFoundError,
   ResponseValidationError,
   retryAfterMs,
-} from "./errors.ts";
+} from "./client-errors.ts";
+import {
+  checkRequestOptions,
+  noOptions,
+  type Query,
+  type RequestOptions,
+  type Settings,
+} from "./client-options.ts";
 import {
   attempt,
   type Body,
@@ -18,10 +25,9 @@ import {
   failureOf,
   maxBodyBytes,
   type Outgoing,
+  TokenSource,
 } from "./http-attempt.ts";
-import { checkRequestOptions, noOptions, type Query, type RequestOptions, type Settings } from "./options.ts";
 import { redactor } from "./redact.ts";
-import { TokenSource } from "./token.ts";
 import type { Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;

@@ -1,7 +1,13 @@
 import { check } from "../options.ts";
-import { isObject, type Page, toNumber } from "./answers.ts";
+import { isObject, type Page, toNumber } from "./answer-body.ts";
+import {
+  type ListPage,
+  type Query,
+  querySchema,
+  type RequestOptions,
+  type Settings,
+} from "./client-options.ts";
 import { searchOf, type WithResponse } from "./http.ts";
-import { type ListPage, type Query, querySchema, type RequestOptions, type Settings } from "./options.ts";
 
 const maxPages = 1_000;
 

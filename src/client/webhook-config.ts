@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/records.ts";
 import { check, option, optionsObject } from "../options.ts";
-import { isObject, type Model, type Readers } from "./answers.ts";
-import { APIError, NotFoundError } from "./errors.ts";
+import { isObject, type Model, type Readers } from "./answer-body.ts";
+import { APIError, NotFoundError } from "./client-errors.ts";
+import type { RequestOptions } from "./client-options.ts";
 import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
-import type { RequestOptions } from "./options.ts";
 import { parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
 
 /** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */

@@ -13,7 +13,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import * as z from "zod";
-import type { TracedRequest } from "../client/options.ts";
+import type { TracedRequest } from "../client/client-options.ts";
 import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/work.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";

@@ -1,5 +1,5 @@
 import { forEach } from "../async.ts";
-import { ResponseValidationError } from "../client/errors.ts";
+import { ResponseValidationError } from "../client/client-errors.ts";
 import { listFactsOf } from "../client/paging.ts";
 import { stay } from "../models/dates.ts";
 import type { Booking, Listing, WebhookConfig } from "../models/records.ts";

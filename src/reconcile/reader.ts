@@ -1,6 +1,6 @@
 import { pause } from "../async.ts";
-import { APIError } from "../client/errors.ts";
-import type { RequestOptions } from "../client/options.ts";
+import { APIError } from "../client/client-errors.ts";
+import type { RequestOptions } from "../client/client-options.ts";
 import type { Backoff, Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete } from "./options.ts";

@@ -1,5 +1,5 @@
 import { runWrapped } from "../async.ts";
-import type { RequestTelemetry } from "../client/options.ts";
+import type { RequestTelemetry } from "../client/client-options.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
 import type { EventState } from "../stores/event-states.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
-import { problemWithTelemetry } from "../client/options.ts";
+import { problemWithTelemetry } from "../client/client-options.ts";
 import type { Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import {

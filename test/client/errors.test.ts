@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
-import * as errors from "../../src/client/errors.ts";
+import * as errors from "../../src/client/client-errors.ts";
 import { accessToken, clientOf, fakeFetch, platform, type Reply, rejection } from "./support.ts";
 
 const classes = new Map(

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import * as z from "zod";
-import type { ListPage, Query } from "../../src/client/options.ts";
+import type { ListPage, Query } from "../../src/client/client-options.ts";
 import { listFactsOf } from "../../src/client/paging.ts";
 import { Listing } from "../../src/models/records.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";

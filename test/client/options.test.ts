@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
-import type { ClientOptions } from "../../src/client/options.ts";
+import type { ClientOptions } from "../../src/client/client-options.ts";
 import { InvalidArgumentError } from "../../src/errors.ts";
 import { stay } from "../../src/models/dates.ts";
 import { checkNoUnknown } from "../../src/option-names.ts";

@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
-import { retryAfterMs } from "../../src/client/errors.ts";
-import type { ClientOptions } from "../../src/client/options.ts";
+import { retryAfterMs } from "../../src/client/client-errors.ts";
+import type { ClientOptions } from "../../src/client/client-options.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };

@@ -2,7 +2,7 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from "nod
 import type { AddressInfo } from "node:net";
 import { afterAll, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
-import type { ClientOptions } from "../../src/client/options.ts";
+import type { ClientOptions } from "../../src/client/client-options.ts";
 import type { Booking, Listing } from "../../src/models/records.ts";
 
 export interface Received {

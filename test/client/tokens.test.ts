@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
-import type { AccessToken } from "../../src/client/token.ts";
+import type { AccessToken } from "../../src/client/client-options.ts";
 import { clientOf, platform, type Reply, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };

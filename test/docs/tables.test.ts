@@ -63,7 +63,7 @@ test("all options of the handler, with their defaults", () => {
 });
 
 test("all options of the client", () => {
-  const file = "src/client/options.ts";
+  const file = "src/client/client-options.ts";
   const options = [...membersOf(file, "ClientOptions"), ...membersOf(file, "Observers")];
   expect(names(rowsOf("Client", "Option")).sort()).toEqual([...options].sort());
 });

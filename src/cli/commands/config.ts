@@ -1,4 +1,4 @@
-import { ConflictError, NotFoundError } from "../../client/errors.ts";
+import { ConflictError, NotFoundError } from "../../client/client-errors.ts";
 import { parseUrl } from "../../client/urls.ts";
 import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
 import {

@@ -1,4 +1,4 @@
-import { APIError, ResponseValidationError } from "../../client/errors.ts";
+import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
 import { isLoopback, parseUrl } from "../../client/urls.ts";
 import type { WebhookConfig } from "../../models/records.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation, toOf, toOption } from "../command.ts";

@@ -1,4 +1,4 @@
-import { NotFoundError } from "../../client/errors.ts";
+import { NotFoundError } from "../../client/client-errors.ts";
 import type { Listing } from "../../models/records.ts";
 import { type Command, MissingError } from "../command.ts";
 import type { Column } from "../output.ts";

@@ -1,5 +1,5 @@
 import type { StayhookClient } from "../../client/client.ts";
-import { AuthenticationError } from "../../client/errors.ts";
+import { AuthenticationError } from "../../client/client-errors.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/reconciler.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";

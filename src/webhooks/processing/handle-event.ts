@@ -1,7 +1,7 @@
 import { v5 } from "uuid";
 import { pause } from "../../async.ts";
 import type { StayhookClient } from "../../client/client.ts";
-import { ResponseValidationError } from "../../client/errors.ts";
+import { ResponseValidationError } from "../../client/client-errors.ts";
 import { StayhookError } from "../../errors.ts";
 import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";

@@ -5,7 +5,7 @@ import {
   NotFoundError,
   ResponseValidationError,
   retryAfterMs,
-} from "../../client/errors.ts";
+} from "../../client/client-errors.ts";
 import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 import { dayOf } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";

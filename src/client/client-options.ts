@@ -13,8 +13,7 @@ import {
   option,
   optionsObject,
 } from "../options.ts";
-import type { StayhookError } from "./errors.ts";
-import { type AccessToken, problemWithToken } from "./token.ts";
+import type { StayhookError } from "./client-errors.ts";
 import { checkBaseUrl } from "./urls.ts";
 
 /** Headers by name. A header that is `undefined` is left out. */
@@ -22,6 +21,17 @@ export type HeadersInput =
   | Headers
   | readonly [string, string][]
   | Readonly<Record<string, string | undefined>>;
+
+/**
+ * The access token, or a function that gives it. The client calls the function before each attempt (`initial`), and
+ * once more in a call whose token the platform refused (`unauthorized`). The function may cache its tokens.
+ */
+export type AccessToken =
+  | string
+  | ((request: {
+      /** Why the client asks: for an attempt, or because the platform refused the token. */
+      readonly reason: "initial" | "unauthorized";
+    }) => string | Promise<string>);
 
 /** Query parameters by name. One that is `undefined` or `null` is left out. A list repeats its parameter. */
 export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
@@ -186,6 +196,16 @@ export interface Settings {
   readonly observers: Observers;
   readonly telemetry: RequestTelemetry | undefined;
   readonly nextPage: ClientOptions["nextPage"];
+}
+
+/** Why a value cannot be sent as a bearer token; `undefined` if it can. It does not show the value. */
+export function problemWithToken(token: unknown): string | undefined {
+  if (typeof token !== "string") return "must be a string";
+  if (token.trim() === "") return "must not be empty";
+  // Checked here, because the runtime's message would show the token.
+  return /[^\t\x20-\x7e\x80-\xff]/.test(token)
+    ? "must hold only what a header can: no line breaks, no characters beyond Latin-1"
+    : undefined;
 }
 
 const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
