@@ -300,7 +300,7 @@ async function season() {
   return made;
 }
 
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 60_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
   // The dark page differs from the light one only in its colors, so that one width and one rule suffice.
   it.each([
     ["light", [1280, 375], undefined],

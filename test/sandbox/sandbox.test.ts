@@ -228,7 +228,7 @@ describe("close", () => {
       });`;
     const args = ["--experimental-strip-types", "--no-warnings", "--input-type=module", "--eval", script];
     // It rejects if the timeout ends the process.
-    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 4500 });
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 20_000 });
     expect(stdout).toBe("closed\n");
   });
 });
