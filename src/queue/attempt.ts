@@ -236,9 +236,9 @@ class GuardedWrites<Tx> {
 }
 
 /** Why a run is cut off: the handler closes, the lease is about to end, the lease is lost, or the caller aborts. */
-export type Cut = "released" | "expiring" | "lost" | "aborted";
+type Cut = "released" | "expiring" | "lost" | "aborted";
 
-export interface CancellableRunOptions {
+interface CancellableRunOptions {
   /** ms */
   readonly attemptTimeout: number;
   /** Called when the platform has answered. */

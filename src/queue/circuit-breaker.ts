@@ -7,7 +7,7 @@ import type { Backoff, Outage, Pause } from "./work.ts";
 /** The longest wait between two half-open tries, ms. The breaker cuts up to a quarter of it at random. */
 const LONGEST_WAIT = 60_000;
 
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   readonly concurrency: number;
   readonly backoff: Backoff;
   readonly onPause: (pause: Pause & { readonly wait: number; readonly error: unknown }) => void;

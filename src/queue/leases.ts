@@ -8,7 +8,7 @@ export const GRACE = 3000;
 const RENEW_AGAIN = 1000;
 
 /** The callbacks of a lease. */
-export interface LeaseEvents {
+interface LeaseEvents {
   /** The lease ends soon, because it could not be renewed. */
   readonly onExpiring?: () => void;
   readonly onLost?: () => void;

@@ -145,7 +145,7 @@ const HOUR = 60 * 60_000;
 const BATCH = 200;
 
 /** Deletes events and snapshots after their retention. */
-export class Pruner<Tx> {
+class Pruner<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #every: number;
   readonly #alarm = new Alarm(() => void this.#tick());

@@ -10,7 +10,7 @@ const GIVE_BACK = 5000;
 /** Each tenth claim takes retries first, so that a flood of new events does not starve them. */
 const RETRIES_FIRST_EVERY = 10;
 
-export interface WorkersListener {
+interface WorkersListener {
   started?(eventId: string): void;
   ended?(eventId: string, end: AttemptEnd): void;
   /** A slot is free again. */
@@ -224,7 +224,7 @@ export class Workers<Tx> {
 }
 
 /** How many attempts may begin. */
-export interface Room {
+interface Room {
   readonly limit: number;
   /** ms until there is room. `undefined`: only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;

@@ -77,7 +77,7 @@ export function dueIn({ state, sinceBegun, lockedFor }: Reading, every: number):
 /** How often to try to take the lock if another process writes at the same time. */
 const TRIES = 5;
 
-export interface LockOptions {
+interface LockOptions {
   /** ms */
   readonly lease: number;
   /** ms */

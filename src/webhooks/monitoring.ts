@@ -49,7 +49,7 @@ export type Health = AvailableHealth | UnavailableHealth;
 /** How long the store may take to answer, ms. */
 const STORE_TIMEOUT = 10_000;
 
-export interface HealthOptions {
+interface HealthOptions {
   /** Both are `undefined` with `forwardTo`. */
   readonly store: EventStore<unknown> | undefined;
   readonly queue: Pick<Queue<never>, "state" | "pause"> | undefined;
@@ -101,7 +101,7 @@ async function within<T>(ms: number, asked: Promise<T>): Promise<T> {
 /** The wait after the store has failed, ms. */
 const RETRY_AFTER_FAILURE = 60_000;
 
-export interface SilenceOptions {
+interface SilenceOptions {
   /** ms. Infinity: never. */
   readonly silentAfter: number;
   /** When a notification was last recorded, by any process. */

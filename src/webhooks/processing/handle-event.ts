@@ -17,7 +17,7 @@ import {
   type TrackedSnapshot,
 } from "./record.ts";
 
-export interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
+interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
   readonly dispatch: "every" | "changed";
   readonly snapshotOf: SnapshotOf;
   /** `undefined` for `webhooks.process()`, which has no store: it always reads the record, and adds no events. */
@@ -30,7 +30,7 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
 ): Work<Tx> {
   return async (claim, context) => {
     const subject = parseRef(claim.ref);
-    if (subject) return new RecordWork(options, claim, context, subject).run();
+    if (subject) return await new RecordWork(options, claim, context, subject).run();
     const type = claim.topic === "messages" ? "message" : "unknown";
     try {
       const fields = type === "message" ? { type, ref: null } : { type };
@@ -123,19 +123,14 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             previous,
           })
         : [];
-    if (!changed && !replayed && source === "webhook") await this.#recheck();
+    if (!changed && !replayed && source === "webhook")
+      await this.#options.queued?.further.recheck(this.#claim, this.#context.signal);
     return { state: "done", type, record: { snapshot, changed }, writes };
   }
 
   #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
     const snapshot = this.#options.snapshotOf(this.#subject.kind, record);
     return { ...snapshot, ...compare(this.#claim.previous, snapshot) };
-  }
-
-  async #recheck(): Promise<void> {
-    const claim = this.#claim;
-    const { further } = this.#options.queued ?? {};
-    await further?.recheck(claim, timestampOf(claim), decideByOf(claim), this.#context.signal);
   }
 
   /** The booking's own ref if its code differs from the requested one in case. */
@@ -147,9 +142,8 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   /** Adds an event under the booking's own ref, unless this event is one that was added so. */
   async #addFollowUp(ref: string): Promise<boolean> {
     const { queued } = this.#options;
-    const claim = this.#claim;
-    if (!queued || isFollowUp(claim)) return false;
-    await queued.further.followUp(claim, ref, timestampOf(claim), this.#context.signal);
+    if (!queued || isFollowUp(this.#claim)) return false;
+    await queued.further.followUp(this.#claim, ref, this.#context.signal);
     return true;
   }
 }
@@ -165,7 +159,7 @@ const DAY = 24 * 60 * 60_000;
 /** How far a notification's timestamp may lie before and after its receipt to be believed, ms. */
 const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
 
-export interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
+interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
   readonly on: WebhookCallbacks<B, L, Tx>;
   /** Whether the store records an event's end in a transaction that the callback's writes can join. */
@@ -181,7 +175,7 @@ type Callback = (event: unknown) => unknown;
  * @returns the user's writes
  * @throws what the callback throws
  */
-export async function runCallback<B extends Booking, L extends Listing, Tx>(
+async function runCallback<B extends Booking, L extends Listing, Tx>(
   options: CallbackOptions<B, L, Tx>,
   claim: ClaimedEvent,
   context: WorkContext,
@@ -215,14 +209,14 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
 }
 
 /** When the event happened, or when it was recorded if its notification does not say. */
-export function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
+function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
   // An event without a notification, such as one of the reconciler, keeps its own timestamp.
   const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
 }
 
 /** When the platform expects a decision. The reconciler cannot know when the guest asked. */
-export function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
+function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
   if (claim.source === "reconcile") return undefined;
   if (claim.source === "recheck") return storedDecideBy(claim.notification);
   const told = timestampOf(claim, notification).getTime();
@@ -288,7 +282,7 @@ const ADD_AGAIN = 1000;
 /** How many recheck ids are remembered, so that a burst of notifications asks the store once. */
 const KNOWN_RECHECKS = 1000;
 
-export interface FurtherEventsOptions {
+interface FurtherEventsOptions {
   /** Adds an event to the store and wakes the queue. */
   readonly add: (event: NewEvent, options?: AddOptions) => Promise<"added" | "duplicate" | "conflict">;
   /** Handles an event again. */
@@ -309,7 +303,7 @@ export class FurtherEvents {
   }
 
   /** Schedules another read of the record, because the platform may notify before its own answers show the change. */
-  async recheck(claim: ClaimedEvent, timestamp: Date, decideBy: Date | undefined, signal: AbortSignal) {
+  async recheck(claim: ClaimedEvent, signal: AbortSignal): Promise<void> {
     const { recheckAfter } = this.#options;
     if (recheckAfter === false || claim.ref === null) return;
     const eventId = idOf("recheck", claim.ref, Math.floor(claim.receivedAt / recheckAfter));
@@ -319,8 +313,8 @@ export class FurtherEvents {
       ref: claim.ref,
       source: "recheck",
       topic: null,
-      timestamp: timestamp.toISOString(),
-      notification: JSON.stringify({ recheckOf: claim.eventId, decideBy }),
+      timestamp: timestampOf(claim).toISOString(),
+      notification: JSON.stringify({ recheckOf: claim.eventId, decideBy: decideByOf(claim) }),
       traceparent: claim.traceparent ?? null,
     };
     if ((await this.#add(event, signal, { dueIn: recheckAfter })) === undefined) return;
@@ -332,7 +326,7 @@ export class FurtherEvents {
   }
 
   /** Adds an event with the same notification under the ref of the booking's own code. */
-  async followUp(claim: ClaimedEvent, ref: string, timestamp: Date, signal: AbortSignal): Promise<void> {
+  async followUp(claim: ClaimedEvent, ref: string, signal: AbortSignal): Promise<void> {
     const eventId = followUpId(claim.eventId, ref);
     const { source, topic, notification, traceparent = null } = claim;
     const event = {
@@ -340,7 +334,7 @@ export class FurtherEvents {
       ref,
       source,
       topic,
-      timestamp: timestamp.toISOString(),
+      timestamp: timestampOf(claim).toISOString(),
       notification,
       traceparent,
     };
@@ -363,7 +357,7 @@ export class FurtherEvents {
 }
 
 /** The id of the event that follows `eventId` under `ref`. */
-export function followUpId(eventId: string, ref: string): string {
+function followUpId(eventId: string, ref: string): string {
   return idOf("follow-up", eventId, ref);
 }
 
