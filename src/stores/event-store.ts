@@ -301,8 +301,8 @@ export interface EventStore<Tx = never> {
   counts(): Promise<Record<EventState, number>>;
 
   /**
-   * Age in ms, by `receivedAt`, of the oldest event that is pending or retrying, or whose lease has ended. An event with `dueIn` counts once
-   * it is due.
+   * Age in ms, by `receivedAt`, of the first event to arrive that is pending or retrying, or whose lease has ended. An
+   * event with `dueIn` counts once it is due.
    */
   oldestWaiting(): Promise<number | undefined>;
 

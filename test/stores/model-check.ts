@@ -88,6 +88,7 @@ const claimStep = does("claim", {
   order: maybe(fc.constantFrom("oldest" as const, "newest" as const, "retries" as const)),
   worker: maybe(fc.constantFrom("host:1", "host:2")),
 });
+const claimNow = claimStep.map((step) => ({ ...step, limit: 1 as const, eventId: undefined }));
 const pruneStep = does("prune", {
   state: fc.constantFrom("done" as const, "parked" as const),
   reason: maybe(reason),
@@ -101,6 +102,7 @@ const step = fc.oneof(
   { weight: 8, arbitrary: does("settle", { claim: recent, outcome }) },
   { weight: 1, arbitrary: does("renew", { mask: fc.nat(255), duration }) },
   { weight: 4, arbitrary: does("pass", { ms: fc.constantFrom(1, 5, 30) }) },
+  { weight: 1, arbitrary: does("setBack", { ms: fc.constantFrom(1, 20, 200), claim: claimNow }) },
   { weight: 2, arbitrary: does("replay", { filter }) },
   { weight: 1, arbitrary: does("discard", { filter }) },
   { weight: 2, arbitrary: does("list", { filter, limit: fc.nat(4), after: maybe(eventId) }) },
@@ -153,7 +155,7 @@ class Walk {
   readonly #store: EventStore<unknown>;
   readonly #model: EventStore<unknown>;
   readonly #claims: Pair[] = [];
-  /** Several events ended at the same time: stores differ in which of them they prune first. */
+  /** Events did not end one after the other: stores differ in which of them they prune first. */
   #hasTies = false;
 
   constructor(store: EventStore<unknown>, model: EventStore<unknown>) {
@@ -172,7 +174,8 @@ class Walk {
       end?.();
       await this.#compare();
       // Nobody is woken by time alone, or by a process that shortens its own lease.
-      if (end === undefined || each.does === "pass" || each.does === "renew") continue;
+      if (end === undefined || each.does === "pass" || each.does === "setBack" || each.does === "renew")
+        continue;
       if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
     }
   }
@@ -227,6 +230,12 @@ class Walk {
       }
       case "pass":
         this.#pass(each.ms);
+        return;
+      case "setBack":
+        this.#pass(-each.ms);
+        this.#hasTies = true;
+        // A store ends the waits that began later than now at the next claim.
+        await this.#take(each.claim);
         return;
       case "replay":
         await this.#same((store) => store.replay(each.filter));

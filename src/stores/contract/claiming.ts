@@ -259,6 +259,15 @@ export const ordering: Cases = {
     await expectOrder(bench, "retries", ["booking:soon", "booking:late", "booking:new", "booking:newest"]);
   },
 
+  "a retry that is given back keeps its place": async (bench) => {
+    const { claimOne, settle, tick } = bench;
+    await retries(bench, ["booking:late", "booking:soon"]);
+    const first = await claimOne({ limit: 1 });
+    await tick();
+    await settle(first, { state: "released" });
+    await expectOrder(bench, "oldest", ["booking:soon", "booking:late"]);
+  },
+
   "of a record with a retry and a new event, the oldest due one goes": async (bench) => {
     const { add, tick, claimOne, done } = bench;
     await retries(bench, ["booking:A"]);

@@ -169,15 +169,16 @@ export class MemoryStore extends BaseStore {
 
   protected async doOldestWaiting(): Promise<number | undefined> {
     const now = this.#now();
-    let oldest = Number.POSITIVE_INFINITY;
+    let oldest: EventRow | undefined;
     for (const state of ["pending", "retrying", "processing"] as const) {
-      for (const { wait, leaseEnd, receivedAt } of this.#byState[state]) {
+      for (const row of this.#byState[state]) {
+        const { wait, leaseEnd, arrival } = row;
         if (state === "processing" && leaseEnd > now) continue;
         if (state === "pending" && wait !== undefined && now >= wait.from && now < wait.until) continue;
-        oldest = Math.min(oldest, receivedAt);
+        if (oldest === undefined || arrival < oldest.arrival) oldest = row;
       }
     }
-    return oldest === Number.POSITIVE_INFINITY ? undefined : Math.max(0, now - oldest);
+    return oldest && Math.max(0, now - oldest.receivedAt);
   }
 
   protected async doNewestReceived(): Promise<Date | undefined> {
@@ -287,7 +288,8 @@ export class MemoryStore extends BaseStore {
 
   #lease(row: EventRow, now: number, leaseDuration: number, worker: string | undefined): ClaimedEvent {
     const record = this.#lockOf(row);
-    if (row.state === "processing") note(row, "lost", { duration: row.leaseEnd - row.claimedAt });
+    if (row.state === "processing")
+      note(row, "lost", { duration: Math.max(0, row.leaseEnd - row.claimedAt) });
     this.#leases += 1;
     const token = String(this.#leases);
     record.lease = { token, row };
@@ -312,6 +314,7 @@ export class MemoryStore extends BaseStore {
   #end(row: EventRow, record: RecordRow, outcome: Outcome, now: number): void {
     if (outcome.state === "released") {
       row.attempts -= 1;
+      row.dueAt = Math.min(row.dueAt, now);
       this.#setState(row, record, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
       return;
     }

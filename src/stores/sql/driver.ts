@@ -97,11 +97,6 @@ export interface SqlDialect {
   readonly clock?: string | undefined;
   /** A query that gives the `seq` of each event of a record. Its parameter is the `record`. Default: it reads `record`. */
   readonly ofRecord?: string | undefined;
-  /**
-   * A query that gives as `at` when the newest webhook event was received, even if that event is deleted. Default: the store
-   * searches the events, and saves the time before it deletes events.
-   */
-  readonly newestReceived?: string | undefined;
   /** A query that gives `state` and `events`, how many there are. Default: it counts the events. */
   readonly counts?: string | undefined;
 }

@@ -11,7 +11,7 @@ import type {
 } from "../event-store.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { type Operation, queueOf, refresh, remember } from "./sql-queue.ts";
-import { number, numberOrNull, snapshotOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { number, snapshotOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
 import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
 
 /** How many events one step reads at most, so that no step delays new notifications. */
@@ -126,38 +126,48 @@ function conditionsOf(
   return [conditions, params];
 }
 
-/** The name in `stayhook_meta` of the `received_at` of the newest webhook event that was deleted. */
-export const NEWEST_DELETED = "newest_deleted";
+/** The name in `stayhook_meta` of when the newest webhook event was received, once it is deleted. */
+const NEWEST_DELETED = "newest_deleted";
 
-/** Notes the newest of the webhook events that are about to be deleted. */
-function* keepNewest(
-  { sql, dialect, now }: Operation,
-  newestOf: string,
-  ...params: SqlValue[]
-): SqlSteps<void> {
-  if (dialect.newestReceived !== undefined) return;
-  const [newest] = yield* select(newestOf, ...params);
-  const at = numberOrNull(newest?.at);
-  if (at === null) return;
-  if ((yield* change(sql.insertMeta, NEWEST_DELETED, String(at), now)) > 0) return;
-  const [known] = yield* select(sql.meta, NEWEST_DELETED);
-  if (known === undefined || number(text(known.value)) < at)
-    yield* change(sql.setMeta, String(at), now, NEWEST_DELETED);
+/** `seq` tells whether a webhook event was added since: it has a higher one. A database may reuse those that were deleted. */
+interface Newest {
+  readonly seq: number;
+  readonly receivedAt: number;
+}
+
+export function* newestReceived({ sql }: Operation): SqlSteps<Newest | undefined> {
+  const [row] = yield* select(sql.newestReceived);
+  const newest = row && { seq: number(row.seq), receivedAt: number(row.received_at) };
+  const [noted] = yield* select(sql.meta, NEWEST_DELETED);
+  const deleted = noted && (JSON.parse(text(noted.value)) as Newest);
+  return deleted === undefined || (newest !== undefined && newest.seq > deleted.seq) ? newest : deleted;
+}
+
+/** Runs a statement that deletes events. Notes when the newest webhook event was received if it is among them. */
+function* deleteEvents(operation: Operation, statement: string, ...params: SqlValue[]): SqlSteps<number> {
+  const { sql, now } = operation;
+  const newest = yield* newestReceived(operation);
+  const deleted = yield* change(statement, ...params);
+  if (deleted === 0 || newest === undefined) return deleted;
+  const [left] = yield* select(sql.newestReceived);
+  const seq = left === undefined ? 0 : number(left.seq);
+  if (seq < newest.seq) {
+    const value = JSON.stringify({ ...newest, seq });
+    if ((yield* change(sql.insertMeta, NEWEST_DELETED, value, now)) === 0)
+      yield* change(sql.setMeta, value, now, NEWEST_DELETED);
+  }
+  return deleted;
 }
 
 export function* prune(operation: Operation, { state, reason, age, limit }: PruneOptions): SqlSteps<number> {
   const { sql, now } = operation;
   // A done event has no reason for which an attempt failed.
   if (state === "done" && reason !== undefined) return 0;
-  const [newest, drop] =
-    state === "done"
-      ? [sql.newestDone, sql.pruneDone]
-      : reason === undefined
-        ? [sql.newestParked, sql.pruneParked]
-        : [sql.newestParkedFor, sql.pruneParkedFor];
-  const params = [...(reason === undefined ? [] : [reason]), before(now, age), limitOf(limit)];
-  yield* keepNewest(operation, newest, ...params);
-  return yield* change(drop, ...params);
+  const old = [before(now, age), limitOf(limit)];
+  if (state === "done") return yield* deleteEvents(operation, sql.pruneDone, ...old);
+  return reason === undefined
+    ? yield* deleteEvents(operation, sql.pruneParked, ...old)
+    : yield* deleteEvents(operation, sql.pruneParkedFor, reason, ...old);
 }
 
 export function* pruneRecords(
@@ -176,8 +186,7 @@ export function* erase(operation: Operation, ref: string): SqlSteps<number | und
   yield* change(sql.insertQueue, record, null, null);
   const row = yield* queueOf(operation, record);
   if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
-  yield* keepNewest(operation, sql.newestOfRecord, record);
-  const erased = yield* change(sql.eraseEvents, record);
+  const erased = yield* deleteEvents(operation, sql.eraseEvents, record);
   yield* change(sql.dropQueue, record);
   yield* change(sql.dropRecord, record);
   return erased;

@@ -20,15 +20,12 @@ const OLDEST_DUE = (condition: string) =>
   `SELECT * FROM (SELECT seq FROM stayhook_events WHERE record = ? AND ${condition} ORDER BY seq LIMIT 1)`;
 /** The oldest waiting event in one state. `state <> 'done'` lets SQLite use the partial index. */
 const OLDEST = (condition: string) =>
-  `SELECT * FROM (SELECT received_at AS at FROM stayhook_events WHERE state <> 'done' AND ${condition} ORDER BY seq LIMIT 1)`;
+  `SELECT * FROM (SELECT received_at AS at, seq FROM stayhook_events WHERE state <> 'done' AND ${condition} ORDER BY seq LIMIT 1)`;
 const ENDED_BEFORE = "AND ended_at <= ? ORDER BY ended_at, seq LIMIT ?";
 const OLD_DONE = `SELECT seq FROM stayhook_events WHERE state = 'done' ${ENDED_BEFORE}`;
 const OLD_PARKED = `SELECT seq FROM stayhook_events WHERE state = 'parked' ${ENDED_BEFORE}`;
 const OLD_PARKED_FOR = `SELECT seq FROM stayhook_events WHERE state = 'parked' AND reason = ? ${ENDED_BEFORE}`;
 // A derived table, as MySQL takes neither LIMIT in IN (…) nor a subquery on the table that it deletes from.
-const newestOf = (seqs: string) => `
-  SELECT max(received_at) AS at FROM stayhook_events
-  WHERE source = 'webhook' AND seq IN (SELECT seq FROM (${seqs}) AS old)`;
 const deleteOf = (seqs: string) =>
   `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${seqs}) AS old)`;
 /** The events of a record. */
@@ -144,13 +141,9 @@ export function statementsOf(dialect: SqlDialect) {
       UPDATE stayhook_events SET state = 'done', ready_at = NULL, wait_from = NULL, ended_at = ?, reason = 'discarded'
       WHERE seq = ?`,
 
-    newestDone: newestOf(OLD_DONE),
     pruneDone: deleteOf(OLD_DONE),
-    newestParked: newestOf(OLD_PARKED),
     pruneParked: deleteOf(OLD_PARKED),
-    newestParkedFor: newestOf(OLD_PARKED_FOR),
     pruneParkedFor: deleteOf(OLD_PARKED_FOR),
-    newestOfRecord: newestOf(ofRecord(dialect)),
     eraseEvents: deleteOf(ofRecord(dialect)),
 
     get: `${WAITING} WHERE e.id = ?`,
@@ -166,14 +159,13 @@ export function statementsOf(dialect: SqlDialect) {
         UNION ALL
         SELECT * FROM (SELECT 0 AS at FROM stayhook_events WHERE wait_from > ? LIMIT 1) AS d) AS ready`,
     oldestWaiting: `
-      SELECT min(at) AS at FROM (
-        ${OLDEST("state = 'pending' AND (ready_at <= ? OR wait_from > ?)")} AS a
-        UNION ALL ${OLDEST("state = 'retrying'")} AS b
-        UNION ALL ${OLDEST("state = 'processing' AND ready_at <= ?")} AS c) AS waiting`,
+      ${OLDEST("state = 'pending' AND (ready_at <= ? OR wait_from > ?)")} AS a
+      UNION ALL ${OLDEST("state = 'retrying'")} AS b
+      UNION ALL ${OLDEST("state = 'processing' AND ready_at <= ?")} AS c
+      ORDER BY seq LIMIT 1`,
     counts: dialect.counts ?? "SELECT state, count(*) AS events FROM stayhook_events GROUP BY state",
-    newestReceived:
-      dialect.newestReceived ??
-      `SELECT received_at AS at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
+    newestReceived: `
+      SELECT seq, received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
 
     meta: "SELECT value, set_at FROM stayhook_meta WHERE name = ?",
     insertMeta: insertIgnore("INSERT INTO stayhook_meta (name, value, set_at) VALUES (?, ?, ?)"),

@@ -19,8 +19,8 @@ import {
   erase,
   learn,
   list,
-  NEWEST_DELETED,
   nameOf,
+  newestReceived,
   prune,
   pruneRecords,
   setMeta,
@@ -150,16 +150,9 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     });
   }
 
-  protected doNewestReceived(): Promise<Date | undefined> {
-    return this.#read(function* ({ sql }) {
-      const [newest] = yield* select(sql.newestReceived);
-      const [deleted] = yield* select(sql.meta, NEWEST_DELETED);
-      const at = Math.max(
-        numberOrNull(newest?.at) ?? -1,
-        deleted === undefined ? -1 : number(text(deleted.value)),
-      );
-      return at < 0 ? undefined : new Date(at);
-    });
+  protected async doNewestReceived(): Promise<Date | undefined> {
+    const newest = await this.#read(newestReceived);
+    return newest && new Date(newest.receivedAt);
   }
 
   protected doErase(ref: string): Promise<number | undefined> {

@@ -35,7 +35,6 @@ export const sqliteDialect: SqlDialect = {
     ), wanted (record) AS (SELECT ?)
     SELECT seq FROM wanted CROSS JOIN blocks CROSS JOIN stayhook_events AS e
     WHERE e.${BLOCK} = block AND ${SUFFIX.replace("record", "e.record")} = ${SUFFIX.replace("record", "wanted.record")} AND e.record = wanted.record`,
-  newestReceived: "SELECT CAST(value AS INTEGER) AS at FROM stayhook_meta WHERE name = 'newest_received'",
   counts: "SELECT state, events FROM stayhook_counts",
   schema: [
     `CREATE TABLE stayhook_meta (
@@ -80,6 +79,8 @@ export const sqliteDialect: SqlDialect = {
     "CREATE INDEX stayhook_events_done ON stayhook_events (ended_at) WHERE state = 'done'",
     "CREATE INDEX stayhook_events_parked ON stayhook_events (ended_at) WHERE state = 'parked'",
     "CREATE INDEX stayhook_events_parked_for ON stayhook_events (reason, ended_at) WHERE state = 'parked'",
+    // Only webhook events, so that an add writes to the end of the index.
+    "CREATE INDEX stayhook_events_webhook ON stayhook_events (source) WHERE source = 'webhook'",
     `CREATE TABLE stayhook_queue (
       record TEXT PRIMARY KEY,
       pending_due INTEGER,
@@ -110,11 +111,6 @@ export const sqliteDialect: SqlDialect = {
     "INSERT INTO stayhook_counts VALUES ('pending', 0), ('processing', 0), ('retrying', 0), ('done', 0), ('parked', 0)",
     `CREATE TRIGGER stayhook_counts_insert AFTER INSERT ON stayhook_events BEGIN
       UPDATE stayhook_counts SET events = events + 1 WHERE state = NEW.state;
-    END`,
-    // An index on the source would take more space and time.
-    `CREATE TRIGGER stayhook_newest_received AFTER INSERT ON stayhook_events WHEN NEW.source = 'webhook' BEGIN
-      INSERT INTO stayhook_meta (name, value, set_at) VALUES ('newest_received', NEW.received_at, NEW.received_at)
-      ON CONFLICT (name) DO UPDATE SET value = excluded.value;
     END`,
     `CREATE TRIGGER stayhook_counts_delete AFTER DELETE ON stayhook_events BEGIN
       UPDATE stayhook_counts SET events = events - 1 WHERE state = OLD.state;

@@ -73,6 +73,18 @@ export const newerMistakes: Mistakes = {
     }),
     fails: "order: retries go last, or first, by the time at which they became due",
   },
+  "takes an attempt that is given back for a failure": {
+    wrap: (store) => ({
+      settle: (claim, outcome) =>
+        store.settle(
+          claim,
+          outcome.state === "released" && claim.attempts > 1
+            ? { state: "retrying", in: 0, counted: false, reason: "callback", entry: { duration: 1 } }
+            : outcome,
+        ),
+    }),
+    fails: "order: a retry that is given back keeps its place",
+  },
   "takes a record's new events before its retries": {
     wrap: (store) => ({
       async claim(options) {

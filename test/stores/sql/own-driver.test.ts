@@ -71,7 +71,6 @@ function foreign(row: Record<string, unknown>): Record<string, unknown> {
 const dialect: SqlDialect = {
   ...sqliteDialect,
   counts: undefined,
-  newestReceived: undefined,
   placeholder: (number) => `?${number}`,
   clock: "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
 };

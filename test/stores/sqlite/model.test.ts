@@ -15,5 +15,5 @@ function emptyStore() {
 }
 
 test("the store does what the memory store does", async () => {
-  await checkAgainstModel({ create: emptyStore, numRuns: 300 });
-}, 60_000);
+  await checkAgainstModel({ create: emptyStore, numRuns: Number(process.env.STAYHOOK_MODEL_RUNS ?? 300) });
+}, 300_000);

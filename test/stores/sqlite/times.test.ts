@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { DatabaseSync } from "node:sqlite";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { CLAIM, eventOf } from "./event.ts";
 
@@ -23,4 +24,33 @@ test("times may be fractions of a millisecond, as jitter makes them", async () =
   expect(await store.pruneRecords({ age: 0.5, limit: 1 })).toBe(0);
   expect(await store.claim(CLAIM)).toEqual([]);
   await store.close();
+});
+
+test("a record is pruned by when it was last seen, and found by a time that is at most an hour older", async () => {
+  vi.useFakeTimers({ toFake: ["Date"] });
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+  const minutes = (count: number) => count * 60_000;
+  const db = new DatabaseSync(":memory:");
+  const store = sqliteStore(db);
+  const seen = { status: "Confirmed", fields: {} };
+  const found: number[] = [];
+  for (const later of [0, 40, 40, 59, 300]) {
+    vi.setSystemTime(Date.now() + minutes(later));
+    await store.learn("booking:A", seen);
+    const { seen_from } = db.prepare("SELECT seen_from FROM stayhook_records").get()!;
+    found.push((Date.now() - Number(seen_from)) / minutes(1));
+    expect(await store.recordOf("booking:A")).toMatchObject({ seenAt: new Date() });
+  }
+  // Written anew only once it is more than an hour old, as each change of it changes the index.
+  expect(found).toEqual([0, 40, 0, 59, 0]);
+  vi.setSystemTime(Date.now() + minutes(30));
+  await store.learn("booking:A", seen);
+  vi.setSystemTime(Date.now() + minutes(9));
+  expect(await store.pruneRecords({ age: minutes(10), limit: 1 })).toBe(0);
+  vi.setSystemTime(Date.now() + minutes(1));
+  expect(await store.pruneRecords({ age: minutes(10), limit: 1 })).toBe(1);
+  await store.close();
+  db.close();
 });

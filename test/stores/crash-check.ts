@@ -1,0 +1,108 @@
+import { randomUUID } from "node:crypto";
+import { expect, test, vi } from "vitest";
+import type { EventStore } from "../../src/stores/event-store.ts";
+import type { Point, WorkerOptions } from "./crash-worker.ts";
+import { startProcess } from "./processes.ts";
+
+/** An empty store for a test, with the tables `begun` and `handled`, to which the callbacks write. */
+export interface CrashPlace {
+  /** How a worker finds it. */
+  readonly place: object;
+  readonly store: EventStore<unknown>;
+  /** The events in a table. */
+  rows(table: "begun" | "handled"): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+export interface CrashCheck {
+  /** The file of the worker. It calls `createWorker` of crash-worker.ts. */
+  readonly worker: string;
+  readonly killedAt: readonly Point[];
+  readonly frozenAt: readonly Point[];
+  create(): Promise<CrashPlace>;
+}
+
+// Long enough for renewals on a busy machine: each may take a sixth of it.
+const LEASE = 4000;
+const EVENTS = 6;
+
+/** Kills and freezes a worker at each point. Afterwards another one must leave each event's writes there once. */
+export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck): void {
+  const start = (place: object, ahead: number, standAt?: Point) => {
+    const options: WorkerOptions<object> = {
+      place,
+      leaseDuration: LEASE,
+      ahead,
+      ...(standAt && { standAt }),
+    };
+    return startProcess(worker, options);
+  };
+
+  async function withEvents() {
+    const crashPlace = await create();
+    const ids = Array.from({ length: EVENTS }, () => randomUUID()).sort();
+    for (const [index, eventId] of ids.entries()) {
+      await crashPlace.store.add({
+        eventId,
+        ref: `booking:HM${index % 3}`,
+        source: "webhook",
+        topic: null,
+        timestamp: "2026-05-01T12:00:00.000Z",
+        notification: JSON.stringify({ eventId }),
+      });
+    }
+    const rows = async (table: "begun" | "handled") => (await crashPlace.rows(table)).sort();
+    const expectOnce = async () => {
+      expect(await rows("handled")).toEqual(ids);
+      expect(await crashPlace.store.counts()).toMatchObject({ done: EVENTS, parked: 0 });
+    };
+    return { ...crashPlace, rows, expectOnce };
+  }
+
+  test.concurrent.each(killedAt)(
+    "killed %s: each event's writes are there once",
+    { timeout: 120_000 },
+    async (standAt) => {
+      const { place, store, rows, expectOnce, close } = await withEvents();
+      const first = start(place, 0, standAt);
+      await Promise.race([
+        first.said(),
+        first.ended.then(({ errors }) => expect.fail(`it ended: ${errors}`)),
+      ]);
+      first.child.kill("SIGKILL");
+      expect(await first.ended).toMatchObject({ signal: "SIGKILL" });
+      const done = (await store.list({ state: "done", limit: 100 })).map(({ eventId }) => eventId);
+      // By another clock, which must make no difference.
+      const second = start(place, 600_000);
+      expect(await second.ended).toEqual({ code: 0, signal: null, errors: "" });
+      await expectOnce();
+      const begun = await rows("begun");
+      for (const eventId of done) expect(begun.filter((event) => event === eventId)).toHaveLength(1);
+      await close();
+    },
+  );
+
+  test.concurrent.each(frozenAt)(
+    "frozen %s, past its lease: each event's writes are there once",
+    { timeout: 120_000 },
+    async (standAt) => {
+      const { place, rows, expectOnce, close } = await withEvents();
+      const first = start(place, 0, standAt);
+      await first.said();
+      first.child.kill("SIGSTOP");
+      // The second one handles all events: the server ends a session that stands still in a transaction.
+      const second = start(place, -600_000);
+      await vi.waitFor(async () => expect((await rows("handled")).length).toBeGreaterThanOrEqual(EVENTS), {
+        timeout: 60_000,
+        interval: 200,
+      });
+      first.child.kill("SIGCONT");
+      for (const { ended } of [second, first]) {
+        const { code, signal, errors } = await ended;
+        expect([code, signal], errors).toEqual([0, null]);
+      }
+      await expectOnce();
+      await close();
+    },
+  );
+}

@@ -1,0 +1,23 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { afterAll } from "vitest";
+
+const running = new Set<ReturnType<typeof fork>>();
+afterAll(() => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+/** Another process, from a file, with arguments for it. It is killed with the test file at the latest. */
+export function startProcess(file: string, args: object) {
+  const child = fork(file, [JSON.stringify(args)], { stdio: "pipe" });
+  let errors = "";
+  child.stderr?.on("data", (chunk) => {
+    errors += chunk;
+  });
+  running.add(child);
+  const ended = once(child, "exit").then(([code, signal]: (number | string | null)[]) => {
+    running.delete(child);
+    return { code, signal, errors: errors.replace(/.*(ExperimentalWarning|--trace-warnings).*\n/g, "") };
+  });
+  return { child, ended, said: async () => (await once(child, "message"))[0] as unknown };
+}
