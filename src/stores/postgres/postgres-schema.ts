@@ -110,14 +110,14 @@ function otherFunctions(schema: string): string {
 
   const select = `SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v`;
 
-  /** Deletes events, and remembers when the newest of them was received. */
+  /** Deletes events, and keeps in `meta` the arrival number and the time of the newest webhook event among them. */
   const remove = (which: string) => `
-    WITH deleted AS (DELETE FROM ${s}.events WHERE ${which} RETURNING source, received_at)
-    SELECT count(*), max(received_at) FILTER (WHERE source = 'webhook') INTO gone, last FROM deleted;
-    IF last IS NOT NULL THEN
-      INSERT INTO ${s}.meta AS m (key, value, set_at) VALUES ('${NEWEST_RECEIVED}', '', last)
-      ON CONFLICT (key) DO UPDATE SET set_at = excluded.set_at WHERE m.set_at < excluded.set_at;
-    END IF;`;
+    WITH deleted AS (DELETE FROM ${s}.events WHERE ${which} RETURNING source, seq, received_at), noted AS (
+      INSERT INTO ${s}.meta AS m (key, value, set_at)
+      SELECT '${NEWEST_RECEIVED}', seq::text, received_at FROM deleted WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, set_at = excluded.set_at
+      WHERE m.value::bigint < excluded.value::bigint)
+    SELECT count(*) INTO gone FROM deleted;`;
 
   return [
     // Matching events before \`before_seq\`, the newest first, and where to go on.
@@ -273,7 +273,6 @@ END`,
       `
 DECLARE
   r ${s}.records;
-  last timestamptz;
 BEGIN
   r := ${s}.lock_record(name, true);
   IF r.lease IS NOT NULL AND r.blocked_until > clock_timestamp() THEN RETURN NEXT; RETURN; END IF;
@@ -352,7 +351,6 @@ END`,
 DECLARE
   until timestamptz := clock_timestamp() - age_ms * interval '1 millisecond';
   old bigint[];
-  last timestamptz;
 BEGIN
   IF ended = 'done' THEN
     old := ARRAY(SELECT e.seq FROM ${s}.events e WHERE e.state = 'done' AND e.ended_at <= until AND for_reason IS NULL

@@ -57,7 +57,7 @@ export function statements(schema: string) {
   const snapshot = `
     SELECT record, snapshot, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE snapshot IS NOT NULL`;
   const oldest = (state: EventState, more = "") =>
-    `(SELECT received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
+    `(SELECT seq, received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
   return {
     ...(Object.fromEntries(calls) as Record<keyof typeof CALLS, string>),
     stateOfLease: `
@@ -77,14 +77,15 @@ export function statements(schema: string) {
       )) ELSE counted END::text
       FROM (SELECT count(*) AS counted FROM (SELECT FROM ${s}.events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS few) AS done`,
     oldestWaiting: `
-      SELECT floor(extract(epoch FROM clock_timestamp() - least(
-        ${oldest("pending", " AND (lane = 0 OR ready_at <= clock_timestamp() OR due_from > clock_timestamp())")},
-        ${oldest("retrying")}, ${oldest("processing", " AND ready_at <= clock_timestamp()")}
-      )) * 1000)::text AS age`,
+      SELECT floor(extract(epoch FROM clock_timestamp() - received_at) * 1000)::text AS age FROM (
+        ${oldest("pending", " AND (lane = 0 OR ready_at <= clock_timestamp() OR due_from > clock_timestamp())")}
+        UNION ALL ${oldest("retrying")} UNION ALL ${oldest("processing", " AND ready_at <= clock_timestamp()")}
+      ) AS waiting ORDER BY seq LIMIT 1`,
     newestReceived: `
-      SELECT ${epoch(`greatest(
-        (SELECT received_at FROM ${s}.events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1),
-        (SELECT set_at FROM ${s}.meta WHERE key = $1))`)} AS at`,
+      SELECT ${epoch("received_at")} AS at FROM (
+        (SELECT seq, received_at FROM ${s}.events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1)
+        UNION ALL SELECT value::bigint, set_at FROM ${s}.meta WHERE key = $1
+      ) AS newest ORDER BY seq DESC LIMIT 1`,
     recordOf: `${snapshot} AND record = $1 ORDER BY version DESC LIMIT 1`,
     records: `${snapshot} AND record > $1 ORDER BY record LIMIT $2`,
     getMeta: `

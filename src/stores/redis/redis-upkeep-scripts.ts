@@ -80,25 +80,26 @@ return counts
 `;
 
 export const oldestWaiting = `
-local oldest = math.huge
+local first, oldest = math.huge, 0
 -- The first event of a state that counts.
 local function consider(state, counts)
   for from = 0, math.huge, 100 do
-    local ids = call('ZRANGE', state_key(state), from, from + 99)
-    for _, id in ipairs(ids) do
-      local v = call('HMGET', event_key(id), 'received', 'due', 'began', 'lease_end')
+    local found = call('ZRANGE', state_key(state), from, from + 99, 'WITHSCORES')
+    for index = 1, #found, 2 do
+      local v = call('HMGET', event_key(found[index]), 'received', 'due', 'began', 'lease_end')
       if counts(tonumber(v[2]) or 0, tonumber(v[3]) or 0, tonumber(v[4]) or 0) then
-        oldest = min(oldest, tonumber(v[1]))
+        local seq = tonumber(found[index + 1])
+        if seq < first then first, oldest = seq, tonumber(v[1]) end
         return
       end
     end
-    if #ids < 100 then return end
+    if #found < 200 then return end
   end
 end
 consider('pending', function(due, began) return due <= now or now < began end)
 consider('retrying', function() return true end)
 consider('processing', function(_, _, lease_end) return lease_end <= now end)
-return oldest < math.huge and max(0, now - oldest) or false
+return first < math.huge and max(0, now - oldest) or false
 `;
 
 export const newestReceived = `return call('HGET', base .. ':meta', 'newest')`;
