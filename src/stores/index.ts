@@ -1,4 +1,8 @@
-export { type StoreContractCase, type StoreContractOptions, storeContract } from "./contract.ts";
+export {
+  type StoreContractCase,
+  type StoreContractOptions,
+  storeContract,
+} from "./contract/store-contract.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
   AddOptions,

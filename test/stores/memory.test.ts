@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
-import { storeContract } from "../../src/stores/contract.ts";
+import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import type { EventStore, NewEvent } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory.ts";
 

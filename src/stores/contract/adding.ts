@@ -3,7 +3,7 @@ import { between, type Cases, check, equal, failed, LONG, parked, unreachable } 
 const BACKSLASH_U = "\\u";
 
 export const adding: Cases = {
-  "a new event is added, and due at once": async ({ add, claimOne, get, newEvent }) => {
+  "a new event is added, and due at once": async ({ newEvent, add, claimOne, get }) => {
     const event = await add("booking:A");
     const { receivedAt, dueAt, ...rest } = await get(event);
     equal("the new event", rest, {
@@ -21,7 +21,8 @@ export const adding: Cases = {
     equal("an id that is not there", newEvent(null).eventId === event.eventId, false);
   },
 
-  "a known id is a duplicate, whatever became of it": async ({ store, add, claimOne, settle, done, get }) => {
+  "a known id is a duplicate, whatever became of it": async (bench) => {
+    const { store, add, ended, handle, claimOne, settle, get } = bench;
     const waiting = await add("booking:A");
     equal("the same id again, pending", await store.add({ ...waiting, notification: "{}" }), "duplicate");
     equal("the first notification is kept", (await get(waiting)).notification, waiting.notification);
@@ -33,13 +34,11 @@ export const adding: Cases = {
     equal("the same id again, retrying", await store.add(waiting), "duplicate");
     equal("its state", (await get(waiting)).state, "retrying");
 
-    const handled = await add("booking:B");
-    await done(await claimOne(), "Confirmed");
+    const handled = await handle("booking:B", "Confirmed");
     equal("the same id again, done", await store.add(handled), "duplicate");
     equal("its state", (await get(handled)).state, "done");
 
-    const given = await add(null);
-    await settle(await claimOne(), parked());
+    const given = await ended(null, parked());
     equal("the same id again, parked", await store.add(given), "duplicate");
     equal("its state", (await get(given)).state, "parked");
   },
@@ -121,7 +120,7 @@ function isDate(value: unknown): boolean {
 /** Events that are added with `dueIn`. */
 export const delaying: Cases = {
   "an event with dueIn is claimed once it is due": async (bench) => {
-    const { store, newEvent, claim, claimLater, get, unit } = bench;
+    const { store, unit, newEvent, claim, claimLater, get } = bench;
     const late = newEvent("booking:A", { source: "recheck" });
     equal("add", await store.add(late, { dueIn: LONG }), "added");
     const { state, receivedAt, dueAt } = await get(late);
@@ -149,7 +148,7 @@ export const delaying: Cases = {
     equal("the claimed event", (await claimOne()).eventId, event.eventId);
   },
 
-  "a known id is a duplicate, with dueIn, too": async ({ store, add, newEvent, claimOne }) => {
+  "a known id is a duplicate, with dueIn, too": async ({ store, newEvent, add, claimOne }) => {
     const event = await add("booking:A");
     equal("add", await store.add(event, { dueIn: LONG }), "duplicate");
     equal("add with another ref", await store.add({ ...event, ref: null }, { dueIn: LONG }), "conflict");
@@ -160,16 +159,9 @@ export const delaying: Cases = {
     between("nextDue", await store.nextDue(), 1, LONG);
   },
 
-  "an event with dueIn ends no wait of its record": async ({
-    store,
-    add,
-    newEvent,
-    claim,
-    claimOne,
-    settle,
-  }) => {
-    const first = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+  "an event with dueIn ends no wait of its record": async (bench) => {
+    const { store, newEvent, add, ended, claim, claimOne } = bench;
+    const first = await ended("booking:A", unreachable(LONG));
     equal("add", await store.add(newEvent("booking:A"), { dueIn: 0 }), "added");
     equal("claim", await claim(), []);
     between("nextDue", await store.nextDue(), 1, LONG);
@@ -177,15 +169,14 @@ export const delaying: Cases = {
     equal("the claimed event, after one without dueIn", (await claimOne()).eventId, first.eventId);
   },
 
-  "a wait is at most 366 days": async ({ store, newEvent, add, claimOne, settle, get }) => {
+  "a wait is at most 366 days": async ({ store, newEvent, ended, get }) => {
     const most = 366 * 24 * 60 * 60_000;
     for (const dueIn of [1e300, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY]) {
       const event = newEvent(null);
       equal("add", await store.add(event, { dueIn }), "added");
       const { dueAt, receivedAt } = await get(event);
       equal(`ms until an event with dueIn ${dueIn} is due`, Number(dueAt) - Number(receivedAt), most);
-      const retried = await add("booking:A");
-      await settle(await claimOne(), { ...unreachable(dueIn), counted: true });
+      const retried = await ended("booking:A", { ...unreachable(dueIn), counted: true });
       const retry = await get(retried);
       between(
         `ms until a retry in ${dueIn} is due`,
@@ -199,7 +190,7 @@ export const delaying: Cases = {
   },
 
   "oldestWaiting counts it once it is due, by receivedAt": async (bench) => {
-    const { store, newEvent, add, eventually, sleep, unit } = bench;
+    const { store, unit, newEvent, add, eventually, sleep } = bench;
     await store.add(newEvent("booking:B"), { dueIn: LONG });
     equal("oldestWaiting, before it is due", await store.oldestWaiting(), undefined);
     const start = performance.now();
@@ -232,16 +223,8 @@ export const delaying: Cases = {
     equal("nextDue, once discarded", await store.nextDue(), undefined);
   },
 
-  "once due it has the place of its arrival": async ({
-    store,
-    newEvent,
-    add,
-    claimOne,
-    settle,
-    sleep,
-    tick,
-    unit,
-  }) => {
+  "once due it has the place of its arrival": async (bench) => {
+    const { store, unit, newEvent, add, claimOne, settle, sleep, tick } = bench;
     const first = newEvent("booking:A");
     await store.add(first, { dueIn: unit });
     await tick();

@@ -28,6 +28,10 @@ export interface Bench {
   ): NewEvent & { readonly traceparent: string | null };
   /** Adds an event that must be new. */
   add(ref: string | null, fields?: Partial<NewEvent>): Promise<ReturnType<Bench["newEvent"]>>;
+  /** Adds an event, and ends its first attempt. No other event can be claimed. */
+  ended(ref: string | null, outcome: Outcome<unknown>): ReturnType<Bench["add"]>;
+  /** The same, for an end as `done` writes it. */
+  handle(ref: string | null, status?: string, fields?: Snapshot["fields"]): ReturnType<Bench["add"]>;
   /** Default: a long lease, and up to 100 events. */
   claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
   /** There must be exactly one. */
@@ -40,6 +44,8 @@ export interface Bench {
   done(claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void>;
   /** The event must be known. */
   get(event: { readonly eventId: string }): Promise<StoredEvent>;
+  /** The event must have these values; others are not looked at. */
+  shows(event: { readonly eventId: string }, expected: Partial<StoredEvent>): Promise<void>;
   /** Polls until `probe` gives neither `undefined` nor `false`. */
   eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;
   sleep(units: number): Promise<void>;
@@ -122,6 +128,18 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       return event;
     },
 
+    async ended(ref, outcome) {
+      const event = await bench.add(ref);
+      await bench.settle(await bench.claimOne(), outcome);
+      return event;
+    },
+
+    async handle(ref, status, fields) {
+      const event = await bench.add(ref);
+      await bench.done(await bench.claimOne(), status, fields);
+      return event;
+    },
+
     claim: (options) => store.claim({ limit: 100, leaseDuration: LONG, ...options }),
 
     async claimOne(options) {
@@ -151,6 +169,12 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       const stored = await store.get(eventId);
       check(stored !== undefined, `get: expected the event ${eventId}, got undefined`);
       return stored;
+    },
+
+    async shows(event, expected) {
+      const stored = await bench.get(event);
+      const shown = Object.keys(expected).map((name) => [name, stored[name as keyof StoredEvent]]);
+      equal(`the event ${event.eventId}`, Object.fromEntries(shown), expected);
     },
 
     async eventually(what, probe) {

@@ -2,25 +2,19 @@ import { between, type Cases, check, equal, failed, handled, LONG, parked, unrea
 
 export const leases: Cases = {
   "an event whose lease has ended can be claimed again, as another attempt": async (bench) => {
-    const { add, claimOne, claimLater, unit } = bench;
-    await add("booking:A");
-    const start = performance.now();
-    const first = await claimOne({ leaseDuration: 2 * unit });
-    const second = await claimLater(start + 2 * unit);
-    equal("the event", second.eventId, first.eventId);
-    equal("its attempts", second.attempts, 2);
-    check(second.lease !== first.lease, "lease: expected a new token, got the old one");
+    const { unit, add, claimOne, claimLater } = bench;
+    for (const ref of ["booking:A", null]) {
+      await add(ref);
+      const start = performance.now();
+      const first = await claimOne({ leaseDuration: 2 * unit });
+      const second = await claimLater(start + 2 * unit);
+      equal("the event", second.eventId, first.eventId);
+      equal("its attempts", second.attempts, 2);
+      check(second.lease !== first.lease, "lease: expected a new token, got the old one");
+    }
   },
 
-  "an event without a record can be claimed again, too": async ({ add, claimOne, claimLater, unit }) => {
-    await add(null);
-    const start = performance.now();
-    const { eventId } = await claimOne({ leaseDuration: 2 * unit });
-    const again = await claimLater(start + 2 * unit, { eventId });
-    equal("its attempts", again.attempts, 2);
-  },
-
-  "a lost lease records nothing": async ({ store, add, claimOne, claimLater, settle, get, unit }) => {
+  "a lost lease records nothing": async ({ store, unit, add, claimOne, claimLater, settle, shows }) => {
     const event = await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
     const held = await claimLater(0);
@@ -34,26 +28,15 @@ export const leases: Cases = {
       equal(`settle as ${outcome.state} with the lost lease`, await store.settle(lost, outcome), false);
     }
     equal("renew of the lost lease", await store.renew([lost], LONG), []);
-    const { state, attempts, type, lastError } = await get(event);
-    equal(
-      "the event",
-      { state, attempts, type, lastError },
-      { state: "processing", attempts: 2, type: null, lastError: null },
-    );
+    await shows(event, { state: "processing", attempts: 2, type: null, lastError: null });
     equal("the record's snapshot", await store.recordOf("booking:A"), undefined);
     await settle(held, handled(held, "Confirmed"));
     const record = await store.recordOf("booking:A");
     equal("the snapshot of the attempt that held the lease", record?.snapshot.status, "Confirmed");
   },
 
-  "a lease is lost to another event of its record, too": async ({
-    store,
-    add,
-    claimOne,
-    claimLater,
-    done,
-    unit,
-  }) => {
+  "a lease is lost to another event of its record, too": async (bench) => {
+    const { store, unit, add, claimOne, claimLater, done } = bench;
     const first = await add("booking:A");
     const second = await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
@@ -69,7 +52,7 @@ export const leases: Cases = {
   },
 
   "an event whose lease has ended waits while another one of its record is handled": async (bench) => {
-    const { store, add, claimOne, claimLater, done, unit } = bench;
+    const { store, unit, add, claimOne, claimLater, done } = bench;
     const first = await add("booking:A");
     const second = await add("booking:A");
     await claimOne({ leaseDuration: unit });
@@ -82,7 +65,7 @@ export const leases: Cases = {
     equal("the second one", [left.eventId, left.attempts], [second.eventId, 2]);
   },
 
-  "a lease that is renewed goes on": async ({ store, add, claim, claimOne, done, get, sleep, unit }) => {
+  "a lease that is renewed goes on": async ({ store, unit, add, claim, claimOne, done, get, sleep }) => {
     const event = await add("booking:A");
     await add("booking:A");
     const claimed = await claimOne({ leaseDuration: 10 * unit });
@@ -104,7 +87,7 @@ export const leases: Cases = {
     await done(renewed[0]!);
   },
 
-  "renew resolves to those still held": async ({ store, add, claim, done, settle }) => {
+  "renew resolves to those still held": async ({ store, add, claim, settle, done }) => {
     for (const ref of ["booking:A", "booking:B", null, null]) await add(ref);
     const claims = await claim();
     const [a, b, c, d] = claims.sort((x, y) => (x.eventId < y.eventId ? -1 : 1));
@@ -115,7 +98,7 @@ export const leases: Cases = {
     equal("renew of none", await store.renew([], LONG), []);
   },
 
-  "an attempt ends once": async ({ store, add, claim, claimOne, done, settle, get }) => {
+  "an attempt ends once": async ({ store, add, claim, claimOne, settle, done, get }) => {
     const event = await add("booking:A");
     const finished = await claimOne();
     await done(finished, "Confirmed");
@@ -144,7 +127,7 @@ export const leases: Cases = {
     equal("the record's sequence", (await store.recordOf("booking:A"))?.sequence, 1);
   },
 
-  "a lease opens its own event only": async ({ store, add, newEvent, claim, done }) => {
+  "a lease opens its own event only": async ({ store, newEvent, add, claim, done }) => {
     await add("booking:A");
     await add("booking:B");
     const claims = await claim();
@@ -164,12 +147,10 @@ export const leases: Cases = {
 };
 
 export const nextDue: Cases = {
-  "it is undefined where nothing is left to do": async ({ store, add, claimOne, done, settle }) => {
+  "it is undefined where nothing is left to do": async ({ store, ended, handle }) => {
     equal("in an empty store", await store.nextDue(), undefined);
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    await add(null);
-    await settle(await claimOne(), parked());
+    await handle("booking:A", "Confirmed");
+    await ended(null, parked());
     equal("with all done or parked", await store.nextDue(), undefined);
   },
 
@@ -195,26 +176,22 @@ export const nextDue: Cases = {
     between("with a longer lease beside it", await store.nextDue(), LONG - 30_000, LONG);
   },
 
-  "it counts an event's retry": async ({ store, add, claimOne, settle }) => {
-    await add("booking:A");
-    await settle(await claimOne(), failed(LONG));
+  "it counts an event's retry": async ({ store, add, ended }) => {
+    await ended("booking:A", failed(LONG));
     between("with a retry", await store.nextDue(), LONG - 30_000, LONG);
     await add("booking:A");
     equal("with a new event of its record", await store.nextDue(), 0);
   },
 
-  "it counts a record's wait": async ({ store, add, claimOne, settle }) => {
+  "it counts a record's wait": async ({ store, add, ended }) => {
     await add("booking:A");
-    await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+    await ended("booking:A", unreachable(LONG));
     between("with a record that waits", await store.nextDue(), LONG - 30_000, LONG);
-    await add("booking:B");
-    await settle(await claimOne(), failed(2 * LONG));
+    await ended("booking:B", failed(2 * LONG));
     between("with a later retry beside it", await store.nextDue(), LONG - 30_000, LONG);
   },
 
-  "after that time an event can be claimed": async (bench) => {
-    const { store, add, claim, claimOne, settle, sleep, unit } = bench;
+  "after that time an event can be claimed": async ({ store, unit, add, claim, claimOne, settle, sleep }) => {
     for (const prepare of [
       async () => void (await claimOne({ leaseDuration: 2 * unit })),
       async () => settle(await claimOne(), failed(2 * unit)),
@@ -238,26 +215,25 @@ export const nextDue: Cases = {
 
 export const outages: Cases = {
   "an attempt that found the platform out of reach is not counted": async (bench) => {
-    const { add, claimOne, claimLater, settle, get, unit } = bench;
+    const { unit, add, claimOne, claimLater, settle, shows } = bench;
     const event = await add("booking:A");
     const claim = await claimOne();
     const start = performance.now();
     await settle(claim, unreachable(2 * unit));
-    const { state, attempts, reason, lastError } = await get(event);
-    equal(
-      "the event",
-      { state, attempts, reason, lastError },
-      { state: "retrying", attempts: 0, reason: "unavailable", lastError: "the platform is out of reach" },
-    );
+    await shows(event, {
+      state: "retrying",
+      attempts: 0,
+      reason: "unavailable",
+      lastError: "the platform is out of reach",
+    });
     const again = await claimLater(start + 2 * unit);
     equal("attempts and outages, claimed again", [again.attempts, again.outages], [1, 1]);
   },
 
   "an outage makes the whole record wait, and no other record": async (bench) => {
-    const { add, claim, claimOne, settle, get } = bench;
+    const { add, ended, claim, claimOne, get } = bench;
     const failing = await add("booking:A");
-    const behind = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+    const behind = await ended("booking:A", unreachable(LONG));
     equal("claim", await claim(), []);
     equal("claim, retries first", await claim({ order: "retries" }), []);
     equal("claim of the failing one by its id", await claim({ eventId: failing.eventId }), []);
@@ -270,7 +246,7 @@ export const outages: Cases = {
     equal("an event of another record", (await claimOne()).eventId, other.eventId);
   },
 
-  "an event without a record waits alone": async ({ add, claimOne, claimLater, settle, unit }) => {
+  "an event without a record waits alone": async ({ unit, add, claimOne, claimLater, settle }) => {
     const event = await add(null);
     const claimed = await claimOne();
     const start = performance.now();
@@ -282,10 +258,9 @@ export const outages: Cases = {
   },
 
   "a new event ends its record's wait, for all of its events": async (bench) => {
-    const { store, add, claimOne, settle, done } = bench;
+    const { store, add, ended, claimOne, done } = bench;
     const failing = await add("booking:A");
-    const behind = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+    const behind = await ended("booking:A", unreachable(LONG));
     await store.add(behind);
     between("nextDue, after a mere duplicate", await store.nextDue(), 1, LONG);
     await bench.tick();
@@ -308,7 +283,7 @@ export const outages: Cases = {
   },
 
   "outages in a row are counted, and timed from the first": async (bench) => {
-    const { add, claimOne, claimLater, settle, sleep, unit } = bench;
+    const { unit, add, claimOne, claimLater, settle, sleep } = bench;
     await add("booking:A");
     const claim = await claimOne();
     equal("outages and outageFor, before the first", [claim.outages, claim.outageFor], [0, 0]);
@@ -337,9 +312,8 @@ export const outages: Cases = {
     between("outageFor, timed anew", fifth.outageFor, 0, Math.ceil(performance.now() - beforeThird));
   },
 
-  "an attempt that was given back ends no outage": async ({ add, claimOne, claimLater, settle, get }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), unreachable(0));
+  "an attempt that was given back ends no outage": async ({ ended, claimLater, settle, get }) => {
+    const event = await ended("booking:A", unreachable(0));
     await settle(await claimLater(0), { state: "released" });
     equal("its state", (await get(event)).state, "retrying");
     const again = await claimLater(0);

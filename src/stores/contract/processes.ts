@@ -18,15 +18,11 @@ export const restarting: Readonly<
   Record<string, (bench: Bench, reopen: () => Promise<EventStore<unknown>>) => Promise<void>>
 > = {
   "a restart loses nothing": async (bench, reopen) => {
-    const { store, add, claimOne, done, settle, tick } = bench;
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    await add("booking:B");
-    await settle(await claimOne(), failed(LONG));
-    await add(null);
-    await settle(await claimOne(), parked());
-    await add("booking:C");
-    await settle(await claimOne(), unreachable(LONG));
+    const { store, add, ended, handle, tick } = bench;
+    await handle("booking:A", "Confirmed");
+    await ended("booking:B", failed(LONG));
+    await ended(null, parked());
+    await ended("booking:C", unreachable(LONG));
     await tick();
     const pending = await add("booking:A");
     await store.add(bench.newEvent("booking:D", { source: "recheck" }), { dueIn: LONG });
@@ -107,10 +103,8 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
       equal("counts by the other", await other.counts(), await store.counts());
     },
 
-    "one process takes over an event that the other lost": async (
-      { store, add, claimOne, eventually, unit },
-      other,
-    ) => {
+    "one process takes over an event that the other lost": async (bench, other) => {
+      const { store, unit, add, claimOne, eventually } = bench;
       await add("booking:A");
       const lost = await claimOne({ leaseDuration: unit });
       const held = await eventually("the other's claim", async () => {
@@ -253,8 +247,7 @@ export const transactions: Cases = {
     await done(claimed, "Confirmed");
   },
 
-  "with a lost lease nothing is done": async (bench) => {
-    const { store, add, claimOne, claimLater, unit } = bench;
+  "with a lost lease nothing is done": async ({ store, unit, add, claimOne, claimLater }) => {
     if (store.transactional !== true) return;
     await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });

@@ -1,11 +1,9 @@
 import { type Cases, check, equal, failed, LONG, parked, unreachable } from "./harness.ts";
 
 export const pruning: Cases = {
-  "prune deletes done events, or parked ones, of an age": async ({ store, add, claimOne, done, settle }) => {
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    await add("booking:B");
-    await settle(await claimOne(), parked());
+  "prune deletes done events, or parked ones, of an age": async ({ store, ended, handle }) => {
+    await handle("booking:A", "Confirmed");
+    await ended("booking:B", parked());
     equal("done, too young", await store.prune({ state: "done", age: LONG, limit: 10 }), 0);
     equal("parked, too young", await store.prune({ state: "parked", age: LONG, limit: 10 }), 0);
     equal("done, of any age", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
@@ -14,16 +12,8 @@ export const pruning: Cases = {
     equal("list", await store.list({ limit: 10 }), []);
   },
 
-  "the age counts from the end, in ms": async ({
-    store,
-    add,
-    claimOne,
-    done,
-    settle,
-    eventually,
-    sleep,
-    unit,
-  }) => {
+  "the age counts from the end, in ms": async (bench) => {
+    const { store, unit, add, claimOne, settle, done, eventually, sleep } = bench;
     const age = 3 * unit;
     for (const state of ["done", "parked"] as const) {
       await add("booking:A");
@@ -47,7 +37,7 @@ export const pruning: Cases = {
     equal("with limit 10", await store.prune({ state: "done", age: 0, limit: 10 }), 3);
   },
 
-  "prune deletes the oldest first, by their end": async ({ store, add, claimOne, done, settle, tick }) => {
+  "prune deletes the oldest first, by their end": async ({ store, add, claimOne, settle, done, tick }) => {
     for (const state of ["done", "parked"] as const) {
       const last = await add("booking:A");
       const first = await add("booking:B");
@@ -62,7 +52,7 @@ export const pruning: Cases = {
     }
   },
 
-  "prune can be for one reason": async ({ store, add, claim, get, settle }) => {
+  "prune can be for one reason": async ({ store, add, claim, settle, get }) => {
     const kept = await add(null);
     await add(null);
     const third = await add(null);
@@ -76,11 +66,9 @@ export const pruning: Cases = {
     equal("one for that reason", await store.get(third.eventId), undefined);
   },
 
-  "an id that was pruned is unknown": async ({ store, add, claimOne, done, settle }) => {
-    const one = await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    const other = await add("booking:B");
-    await settle(await claimOne(), parked());
+  "an id that was pruned is unknown": async ({ store, ended, handle, claimOne }) => {
+    const one = await handle("booking:A", "Confirmed");
+    const other = await ended("booking:B", parked());
     await store.prune({ state: "done", age: 0, limit: 10 });
     await store.prune({ state: "parked", age: 0, limit: 10 });
     equal("get", await store.get(one.eventId), undefined);
@@ -90,9 +78,8 @@ export const pruning: Cases = {
     equal("its attempts and its record's status", [again.attempts, again.previous?.status], [1, "Confirmed"]);
   },
 
-  "an event that waits is never pruned": async ({ store, add, claimOne, settle }) => {
-    await add("booking:A");
-    await settle(await claimOne(), failed(LONG));
+  "an event that waits is never pruned": async ({ store, add, ended, claimOne }) => {
+    await ended("booking:A", failed(LONG));
     await add("booking:B");
     await claimOne();
     await add("booking:B");
@@ -106,9 +93,8 @@ export const pruning: Cases = {
     equal("list", (await store.list({ limit: 10 })).length, 3);
   },
 
-  "pruneRecords forgets snapshots of an age": async ({ store, add, claimOne, done }) => {
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
+  "pruneRecords forgets snapshots of an age": async ({ store, add, handle, claimOne, done }) => {
+    await handle("booking:A", "Confirmed");
     equal("too young", await store.pruneRecords({ age: LONG, limit: 10 }), 0);
     equal("of any age", await store.pruneRecords({ age: 0, limit: 10 }), 1);
     equal("recordOf", await store.recordOf("booking:A"), undefined);
@@ -119,15 +105,13 @@ export const pruning: Cases = {
     equal("the sequence, from its start", (await store.recordOf("booking:A"))?.sequence, 1);
   },
 
-  "a snapshot that was seen again is young again": async ({ store, add, claimOne, done, sleep, unit }) => {
+  "a snapshot that was seen again is young again": async ({ store, unit, handle, sleep }) => {
     for (const ref of ["booking:A", "booking:B"]) {
-      await add(ref);
-      await done(await claimOne(), "Confirmed");
+      await handle(ref, "Confirmed");
     }
     await sleep(9);
     const start = performance.now();
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
+    await handle("booking:A", "Confirmed");
     const age = 8 * unit;
     const forgotten = await store.pruneRecords({ age, limit: 10 });
     // On a very slow machine both events are old, and this case proves nothing.
@@ -144,19 +128,14 @@ export const pruning: Cases = {
     equal("with limit 3, when one is left", await store.pruneRecords({ age: 0, limit: 3 }), 1);
   },
 
-  "a record with an event that waits is not forgotten": async (bench) => {
-    const { store, add, claimOne, done, settle } = bench;
+  "a record with an event that waits is not forgotten": async ({ store, add, ended, handle, claimOne }) => {
     const refs = ["booking:pending", "booking:processing", "booking:retrying", "booking:waiting"];
     for (const ref of [...refs, "booking:idle", "booking:parked"]) {
-      await add(ref);
-      await done(await claimOne(), "Confirmed");
+      await handle(ref, "Confirmed");
     }
-    await add("booking:parked");
-    await settle(await claimOne(), parked());
-    await add("booking:retrying");
-    await settle(await claimOne(), failed(LONG));
-    await add("booking:waiting");
-    await settle(await claimOne(), unreachable(LONG));
+    await ended("booking:parked", parked());
+    await ended("booking:retrying", failed(LONG));
+    await ended("booking:waiting", unreachable(LONG));
     await add("booking:processing");
     await claimOne();
     await add("booking:pending");

@@ -4,7 +4,7 @@ import { between, type Cases, check, equal, failed, LONG, parked } from "./harne
 const CONFIRMED = { status: "Confirmed", fields: { checkIn: "2026-07-01" } };
 
 export const recording: Cases = {
-  "records are in order of ref, and go on behind one": async ({ store, add, claim, done, settle }) => {
+  "records are in order of ref, and go on behind one": async ({ store, add, claim, settle, done }) => {
     for (const ref of ["listing:7", "booking:B", null, "booking:A", "booking:C"]) await add(ref);
     for (const claimed of await claim()) {
       if (claimed.ref === "booking:C") await settle(claimed, parked());
@@ -70,9 +70,8 @@ export const recording: Cases = {
     check(seenAt > before.seenAt, "seenAt: expected a later one, after the same snapshot was learned again");
   },
 
-  "learn changes no known snapshot": async ({ store, add, claimOne, done }) => {
-    await add("booking:A");
-    await done(await claimOne(), "Request", { nights: 1, note: null });
+  "learn changes no known snapshot": async ({ store, handle }) => {
+    await handle("booking:A", "Request", { nights: 1, note: null });
     const before = await store.recordOf("booking:A");
     for (const snapshot of [
       { status: "Confirmed", fields: { nights: 1, note: null } },
@@ -88,7 +87,7 @@ export const recording: Cases = {
   },
 
   "learn writes no first snapshot while an event of the record waits or is parked": async (bench) => {
-    const { store, add, claimOne, done, settle } = bench;
+    const { store, add, claimOne, settle, done } = bench;
     const expectRefused = async (what: string): Promise<void> => {
       equal(`learn, with an event that is ${what}`, await store.learn("booking:A", CONFIRMED), false);
       equal("recordOf", await store.recordOf("booking:A"), undefined);
@@ -132,7 +131,7 @@ async function collect(records: AsyncIterable<RecordSnapshot>): Promise<RecordSn
 }
 
 export const metas: Cases = {
-  "a value is set where it was not, and read with its age": async ({ store, sleep, unit }) => {
+  "a value is set where it was not, and read with its age": async ({ store, unit, sleep }) => {
     equal("getMeta of an unknown key", await store.getMeta("lock"), undefined);
     const start = performance.now();
     equal("setMeta", await store.setMeta("lock", "one", { expected: undefined }), true);
@@ -203,15 +202,13 @@ export const metas: Cases = {
     }
   },
 
-  "it is no event and no record, and outlives both": async ({ store, add, claimOne, done, settle }) => {
+  "it is no event and no record, and outlives both": async ({ store, ended, handle }) => {
     await store.setMeta("booking:A", "kept", { expected: undefined });
     equal("counts", await store.counts(), { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 });
     equal("list", await store.list({ limit: 10 }), []);
     equal("recordOf", await store.recordOf("booking:A"), undefined);
-    await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    await add("booking:B");
-    await settle(await claimOne(), parked());
+    await handle("booking:A", "Confirmed");
+    await ended("booking:B", parked());
     await store.prune({ state: "done", age: 0, limit: 10 });
     await store.pruneRecords({ age: 0, limit: 10 });
     await store.erase("booking:A");
@@ -221,7 +218,7 @@ export const metas: Cases = {
 };
 
 export const newestReceived: Cases = {
-  "it is the receivedAt of the newest webhook event": async ({ store, add, newEvent, get, tick }) => {
+  "it is the receivedAt of the newest webhook event": async ({ store, newEvent, add, get, tick }) => {
     equal("in an empty store", await store.newestReceived(), undefined);
     await add("booking:A", { source: "reconcile" });
     await store.add(newEvent("booking:A", { source: "recheck" }), { dueIn: LONG });

@@ -13,17 +13,12 @@ import {
 import { oneOfEachState } from "./reading.ts";
 
 export const replaying: Cases = {
-  "a done event can be replayed": async ({ store, add, claimOne, claimLater, settle, done, get }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), failed(0));
+  "a done event can be replayed": async (bench) => {
+    const { store, ended, claimOne, claimLater, settle, done, get, shows } = bench;
+    const event = await ended("booking:A", failed(0));
     await done(await claimLater(0), "Confirmed");
     equal("replay", await store.replay({ eventId: event.eventId }), 1);
-    const { state, attempts, doneAt, reason } = await get(event);
-    equal(
-      "the event",
-      { state, attempts, doneAt, reason },
-      { state: "pending", attempts: 0, doneAt: null, reason: null },
-    );
+    await shows(event, { state: "pending", attempts: 0, doneAt: null, reason: null });
     const claim = await claimOne();
     const { attempts: now, replayed, previous, sequence } = claim;
     equal(
@@ -38,9 +33,8 @@ export const replaying: Cases = {
     equal("its state", (await get(event)).state, "done");
   },
 
-  "a parked event can be replayed": async ({ store, add, claimOne, claimLater, settle, get }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), failed(0));
+  "a parked event can be replayed": async ({ store, ended, claimOne, claimLater, settle, get }) => {
+    const event = await ended("booking:A", failed(0));
     await settle(await claimLater(0), unreachable(0));
     await settle(await claimLater(0), parked());
     equal("replay", await store.replay({ eventId: event.eventId }), 1);
@@ -56,9 +50,8 @@ export const replaying: Cases = {
   },
 
   "a replayed event's outages are timed anew": async (bench) => {
-    const { store, add, claimOne, claimLater, settle, sleep } = bench;
-    const event = await add("booking:A");
-    await settle(await claimOne(), unreachable(0));
+    const { store, ended, claimOne, claimLater, settle, sleep } = bench;
+    const event = await ended("booking:A", unreachable(0));
     await settle(await claimLater(0), parked());
     await sleep(2);
     const start = performance.now();
@@ -69,9 +62,8 @@ export const replaying: Cases = {
     between("outageFor", outageFor, 0, Math.ceil(performance.now() - start) + 5);
   },
 
-  "a replayed event is under its record's lock": async ({ store, add, claim, claimOne, done, settle }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), parked());
+  "a replayed event is under its record's lock": async ({ store, add, ended, claim, claimOne, done }) => {
+    const event = await ended("booking:A", parked());
     await add("booking:A");
     const held = await claimOne();
     equal("replay", await store.replay({ eventId: event.eventId }), 1);
@@ -80,9 +72,8 @@ export const replaying: Cases = {
     equal("the claimed one", (await claimOne()).eventId, event.eventId);
   },
 
-  "a replay ends once, and is pruned as any other": async ({ store, add, claimOne, done, get }) => {
-    const event = await add(null);
-    await done(await claimOne());
+  "a replay ends once, and is pruned as any other": async ({ store, handle, claimOne, done, get }) => {
+    const event = await handle(null);
     await store.replay({ eventId: event.eventId });
     equal("prune, while it waits", await store.prune({ state: "done", age: 0, limit: 10 }), 0);
     equal("counts", await store.counts(), { pending: 1, processing: 0, retrying: 0, done: 0, parked: 0 });
@@ -91,9 +82,8 @@ export const replaying: Cases = {
     equal("prune", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
   },
 
-  "a retrying event is due at once": async ({ store, add, claimOne, settle, get }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), failed(LONG));
+  "a retrying event is due at once": async ({ store, ended, claimOne, get }) => {
+    const event = await ended("booking:A", failed(LONG));
     equal("replay", await store.replay({ eventId: event.eventId }), 1);
     equal("nextDue", await store.nextDue(), 0);
     equal("its state", (await get(event)).state, "retrying");
@@ -101,34 +91,29 @@ export const replaying: Cases = {
     equal("attempts go on", { attempts, replayed }, { attempts: 2, replayed: false });
   },
 
-  "a retrying event's record waits no longer": async ({ store, add, claimOne, settle }) => {
-    const event = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+  "a retrying event's record waits no longer": async ({ store, ended, claimOne }) => {
+    const event = await ended("booking:A", unreachable(LONG));
     equal("replay", await store.replay({ eventId: event.eventId }), 1);
     const { attempts, outages } = await claimOne();
     equal("attempts and outages go on", { attempts, outages }, { attempts: 1, outages: 1 });
   },
 
-  "a parked or done event's record waits no longer": async ({ store, add, claimOne, settle, done }) => {
+  "a parked or done event's record waits no longer": async ({ store, ended, handle, claimOne }) => {
     for (const state of ["parked", "done"] as const) {
       const ref = `booking:${state}`;
-      const ended = await add(ref);
-      const claim = await claimOne();
-      await (state === "done" ? done(claim) : settle(claim, parked()));
-      await add(ref);
-      await settle(await claimOne(), unreachable(LONG));
-      equal("replay", await store.replay({ eventId: ended.eventId }), 1);
+      const first = await (state === "done" ? handle(ref) : ended(ref, parked()));
+      await ended(ref, unreachable(LONG));
+      equal("replay", await store.replay({ eventId: first.eventId }), 1);
       const { eventId, replayed } = await claimOne({ limit: 1 });
-      equal("the claimed one", { eventId, replayed }, { eventId: ended.eventId, replayed: true });
+      equal("the claimed one", { eventId, replayed }, { eventId: first.eventId, replayed: true });
     }
   },
 
   "pending, processing and unknown events are left alone, and not counted": async (bench) => {
-    const { store, add, claimOne, settle, done, newEvent } = bench;
+    const { store, newEvent, add, ended, claimOne, done } = bench;
     equal("replay of an unknown one", await store.replay({ eventId: newEvent(null).eventId }), 0);
     await add("booking:A");
-    const behind = await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+    const behind = await ended("booking:A", unreachable(LONG));
     equal("replay of a pending one", await store.replay({ eventId: behind.eventId }), 0);
     between("nextDue, as its record still waits", await store.nextDue(), 1, LONG);
     const event = await add("booking:B");
@@ -138,7 +123,7 @@ export const replaying: Cases = {
     await done(claim);
   },
 
-  "a filter's fields must all match": async ({ store, add, claim, claimOne, settle, done, get, tick }) => {
+  "a filter's fields must all match": async ({ store, add, handle, claim, claimOne, settle, get, tick }) => {
     equal("replay in an empty store", await store.replay({ state: "parked" }), 0);
     const given = [];
     for (const ref of ["booking:A", "booking:B", null]) given.push(await add(ref));
@@ -146,8 +131,7 @@ export const replaying: Cases = {
       await settle(claimed, parked(claimed.ref === "booking:A" ? "not-found" : "callback"));
     }
     await tick();
-    const ended = await add("booking:C");
-    await done(await claimOne());
+    const ended = await handle("booking:C");
     const before = (await get(ended)).receivedAt;
     const none = { state: "parked", reason: "denied", receivedBefore: before } as const;
     equal("replay for another reason", await store.replay(none), 0);
@@ -165,13 +149,13 @@ export const replaying: Cases = {
     equal("replay again", await store.replay({ receivedBefore: before }), 0);
   },
 
-  "a replay without a filter is refused": async ({ store, add, claimOne, settle }) => {
-    await add("booking:A");
-    await settle(await claimOne(), parked());
-    await rejects("replay({})", () => store.replay({}));
-    await rejects("replay({ state: undefined })", () => store.replay({ state: undefined }));
-    const invalid = new Date(Number.NaN);
-    await rejects("replay with an invalid date", () => store.replay({ receivedBefore: invalid }));
+  "a replay or discard without a filter is refused": async ({ store, ended }) => {
+    await ended("booking:A", parked());
+    for (const filter of [{}, { state: undefined }, { type: undefined }]) {
+      const what = JSON.stringify(Object.keys(filter));
+      await rejects(`replay with ${what}`, () => store.replay(filter));
+      await rejects(`discard with ${what}`, () => store.discard(filter));
+    }
     equal("counts().parked", (await store.counts()).parked, 1);
   },
 
@@ -200,7 +184,7 @@ export const replaying: Cases = {
 
 export const discarding: Cases = {
   "pending, retrying and parked events become done": async (bench) => {
-    const { store, add, get, claim } = bench;
+    const { store, add, claim, get } = bench;
     const ids = await oneOfEachState(bench);
     const before = await get({ eventId: ids.parked });
     const handledBefore = await get({ eventId: ids.done });
@@ -243,23 +227,16 @@ export const discarding: Cases = {
     equal("the claim", [eventId, replayed], [event.eventId, true]);
   },
 
-  "a discarded event is pruned as a done one, by its age since then": async ({
-    store,
-    add,
-    claimOne,
-    settle,
-  }) => {
-    await add("booking:A");
-    await settle(await claimOne(), parked());
+  "a discarded event is pruned as a done one, by its age since then": async ({ store, ended }) => {
+    await ended("booking:A", parked());
     await store.discard({ state: "parked" });
     equal("prune of parked events", await store.prune({ state: "parked", age: 0, limit: 10 }), 0);
     equal("prune, too young", await store.prune({ state: "done", age: LONG, limit: 10 }), 0);
     equal("prune of done events", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
   },
 
-  "the other events of its record are left alone": async ({ store, add, claimOne, settle, get }) => {
-    const first = await add("booking:A");
-    await settle(await claimOne(), failed(LONG));
+  "the other events of its record are left alone": async ({ store, add, ended, claimOne, get }) => {
+    const first = await ended("booking:A", failed(LONG));
     const second = await add("booking:A");
     equal("discard", await store.discard({ eventId: first.eventId }), 1);
     equal("the one behind it", (await claimOne()).eventId, second.eventId);
@@ -268,37 +245,26 @@ export const discarding: Cases = {
     equal("the leased one", (await get(second)).state, "processing");
   },
 
-  "a record's wait goes on": async ({ store, add, claim, claimOne, settle }) => {
+  "a record's wait goes on": async ({ store, add, ended, claim }) => {
     const failing = await add("booking:A");
-    await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+    await ended("booking:A", unreachable(LONG));
     equal("discard", await store.discard({ eventId: failing.eventId }), 1);
     equal("claim", await claim(), []);
-  },
-
-  "a discard without a filter is refused": async ({ store, add }) => {
-    await add("booking:A");
-    await rejects("discard({})", () => store.discard({}));
-    await rejects("discard({ type: undefined })", () => store.discard({ type: undefined }));
-    equal("counts().pending", (await store.counts()).pending, 1);
   },
 };
 
 export const erasing: Cases = {
   "erase deletes a record's events and its snapshot": async (bench) => {
-    const { store, add, claimOne, done, settle, newEvent } = bench;
-    const ended = await add("booking:A");
-    await done(await claimOne(), "Confirmed");
-    await add("booking:A");
-    await settle(await claimOne(), parked());
-    await add("booking:A");
-    await settle(await claimOne(), failed(LONG));
+    const { store, newEvent, add, ended, handle, claimOne } = bench;
+    const first = await handle("booking:A", "Confirmed");
+    await ended("booking:A", parked());
+    await ended("booking:A", failed(LONG));
     await add("booking:A");
     const other = await add("booking:AB");
     const alone = await add(null);
     equal("erase", await store.erase("booking:A"), 4);
     equal("recordOf", await store.recordOf("booking:A"), undefined);
-    equal("get of a done event", await store.get(ended.eventId), undefined);
+    equal("get of a done event", await store.get(first.eventId), undefined);
     equal(
       "the events of other records",
       (await store.list({ limit: 10 })).map(({ eventId }) => eventId).sort(),
@@ -307,14 +273,13 @@ export const erasing: Cases = {
     equal("counts", await store.counts(), { pending: 2, processing: 0, retrying: 0, done: 0, parked: 0 });
     equal("erase again", await store.erase("booking:A"), 0);
     equal("erase of an unknown record", await store.erase(newEvent("booking:Z").ref!), 0);
-    equal("add of an id that was erased", await store.add(ended), "added");
-    const { attempts, previous, sequence } = await claimOne({ eventId: ended.eventId });
+    equal("add of an id that was erased", await store.add(first), "added");
+    const { attempts, previous, sequence } = await claimOne({ eventId: first.eventId });
     equal("its claim", [attempts, previous, sequence], [1, undefined, 0]);
   },
 
-  "erase ends the record's wait": async ({ store, add, claimOne, settle }) => {
-    await add("booking:A");
-    await settle(await claimOne(), unreachable(LONG));
+  "erase ends the record's wait": async ({ store, add, ended, claimOne }) => {
+    await ended("booking:A", unreachable(LONG));
     equal("erase", await store.erase("booking:A"), 1);
     equal("nextDue", await store.nextDue(), undefined);
     const event = await add("booking:A");
@@ -322,11 +287,9 @@ export const erasing: Cases = {
   },
 
   "erase rejects while one is processed, and deletes nothing": async (bench) => {
-    const { store, add, claimOne, settle, done } = bench;
-    await add("booking:A");
-    await done(await claimOne(), "Request");
-    await add("booking:A");
-    await settle(await claimOne(), parked());
+    const { store, add, ended, handle, claimOne, settle } = bench;
+    await handle("booking:A", "Request");
+    await ended("booking:A", parked());
     await add("booking:A");
     const claim = await claimOne();
     await add("booking:A");
@@ -341,7 +304,7 @@ export const erasing: Cases = {
     equal("erase, once it is done", await store.erase("booking:A"), 4);
   },
 
-  "erase takes an event whose lease has ended": async ({ store, add, claimOne, sleep, unit }) => {
+  "erase takes an event whose lease has ended": async ({ store, unit, add, claimOne, sleep }) => {
     await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
     await sleep(2);
@@ -350,17 +313,11 @@ export const erasing: Cases = {
     equal("recordOf", await store.recordOf("booking:A"), undefined);
   },
 
-  "erase deletes a record without events, and parked ones without a snapshot": async ({
-    store,
-    add,
-    claimOne,
-    settle,
-  }) => {
+  "erase deletes a record without events, and parked ones without a snapshot": async ({ store, ended }) => {
     await store.learn("listing:1", { status: "listed", fields: {} });
     equal("erase of a snapshot alone", await store.erase("listing:1"), 0);
     equal("recordOf", await store.recordOf("listing:1"), undefined);
-    await add("listing:2");
-    await settle(await claimOne(), parked());
+    await ended("listing:2", parked());
     equal("erase of a parked event", await store.erase("listing:2"), 1);
     equal("learn afterwards", await store.learn("listing:2", { status: "listed", fields: {} }), true);
   },

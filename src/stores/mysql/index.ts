@@ -5,8 +5,7 @@ import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, optionsObject } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { sqlStore } from "../sql/sql-store.ts";
-import { mysqlDialect } from "./mysql-dialect.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
+import { endIdleAfter, LONGEST_IDLE, mysqlDialect, mysqlDriver } from "./mysql-driver.ts";
 
 /** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
 export interface MysqlStoreOptions {

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { memoryStore } from "../../../src/stores/memory.ts";
 import { mistakes } from "./mistakes.ts";

@@ -64,7 +64,7 @@ export const mistakes: Mistakes = {
   },
   "has no order of retries": {
     wrap: (store) => ({ claim: ({ order: _, ...options }) => store.claim(options) }),
-    fails: "claim: new events go before retries, unless retries are to go first",
+    fails: "order: retries go last, or first, by the time at which they became due",
   },
   "claims any event where one was asked for": {
     wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),

@@ -224,7 +224,7 @@ export const newerMistakes: Mistakes = {
         },
       };
     },
-    fails: "history: a released attempt leaves no entry",
+    fails: "settle: a released attempt never happened",
   },
   "deletes the events that it discards": {
     wrap: (store) => ({
@@ -254,13 +254,13 @@ export const newerMistakes: Mistakes = {
     wrap: (store) => ({
       discard: (filter) => store.discard(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
     }),
-    fails: "discard: a discard without a filter is refused",
+    fails: "replay: a replay or discard without a filter is refused",
   },
   "replays all where no filter was given": {
     wrap: (store) => ({
       replay: (filter) => store.replay(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
     }),
-    fails: "replay: a replay without a filter is refused",
+    fails: "replay: a replay or discard without a filter is refused",
   },
   "replays no more than 1,000 events": {
     wrap: (store) => ({

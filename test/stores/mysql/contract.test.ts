@@ -1,6 +1,6 @@
 import mysql from "mysql2/promise";
 import { expect, test, vi } from "vitest";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 

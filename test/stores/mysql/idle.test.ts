@@ -1,7 +1,11 @@
 import mysql from "mysql2/promise";
 import { expect, test } from "vitest";
-import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import {
+  endIdleAfter,
+  LONGEST_IDLE,
+  mysqlDialect,
+  mysqlDriver,
+} from "../../../src/stores/mysql/mysql-driver.ts";
 import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 

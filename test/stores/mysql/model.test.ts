@@ -1,8 +1,7 @@
 import mysql from "mysql2/promise";
 import { afterAll, test } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
-import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
-import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { mysqlDialect, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
 import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createDatabases, describeMysql } from "./support.ts";

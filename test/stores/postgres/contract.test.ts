@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSlots } from "../../../src/async.ts";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 

@@ -1,5 +1,5 @@
 import { describe, test } from "vitest";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { createPrefixes, openStore, url } from "./support.ts";
 
 const prefix = createPrefixes();

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import {
   runAsync,
   type SqlDialect,

@@ -1,5 +1,5 @@
 import { describe, test } from "vitest";
-import { storeContract } from "../../../src/stores/contract.ts";
+import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { createFiles } from "./support.ts";
 

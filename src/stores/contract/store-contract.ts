@@ -1,14 +1,14 @@
-import { adding, delaying } from "./contract/adding.ts";
-import { claiming, ordering } from "./contract/claiming.ts";
-import { type Bench, type Cases, createBench } from "./contract/harness.ts";
-import { leases, nextDue, outages } from "./contract/leases.ts";
-import { closing, restarting, sharing, transactions, waking } from "./contract/processes.ts";
-import { pruning } from "./contract/pruning.ts";
-import { filtering, reading } from "./contract/reading.ts";
-import { metas, newestReceived, recording } from "./contract/records.ts";
-import { discarding, erasing, replaying } from "./contract/replaying.ts";
-import { histories, settling } from "./contract/settling.ts";
-import type { EventStore } from "./event-store.ts";
+import type { EventStore } from "../event-store.ts";
+import { adding, delaying } from "./adding.ts";
+import { claiming, ordering } from "./claiming.ts";
+import { type Bench, type Cases, createBench } from "./harness.ts";
+import { leases, nextDue, outages } from "./leases.ts";
+import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
+import { pruning } from "./pruning.ts";
+import { filtering, reading } from "./reading.ts";
+import { metas, newestReceived, recording } from "./records.ts";
+import { discarding, erasing, replaying } from "./replaying.ts";
+import { histories, settling } from "./settling.ts";
 
 /** A test case of the contract. */
 export interface StoreContractCase {
