@@ -117,7 +117,7 @@ export const mistakes: Mistakes = {
       settle: (claim, outcome) =>
         store.settle(claim, outcome.state === "retrying" ? { ...outcome, in: 0 } : outcome),
     }),
-    fails: "settle: it is claimed again once it is due",
+    fails: "settle: a failure that counts makes the event alone wait",
   },
   "keeps a record waiting, whatever comes": {
     wrap: (store) => {
