@@ -177,7 +177,9 @@ function forgetOldest(memory: Map<string, unknown> | Set<string>): void {
 /** The limits of one statement. */
 const MOST_EVENTS = 256;
 const MOST_TEXT = 1_000_000;
-/** After this time, the next statement does not wait for the end of this one, which waits for a lock or a slow disk, ms. */
+/** How many statements may run at once. A statement that has run for SLOW does not count: it waits for a lock. */
+const AT_ONCE = 2;
+/** ms */
 const SLOW = 50;
 
 /** How long a statement waits for a locked record. The wait is short if the statement also has other records. */
@@ -202,8 +204,8 @@ export class Groups<P extends Part, A> {
   readonly #running = new Set<Promise<void>>();
   readonly #underWay = new Set<string>();
   #queue: Job<P, A>[] = [];
-  /** The jobs of the statement that the next one waits for. */
-  #current: readonly Job<P, A>[] | undefined;
+  /** The jobs of each statement that counts. */
+  readonly #counted = new Set<readonly Job<P, A>[]>();
   #scheduled = false;
 
   /**
@@ -232,7 +234,7 @@ export class Groups<P extends Part, A> {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#current !== undefined || this.#queue.length === 0) return;
+    if (this.#scheduled || this.#counted.size >= AT_ONCE || this.#queue.length === 0) return;
     this.#scheduled = true;
     // Wait for the sockets to be read, so that requests that have arrived share the statement.
     setImmediate(() => {
@@ -242,6 +244,7 @@ export class Groups<P extends Part, A> {
       if (jobs.length === 0) return;
       const running = this.#run(jobs).finally(() => this.#running.delete(running));
       this.#running.add(running);
+      this.#schedule();
     });
   }
 
@@ -263,11 +266,9 @@ export class Groups<P extends Part, A> {
   }
 
   async #run(jobs: readonly Job<P, A>[]): Promise<void> {
-    this.#current = jobs;
+    this.#counted.add(jobs);
     const over = (): void => {
-      if (this.#current !== jobs) return;
-      this.#current = undefined;
-      this.#schedule();
+      if (this.#counted.delete(jobs)) this.#schedule();
     };
     const slow = setTimeout(over, SLOW);
     try {
