@@ -4,10 +4,9 @@ import { claiming, ordering } from "./claiming.ts";
 import { type Bench, type Cases, createBench } from "./harness.ts";
 import { leases, nextDue, outages } from "./leases.ts";
 import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
-import { pruning } from "./pruning.ts";
 import { filtering, reading } from "./reading.ts";
-import { metas, newestReceived, recording } from "./records.ts";
 import { discarding, erasing, replaying } from "./replaying.ts";
+import { metas, newestReceived, pruning, recording } from "./retention.ts";
 import { histories, settling } from "./settling.ts";
 
 /** A test case of the contract. */

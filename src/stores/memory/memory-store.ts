@@ -381,16 +381,10 @@ export class MemoryStore extends BaseStore {
   /** Events that match, the newest first. */
   #matching(filter: EventFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
     const { eventId, state } = filter;
-    const one = eventId === undefined ? undefined : this.#events.get(eventId);
-    const rows =
-      eventId !== undefined
-        ? one
-          ? [one]
-          : []
-        : state === undefined
-          ? this.#events.values()
-          : this.#byState[state];
+    const all = state === undefined ? this.#events.values() : this.#byState[state];
+    const rows = eventId === undefined ? all : [this.#events.get(eventId)];
     return [...rows]
+      .filter((row) => row !== undefined)
       .filter((row) => row.arrival < before && isMatch(row, filter))
       .sort((a, b) => b.arrival - a.arrival);
   }
