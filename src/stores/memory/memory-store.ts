@@ -314,8 +314,9 @@ export class MemoryStore extends BaseStore {
   #end(row: EventRow, record: RecordRow, outcome: Outcome, now: number): void {
     if (outcome.state === "released") {
       row.attempts -= 1;
-      row.dueAt = Math.min(row.dueAt, now);
-      this.#setState(row, record, row.attempts === 0 && row.outages === 0 ? "pending" : "retrying");
+      const isFirst = row.attempts === 0 && row.outages === 0;
+      if (!isFirst) row.dueAt = Math.min(row.dueAt, now);
+      this.#setState(row, record, isFirst ? "pending" : "retrying");
       return;
     }
     note(row, outcome.state, outcome.entry);
