@@ -32,6 +32,6 @@ console.log(`listening on port ${PORT}`);
 
 process.once("SIGTERM", async () => {
   await server.stop();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
 });

@@ -34,7 +34,7 @@ const server = Deno.serve({ hostname: "127.0.0.1", port }, async (request) => {
 
 Deno.addSignalListener("SIGTERM", async () => {
   await server.shutdown();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
   Deno.exit(); // the listener for signals would keep the process
 });

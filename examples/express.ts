@@ -29,6 +29,6 @@ const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listenin
 
 process.once("SIGTERM", async () => {
   server.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
 });

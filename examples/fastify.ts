@@ -29,6 +29,6 @@ console.log(`listening on port ${PORT}`);
 
 process.once("SIGTERM", async () => {
   await app.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
 });

@@ -32,6 +32,6 @@ const server = serve({ fetch: app.fetch, hostname: "127.0.0.1", port: Number(POR
 
 process.once("SIGTERM", async () => {
   server.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
 });

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 
 /**
- * Checks that an object of options has no misspelt one.
+ * Checks that an object of options has no misspelled one.
  *
  * @param given - the options as the caller passed them; `undefined` passes
  * @param names - the names of all options that there are
@@ -33,7 +33,7 @@ export function describeUnknown(name: string, known: readonly string[], path: Is
   return `unknown option ${quoted(name.slice(0, 100))}; ${help}`;
 }
 
-/** The known name that a misspelt one probably means; `undefined` where none is similar. */
+/** The known name that a misspelled one probably means; `undefined` where none is similar. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
   const given = name.slice(0, 100).toLowerCase();
   const scored = names.map((each) => [each, difference(given, each.toLowerCase())] as const);

@@ -40,7 +40,7 @@ export function callable<T>(error = "must be a function") {
   return z.custom<T>((value) => typeof value === "function", { error });
 }
 
-/** One of some texts, numbers or booleans. */
+/** One of the given texts or booleans. */
 export function oneOf<const T extends string | boolean>(...values: readonly T[]) {
   return z.literal(values, { error: `must be ${values.map((value) => JSON.stringify(value)).join(" or ")}` });
 }
@@ -70,7 +70,7 @@ export function logger() {
 export interface CheckOptions {
   /** The path of the value in the caller's arguments. */
   readonly at?: Issue["path"];
-  /** The issues of other arguments. They come first. */
+  /** The issues of other arguments, to list before the issues of this one. */
   readonly before?: readonly Issue[];
   /** Names all unknown options of an object in one issue, at the path of the object. */
   readonly together?: boolean;

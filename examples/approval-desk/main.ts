@@ -52,8 +52,8 @@ const webhooks = createWebhookHandler({
         if (open(tx, { booking, timestamp, decideBy }))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       }),
-    // Whatever else it has become, a status that is newer than this package too: it waits for nobody any more. But
-    // for what has not been asked for yet.
+    // Any other status ends the wait for a decision, even a status that this package does not know. Only `Initiated`
+    // comes before the request.
     fallback: (event) => {
       if (!event.booking || event.status === "Initiated") return;
       const { eventId, booking, status, timestamp } = event;
@@ -116,7 +116,7 @@ server.listen(Number(PORT), "127.0.0.1", () => {
 
 process.once("SIGTERM", async () => {
   server.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   reminders.stop();
   await store.close();
   db.close();

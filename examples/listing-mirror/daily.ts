@@ -12,10 +12,10 @@ export const waits = {
 };
 
 /**
- * Runs a pass now, and again and again: a day after one that has come to its end, sooner after others.
+ * Runs one pass after the other. The next pass starts a day after a complete pass, and sooner after any other pass.
  *
- * @param pass - resolves to whether it has come to its end
- * @returns stops it
+ * @param pass - resolves to `true` if the pass was complete
+ * @returns a function that stops the passes
  */
 export function keepRunning(pass: () => Promise<boolean>): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;

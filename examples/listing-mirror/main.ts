@@ -91,7 +91,7 @@ server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${
 process.once("SIGTERM", async () => {
   stopListing();
   server.close();
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
 });

@@ -6,7 +6,7 @@ webhooks.start();
 const alive = setInterval(() => {}, 60 * 60_000);
 
 process.once("SIGTERM", async () => {
-  await webhooks.close(); // lets the callbacks that run come to their end
+  await webhooks.close(); // waits for the callbacks that run
   await store.close();
   clearInterval(alive);
 });

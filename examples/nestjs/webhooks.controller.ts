@@ -34,7 +34,7 @@ export class WebhooksController implements OnApplicationShutdown {
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.#webhooks.close(); // lets the callbacks that run come to their end
+    await this.#webhooks.close(); // waits for the callbacks that run
     await this.#store.close();
   }
 }

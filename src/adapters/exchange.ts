@@ -104,7 +104,7 @@ function closeSoon(request: IncomingMessage, response: ServerResponse): void {
  * Starts the processing of a webhook handler, unless it has `autoStart: false`. Other handlers, such as the console, have
  * no processing.
  *
- * @throws InvalidArgumentError where `handler` is neither, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither, or an option is misspelled
  */
 export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
   if (isFetchHandler(handler)) {

@@ -51,7 +51,7 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * parser, so that every content type arrives and the handler's limits apply. Making it starts the processing, unless
  * the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
  * @example
  * ```ts
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });

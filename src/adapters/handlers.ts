@@ -23,7 +23,7 @@ export function isFetchHandler(handler: unknown): handler is FetchHandler {
  * Checks the arguments of an adapter.
  *
  * @param names - the functions of a handler that the adapter calls
- * @throws InvalidArgumentError where `webhooks` lacks one of them, or an option is misspelt
+ * @throws InvalidArgumentError where `webhooks` lacks one of them, or an option is misspelled
  */
 export function assertHandler(webhooks: unknown, names: readonly string[], options?: unknown): void {
   const given = Object(webhooks) as Readonly<Record<string, unknown>>;

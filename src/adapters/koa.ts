@@ -26,7 +26,7 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * Makes Koa middleware of a webhook handler or a console. It works with and without a body parser in front. Mount it on its own
  * path, because it answers every request. Making it starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
  * @example
  * ```ts
  * router.post("/hooks", toKoaMiddleware(webhooks));

@@ -88,7 +88,7 @@ const SPARE = 1000;
  * Lambda stops the process after the answer, so the function processes events before it answers: its own event with
  * `processing: "inline"`, otherwise all due events, for 20 s at most. Call `webhooks.drain()` by a schedule for retries.
  *
- * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelt
+ * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelled
  * @example
  * ```ts
  * export const handler = toLambdaHandler(webhooks);

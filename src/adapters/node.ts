@@ -20,7 +20,7 @@ interface Extensions {
  * It works with and without a body parser in front. Making it starts the processing, unless the handler has
  * `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelt
+ * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
  * @example
  * ```ts
  * createServer(toNodeHandler(webhooks)).listen(3000);

@@ -146,7 +146,7 @@ function parse(command: Command, path: readonly string[], args: readonly string[
     name,
     { type: value === undefined ? "boolean" : "string", multiple, ...(short && { short }) },
   ]);
-  // Not `strict`, whose errors repeat values.
+  // Not `strict`: its errors contain values, which may be secrets.
   const { values, positionals, tokens } = parseArgs({
     args: [...args],
     options: Object.fromEntries(types),
@@ -170,7 +170,7 @@ interface GivenOption {
   readonly name: string;
   readonly rawName: string;
   readonly value?: string | undefined;
-  /** Whether the value is in the same argument. */
+  /** Whether the value is in the same argument as the name: `--to=URL`. */
   readonly inlineValue?: boolean | undefined;
 }
 

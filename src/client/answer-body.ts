@@ -25,7 +25,7 @@ export interface Page<T> {
   readonly issues: readonly Issue[];
   /** The number of the other rows. */
   readonly invalid: number;
-  /** The number of rows in the answer. Rows at the end are not read after too many issues. */
+  /** The number of rows in the answer. It includes rows that were not read, because there were too many issues. */
   readonly length: number;
 }
 
@@ -204,7 +204,7 @@ export function findRecord(
   body: unknown,
   required: readonly [string, ...string[]],
 ): Part & { whole: boolean } {
-  // The usual answer. Most of the time of the search goes into the other forms.
+  // Check the usual answer first: the search for other forms takes most of the time.
   if (hasFields(body, required)) return { value: body, path: [], whole: true };
   const parts = [...partsOf(body)];
   const having = (fields: readonly string[]) => parts.find(({ value }) => hasFields(value, fields));
@@ -233,7 +233,7 @@ export function findList(body: unknown): Part<readonly unknown[]> | undefined {
 export function saysNotFound(body: unknown, required: readonly [string, ...string[]]): boolean {
   if (!isObject(body)) return false;
   const gone = (value: unknown): boolean => [404, 410].includes(toNumber(value));
-  // A record may have a field called `code`, and its status is a word.
+  // A record may have a field `code` of its own, so check for the record's fields. The `status` of a record is a word.
   return gone(body.status) || (gone(body.code) && !hasFields(body, required));
 }
 

@@ -210,7 +210,7 @@ export function problemWithToken(token: unknown): string | undefined {
 
 const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
 
-/** What is wrong with an option `telemetry`. Each of its functions may be missing. */
+/** Checks the option `telemetry`, and returns its problem. Each of its functions may be missing. */
 export function problemWithTelemetry(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null) return "must be an object, such as telemetry() makes";
   const functions = given as Readonly<Record<string, unknown>>;

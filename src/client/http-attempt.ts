@@ -200,7 +200,7 @@ async function readText(reader: BodyReader): Promise<{ text: string; truncated: 
   let text = "";
   let bytes = 0;
   let last: Uint8Array | undefined;
-  // Only for a body of several chunks: to decode one as a whole takes a tenth of the time.
+  // Only for a body of several chunks. Decoding a single chunk as a whole takes a tenth of the time.
   let decoder: TextDecoder | undefined;
   while (bytes <= maxBodyBytes) {
     const { done, value } = await reader.read();
@@ -227,9 +227,9 @@ function redirectTarget(method: string, response: Response, from: URL, baseUrl: 
   return isBelow(target, baseUrl) ? target : undefined;
 }
 
-/** What an error says of a redirect that the client did not follow; `undefined` for any other answer. */
+/** Describes a redirect that the client did not follow, for an error. Returns `undefined` for any other answer. */
 export function describeRedirect(response: Response): string | undefined {
-  if (response.type === "opaqueredirect") return "a redirect, which this runtime does not show";
+  if (response.type === "opaqueredirect") return "a redirect, but this runtime hides its target";
   if (response.status < 300 || response.status > 399) return undefined;
   const location = response.headers.get("location");
   return location ? `a redirect to ${location}, not followed` : undefined;

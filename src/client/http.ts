@@ -238,7 +238,7 @@ export class Http {
     };
   }
 
-  /** The client's headers, and those of one call. A copy only where there are any. */
+  /** Merges the client's headers with those of one call. Makes no copy if the call adds none. */
   #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
     const own = [...(given ?? [])];
     if (own.length === 0 && !hasBody) return this.#headers;

@@ -129,7 +129,7 @@ export function withTopic(endpoint: string, topic: string): string {
   return url.href;
 }
 
-/** What is wrong with the URL of a webhook endpoint, or `undefined`. It never shows the URL, which may hold a secret. */
+/** Returns the problem with the URL of a webhook endpoint, if any. It never shows the URL, which may hold a secret. */
 export function problemWithEndpoint(given: unknown, baseUrl: URL): string | undefined {
   if (given === "") return "must not be empty (is an environment variable unset?)";
   const url = parseUrl(given);

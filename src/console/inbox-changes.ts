@@ -142,7 +142,7 @@ async function countOf(store: Store, filter: EventFilter, endsAt: number) {
   }
 }
 
-/** The query parameters that say how many events the last form changed, of how many. */
+/** The query parameters with the result of the last form: how many events it changed, and the total (`of`). */
 const verbs = ["replayed", "discarded", "erased"] as const;
 const flashNames = [...verbs, "of"];
 

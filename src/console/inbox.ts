@@ -274,7 +274,7 @@ async function recordView(store: Store, ref: string, visit: Visit): Promise<View
 <div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
     !visit.readOnly && html`<a class="button danger" href="?${erase}">Erase…</a>`
   }</span></div>
-${snapshotCard(record, isPersonal, "No snapshot is stored: no event of it has been handled to its end.")}
+${snapshotCard(record, isPersonal, "No snapshot is stored. The store keeps one when an event of this record is done.")}
 <section><h2>Events</h2><div class="list">${
     found.length > 0
       ? rowsOf(found, { isPersonal, isSelectable: false })

@@ -50,7 +50,7 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
   { error: "must be a JSON object" },
 ) as unknown as NotificationSchema;
 
-/** What the fields of a notification mean. */
+/** The fields of a notification, with their meaning. */
 export interface ParsedNotification {
   readonly ok: true;
   /** In lower case. */

@@ -192,7 +192,7 @@ export class Attempt<Tx> {
   }
 }
 
-/** The name under which the breaker and the limit know the event's record. */
+/** The key of the event's record in the circuit breaker and in the limit of reads. */
 function recordOf({ ref, eventId }: ClaimedEvent): string {
   return ref ?? eventId;
 }

@@ -45,7 +45,7 @@ export class CircuitBreaker {
   #open: OpenState | undefined;
   /** Pauses in a row. */
   #pauses = 0;
-  /** Rises with each pause. Tells attempts from before a pause from later ones. */
+  /** Counts all pauses. Each attempt keeps the count, so that the result of an attempt from before a pause is known. */
   #epoch = 0;
 
   constructor(options: CircuitBreakerOptions) {

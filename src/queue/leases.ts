@@ -21,7 +21,7 @@ interface LeaseEvents {
 export class Lease {
   claim: ClaimedEvent;
   endsAt: number;
-  /** Its end has been announced. */
+  /** `onExpiring` has been called. */
   expiring = false;
   /** The store is recording the end of the attempt. A renewal that misses the lease then proves nothing. */
   ending = false;

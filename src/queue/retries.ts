@@ -27,7 +27,7 @@ const LONGEST = 6 * HOUR;
 export const defaultBackoff: Backoff = (attempt) =>
   (SCHEDULE[attempt - 1] ?? LONGEST) * (1 - Math.random() / 4);
 
-/** Makes a backoff of the user's. It takes the default wait if that function throws or returns no wait. */
+/** Wraps the user's `backoff`. If that function throws or returns no valid wait, the default wait applies. */
 export function safeBackoff(backoff: Backoff): Backoff {
   return (attempt) => {
     try {

@@ -66,7 +66,7 @@ const listing = ({ listingId, status }: SandboxListing) => `Listing ${listingId}
 const codeOf = (form: URLSearchParams): string => form.get("booking") ?? "";
 const idOf = (form: URLSearchParams): number => Number(form.get("listing"));
 
-/** What each button of the page does. It returns the text to show. */
+/** The actions of the page's buttons. Each returns the text to show. */
 const acts: Readonly<Record<string, Act>> = {
   request: async ({ bookings }, form) => booking(await bookings.request(bookingFields(form))),
   book: async ({ bookings }, form) => booking(await bookings.instantBook(bookingFields(form))),
@@ -93,7 +93,7 @@ const acts: Readonly<Record<string, Act>> = {
   },
   normal: async (sandbox) => {
     sandbox.delivery.set(deliveryOptions(new URLSearchParams()));
-    return "Later notifications are delivered once and at once.";
+    return "Later notifications are delivered once, without delay.";
   },
   duplicate: async ({ delivery }) => {
     const duplicates = (delivery.current.duplicates ?? 0) > 0 ? 0 : 1;
@@ -109,7 +109,7 @@ const acts: Readonly<Record<string, Act>> = {
     const minutes = Number(form.get("minutes"));
     // Do not wait for the answers to what becomes due.
     await Promise.race([sandbox.advance(minutes * 60_000), Promise.resolve()]);
-    return `The sandbox's clock is ${minutes} min ahead of before.`;
+    return `The sandbox's clock has moved ahead by ${minutes} min.`;
   },
   fault: async ({ faults }, form) => {
     faults.set([...faults.list(), faultOf(form)]);

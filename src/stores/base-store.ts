@@ -298,7 +298,7 @@ const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
 /**
  * A filter that every database can work with.
  *
- * A misspelt field must not pass: the filter would match every event, and a discard would end them all.
+ * A misspelled field must not pass: the filter would match every event, and a discard would end them all.
  */
 function checkedFilter(filter: EventFilter): EventFilter {
   checkNoUnknown(filter ?? null, FILTER);

@@ -83,7 +83,7 @@ export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf
 interface RecordFields<S extends string> {
   /** Default: the status of the record or the type. Default for `booking.unknown` and `listing.unknown`: `"OnHold"`. */
   readonly status?: S | undefined;
-  /** Default: the record with `previousStatus`. Without that, `undefined`, as for the first event of a record. */
+  /** Default: the record with `previousStatus`; `undefined` if that is absent, as for the first event of a record. */
   readonly previous?: PreviousRecord | undefined;
   /** Default: the status of `previous`. */
   readonly previousStatus?: string | undefined;

@@ -109,7 +109,7 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  * createServer(toNodeHandler(webhooks)).listen(3000);
  * ```
  */
-// Not an overload: TypeScript would report a misspelt option at the call, with an error for each overload.
+// Not an overload: TypeScript would report a misspelled option at the call, with an error for each overload.
 export function createWebhookHandler<
   B extends Booking,
   L extends Listing,

@@ -345,7 +345,7 @@ describe("what is no webhook handler", () => {
   );
 });
 
-describe("a misspelt option", () => {
+describe("a misspelled option", () => {
   it.each([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler])("is refused: %o", (make) => {
     const { webhooks } = receivingOnly();
     expect(() => make(webhooks, { topics: "bookings" } as never)).toThrow(/did you mean `topic`\?/);

@@ -349,7 +349,7 @@ describe("events", () => {
       ...parked.toReversed(),
       "",
     ]);
-    // An id of an event that is in a state that the command does not change.
+    // `waiting` is a pending event, and replay does not change pending events.
     expect((await events("replay", done, waiting, "--dry-run")).stdout).toMatch(
       new RegExp(`^Would replay 1 event\n${done}\t`),
     );

@@ -11,7 +11,7 @@ const client = new StayhookClient({ baseUrl: "https://h.example", accessToken, f
 const url = "https://hooks.example/b";
 const config = { isActive: true, endpoints: { bookings: url } };
 
-describe("a misspelt option", () => {
+describe("a misspelled option", () => {
   it.each<[string, string, object]>([
     ["maxRetry", "maxRetries", { maxRetry: 5 }],
     ["token", "accessToken", { token: "x" }],

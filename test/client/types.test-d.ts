@@ -25,7 +25,7 @@ test("records are typed as they may be", async () => {
   expectTypeOf(booking.status).toEqualTypeOf<string>();
   expectTypeOf(booking.checkIn).toEqualTypeOf<string | number | null | undefined>();
   expectTypeOf(booking.listingId).toEqualTypeOf<string | number | null | undefined>();
-  // @ts-expect-error misspelt
+  // @ts-expect-error misspelled
   booking.chekIn;
   expectTypeOf((booking as Booking & Record<string, unknown>).guestName).toEqualTypeOf<unknown>();
   expectTypeOf(await client.listings.list()).toEqualTypeOf<Listing[]>();
@@ -43,7 +43,7 @@ test("models flow into what is read", async () => {
   const zod = new StayhookClient({ ...base, models: { booking: Booking.extend({ guestName: z.string() }) } });
   expectTypeOf((await zod.bookings.get("A")).guestName).toEqualTypeOf<string>();
   expectTypeOf((await zod.bookings.get("A")).checkIn).toEqualTypeOf<string | number | null | undefined>();
-  // @ts-expect-error misspelt, on a model, too
+  // @ts-expect-error misspelled, on a model, too
   (await zod.bookings.get("A")).chekIn;
   const valibot = v.looseObject({ bookingCode: v.string(), status: v.string(), guests: v.number() });
   expectTypeOf(
@@ -92,9 +92,9 @@ test("endpoints are a closed type", async () => {
   const config = await webhookConfig.get();
   expectTypeOf(config?.endpoints.bookings).toEqualTypeOf<string | undefined>();
   expectTypeOf(config?.otherEndpoints).toEqualTypeOf<Record<string, string | null> | undefined>();
-  // @ts-expect-error misspelt
+  // @ts-expect-error misspelled
   config?.endpoints.booking;
-  // @ts-expect-error misspelt
+  // @ts-expect-error misspelled
   webhookConfig.ensure({ endpoints: { booking: "https://h.example" } });
   // @ts-expect-error a newer topic goes in otherEndpoints
   webhookConfig.create({ isActive: true, endpoints: { reviews: "https://h.example" } });
@@ -139,6 +139,6 @@ test("dates and ids are read from any booking", async () => {
   const booking = await new StayhookClient(base).bookings.get("A");
   expectTypeOf(stay(booking, { timeZone: "Europe/Lisbon" }).nights).toEqualTypeOf<number>();
   expectTypeOf(listingIdOf(booking)).toEqualTypeOf<number>();
-  // @ts-expect-error misspelt
+  // @ts-expect-error misspelled
   stay(booking, { timezone: "Europe/Lisbon" });
 });

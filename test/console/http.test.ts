@@ -43,7 +43,7 @@ describe("the arguments", () => {
     ["no options", undefined, /authorize/],
     ["no authorize", {}, /authorize/],
     ["an authorize that is no function", { authorize: "yes" }, /authorize/],
-    ["a misspelt option", { authorize, readonly: true }, /did you mean `readOnly`/],
+    ["a misspelled option", { authorize, readonly: true }, /did you mean `readOnly`/],
     ["a basePath without a slash", { authorize, basePath: "console" }, /basePath/],
     ["a readOnly that is no boolean", { authorize, readOnly: "yes" }, /readOnly/],
     ["a handler without a store", { authorize }, /forwardTo/],

@@ -190,7 +190,7 @@ const checks: Record<string, (running: Running) => unknown> = {
   },
 };
 
-/** What must be so before the block runs. */
+/** Make the state that a block needs, before it runs. */
 const preparations: Record<string, (base: Running["base"]) => unknown> = {
   parked: async ({ store }) => {
     await store.add({

@@ -48,7 +48,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
 }, async (context) => {
   const TMPDIR = temporaryDirectory(context);
   const stdout = await runDay({ FORCE_COLOR: undefined, NO_COLOR: undefined, TMPDIR });
-  expect(stdout, "no terminal, no colour").toBe(stripVTControlCharacters(stdout));
+  expect(stdout, "no terminal, no color").toBe(stripVTControlCharacters(stdout));
 
   const lines = stdout.split("\n");
   const count = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;

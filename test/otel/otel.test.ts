@@ -420,7 +420,7 @@ test("a traceparent that is none makes no link", async () => {
   expect(spans("process bookings").map(({ links }) => links)).toEqual([[], [], []]);
 });
 
-test("a misspelt or wrong option throws", () => {
+test("a misspelled or wrong option throws", () => {
   expect(() => telemetry({ trace: {} } as never)).toThrow(InvalidArgumentError);
   expect(() => telemetry({ tracer: {} as never })).toThrow("tracer: must be a tracer of OpenTelemetry");
   expect(() => telemetry({ meter: {} as never })).toThrow("meter: must be a meter of OpenTelemetry");

@@ -55,7 +55,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 
-/** What each subpath loads from outside the package, at once or later. */
+/** The modules from outside the package that each subpath loads, at once or later. */
 const loads: Readonly<Record<string, readonly string[]>> = {
   // Without a node: module the core runs on Workers, Deno and Bun.
   stayhook: ["ky", "uuid", "zod"],

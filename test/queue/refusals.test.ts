@@ -247,7 +247,7 @@ describe("a drain among refused records", () => {
     await add(...forgedIds(150), "genuine", ...forgedIds(150, "forged too"));
     const draining = queue.drain({});
     await advance(7 * SECOND);
-    // In the middle, it is the last one to be reached.
+    // The drain claims from both ends of the queue, so the event in the middle is the last one.
     expect(await stateOf("genuine")).toBe("done");
     await advance(5 * SECOND);
     expect(await draining).toEqual({ done: 1, failed: 300 });

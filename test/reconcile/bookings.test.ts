@@ -231,7 +231,7 @@ test("an event of the reconciler runs no callback if a webhook was faster", asyn
     ["webhook", "Request", true],
     ["webhook", "Confirmed", true],
   ]);
-  // Asked for again by hand, it is handled again.
+  // A replay by hand runs the callback, although nothing has changed.
   const [event] = (await store.list({ limit: 100 })).filter(
     ({ ref, source }) => ref === `booking:${bookingCode}` && source === "reconcile",
   );

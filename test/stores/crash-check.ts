@@ -6,7 +6,7 @@ import { startProcess } from "./processes.ts";
 
 /** An empty store for a test, with the tables `begun` and `handled`, to which the callbacks write. */
 export interface CrashPlace {
-  /** How a worker finds it. */
+  /** The argument with which a worker opens the store. */
   readonly place: object;
   readonly store: EventStore<unknown>;
   /** The events in a table. */

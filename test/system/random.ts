@@ -8,7 +8,7 @@ export interface Random {
   bytes(count: number): Buffer;
 }
 
-/** The seed of this run: `FUZZ_SEED` where it is set, to repeat one. Printed. */
+/** Returns and prints the seed of this run. Set `FUZZ_SEED` to repeat a run. */
 export function seedOf(what: string): number {
   const seed = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
   console.log(`${what}: FUZZ_SEED=${seed}`);

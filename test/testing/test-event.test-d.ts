@@ -67,9 +67,9 @@ describe("createTestEvent", () => {
   });
 
   test("takes the fields of its type, and no other", () => {
-    // @ts-expect-error misspelt
+    // @ts-expect-error misspelled
     createTestEvent("booking.Confirmd");
-    // @ts-expect-error misspelt
+    // @ts-expect-error misspelled
     createTestEvent("booking.Confirmed", { atempt: 2 });
     // @ts-expect-error only a request has decideBy
     createTestEvent("booking.Confirmed", { decideBy: new Date() });
@@ -125,7 +125,7 @@ describe("createTestEvent", () => {
     createTestEventOf<Confirmed>("booking.Confirmed", {});
     // @ts-expect-error guestName is missing
     createTestEventOf<Confirmed>("booking.Confirmed");
-    // @ts-expect-error misspelt
+    // @ts-expect-error misspelled
     createTestEventOf<BookingEvent<"Confirmed">>("booking.Confirmed", { atempt: 2 });
     expectTypeOf(createTestEventOf<UnknownEvent>("unknown").type).toEqualTypeOf<"unknown">();
     expectTypeOf(

@@ -48,7 +48,7 @@ describe("on", () => {
     createWebhookHandler({
       client,
       store,
-      // @ts-expect-error misspelt
+      // @ts-expect-error misspelled
       on: { "booking.Confirmd": () => {} },
     });
     createWebhookHandler({

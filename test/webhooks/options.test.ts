@@ -83,7 +83,7 @@ describe("bad options", () => {
     expect((await webhooks.health()).state).toBe("idle");
   });
 
-  test("one error names all of them, and lists the types for a misspelt one", () => {
+  test("one error names all of them, and lists the types for a misspelled one", () => {
     expect(() =>
       createWebhookHandler({ ...good(), concurrency: 0, on: { "booking.Paid": 1 } } as never),
     ).toThrow(/on\.booking\.Paid: .*booking\.Confirmed.*concurrency/);
@@ -91,7 +91,7 @@ describe("bad options", () => {
   });
 });
 
-test("the error for a misspelt option names the option that was probably meant", () => {
+test("the error for a misspelled option names the option that was probably meant", () => {
   expect(() => handlerOf({ maxAttemps: 3 } as never)).toThrow(/unknown option `maxAttemps`.*`maxAttempts`/);
 });
 

@@ -134,7 +134,7 @@ async function* checkEndpoint(
   if (!delivery)
     return yield found("delivery", [
       "skipped",
-      "Use --deliver to send a notification about no record, twice.",
+      "Use --deliver to send a notification twice. It refers to no record.",
     ]);
   for (const which of ["The notification", "The duplicate"]) {
     const { status, error, duration } = await post(endpoint, delivery, signal);

@@ -30,7 +30,7 @@ export interface Bench {
   add(ref: string | null, fields?: Partial<NewEvent>): Promise<ReturnType<Bench["newEvent"]>>;
   /** Adds an event, and ends its first attempt. No other event can be claimed. */
   ended(ref: string | null, outcome: Outcome<unknown>): ReturnType<Bench["add"]>;
-  /** The same, for an end as `done` writes it. */
+  /** Like `ended`, with `done` as the end. */
   handle(ref: string | null, status?: string, fields?: Snapshot["fields"]): ReturnType<Bench["add"]>;
   /** Default: a long lease, and up to 100 events. */
   claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
@@ -44,7 +44,7 @@ export interface Bench {
   done(claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void>;
   /** The event must be known. */
   get(event: { readonly eventId: string }): Promise<StoredEvent>;
-  /** The event must have these values; others are not looked at. */
+  /** The event must have these values. Other fields are not compared. */
   shows(event: { readonly eventId: string }, expected: Partial<StoredEvent>): Promise<void>;
   /** Polls until `probe` gives neither `undefined` nor `false`. */
   eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;

@@ -285,7 +285,7 @@ export const histories: Cases = {
       const { history, lastError } = await get(event);
       equal("the entry's error, and lastError", [history[0]!.error, lastError], [error, error]);
     }
-    // A store may change these, but takes them.
+    // A store may change these texts, but it must accept them.
     for (const error of ["", "a\u0000b", "x".repeat(20_000)]) {
       const event = await ended(null, { ...parked(), entry: { duration: 1, reason: "callback", error } });
       equal("its state", (await get(event)).state, "parked");

@@ -210,8 +210,8 @@ const COUNTED = 100_000;
  */
 export const mysqlDialect: SqlDialect = {
   tableExists: "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
-  // Not INSERT IGNORE, which also cuts a text that is too long. The driver knows a duplicate by the error. In the queue
-  // the error would leave a shared lock on the row, and two processes with one would both wait for an exclusive one.
+  // Not INSERT IGNORE: it also truncates long text. The driver recognizes a duplicate by the error. In the queue, that
+  // error would leave a shared lock on the row. Two processes with such a lock would deadlock at the next update.
   insertIgnore: (insert) =>
     insert.includes("INTO stayhook_queue")
       ? `${insert} ON DUPLICATE KEY UPDATE duplicates = duplicates + 1`

@@ -397,4 +397,4 @@ async function runWrites(session: Session, writes: Writes): Promise<void> {
 const ENDED =
   "a write of event.atomically ended the transaction that it runs in: it must not BEGIN, COMMIT or ROLLBACK";
 const FAILED =
-  "a statement of a write of event.atomically failed, and the write went on: PostgreSQL then undoes the whole transaction. Let the error through, or put the statement behind a SAVEPOINT";
+  "a statement of event.atomically failed, but the write went on, so PostgreSQL rolls back the whole transaction. Let the error through, or put the statement behind a SAVEPOINT";

@@ -170,7 +170,7 @@ function ignore(): void {}
 
 /** Another transaction holds a lock. */
 export const LOCKED = "55P03";
-/** The queue of NOTIFY is full, because a session of any client does not read it. */
+/** The queue of NOTIFY is full, because some session does not read it. */
 export const NOTIFY_FULL = "54000";
 /** After a failover, the session is on a read-only server. */
 const READ_ONLY = "25006";

@@ -6,7 +6,7 @@ import type { Connections } from "./postgres-connections.ts";
 
 /** How often a listening connection is checked, ms. Each check also wakes the subscribers, in case a message was lost. */
 const SAFETY = 10_000;
-/** How long nothing became due when a transaction may NOTIFY, ms. */
+/** A transaction may NOTIFY after nothing became due for this long, ms. */
 const REST = 100;
 /** Waits before connecting again, ms; jittered. */
 const AGAIN = [100, 500, 2000, 5000] as const;
@@ -58,8 +58,8 @@ export class Notifier {
   }
 
   /**
-   * Whether a transaction should NOTIFY itself, which saves a round trip. Only after a rest: PostgreSQL commits one such
-   * transaction after the other.
+   * Whether a transaction should NOTIFY itself, which saves a round trip. It does so only after a rest, because
+   * PostgreSQL commits transactions with NOTIFY one after the other.
    */
   get isAtRest(): boolean {
     return performance.now() - this.#madeDueAt >= REST;

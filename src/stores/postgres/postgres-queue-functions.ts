@@ -16,8 +16,8 @@ export function queueFunctions(schema: string): string {
   const { version, retries, pending, history } = parts(schema);
 
   return [
-    // Events in the order of their ids, then records in theirs, so that two calls with the same ones meet no deadlock. An
-    // event with a wait has \`due_from\`, even if it is due at once. \`answers\` is NULL where all events are new.
+    // Locks the events in the order of their ids, then the records in theirs, so that two calls do not deadlock. An
+    // event with a wait has `due_from`, even if it is due at once. `answers` is NULL if all events are new.
     define(
       `add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[],
   traces text[], waits double precision[], patience text, notify boolean)`,
@@ -241,7 +241,8 @@ BEGIN
 END`,
     ),
 
-    // Without patience, a record that another transaction holds is named: it must not cost the others their leases.
+    // If `patience` is NULL, the function reports a locked record and does not wait for it. A wait could let the leases
+    // of the other records expire.
     define(
       "renew_leases(ids text[], records text[], leases text[], lease_ms double precision, patience text)",
       "TABLE (place text, locked boolean)",
@@ -276,8 +277,8 @@ BEGIN
 END`,
     ),
 
-    // Locks the records in their order, so that two calls meet no deadlock. A call has a record once. \`unsure\`: the caller
-    // may have ended the event before, and lost the answer.
+    // Locks the records in their order, so that two calls do not deadlock. A record occurs once in a call. `unsure`: an
+    // earlier call may have settled the event, but its answer was lost.
     define(
       `settle_events(event_ids text[], records text[], leases text[], outcomes text[], types text[], snapshots text[], changes boolean[],
   waits double precision[], counts boolean[], whys text[], entries text[], unsures boolean[], patience text)`,

@@ -233,12 +233,12 @@ export function addValues(additions: readonly Addition[], patience: string, noti
   return [...columns.map(orNull), patience, notify];
 }
 
-/** A column without values is one NULL, which costs less than a list of them. */
+/** Sends one NULL for a column without values, which costs less than a list of NULLs. */
 function orNull(column: readonly unknown[]): readonly unknown[] | null {
   return column.some((value) => value !== null) ? column : null;
 }
 
-/** The answers of `add_events`, which are left out where all events are new. */
+/** The answers of `add_events`. It returns none if all events are new. */
 export function toAnswers(rows: readonly Row[], count: number): Answer[] {
   return (rows[0]?.answers?.split(",") as Answer[] | undefined) ?? Array<Answer>(count).fill("added");
 }

@@ -263,8 +263,8 @@ export class Session {
   }
 
   /**
-   * Sends the further commands of this turn of the event loop in one write. If no call waits for an answer, nothing is
-   * held back: a process that wakes up claims sooner.
+   * Sends the further commands of this turn of the event loop in one write. If no call waits for an answer, commands
+   * are sent at once, so that a process that wakes up claims sooner.
    */
   gather(): void {
     const stream = this.#stream;
@@ -318,7 +318,7 @@ export class Session {
   }
 }
 
-/** What Redis's error codes mean for a store. */
+/** The meaning of Redis's error codes for a store. */
 const MEANINGS: Readonly<Record<string, string>> = {
   OOM: "its memory is full (maxmemory), so it takes no new events",
   MISCONF: "it cannot write to its disk, so it takes no new events",

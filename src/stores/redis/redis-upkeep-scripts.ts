@@ -20,8 +20,8 @@ local function row(id)
   return { id, fields, call('GET', notification_key(id)), lock.wait }
 end
 
--- The arrival before which to look, how many events to look at, how many to give at most, and the filter's fields and
--- values. Gives ids, and where to go on.
+-- Arguments: the arrival number below which to start, how many events to read, the limit, and the filter's fields and
+-- values. Returns ids, and the arrival number to continue from.
 local function look(first)
   local filter, size, limit = {}, tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
   for index = first + 3, #ARGV, 2 do filter[ARGV[index]] = ARGV[index + 1] end
@@ -107,7 +107,7 @@ export const newestReceived = `return call('HGET', base .. ':meta', 'newest')`;
 /** ref */
 export const recordOf = `return call('HGET', base .. ':records', ARGV[3])`;
 
-/** ref behind which to go on, or nothing; limit */
+/** Arguments: the ref after which to continue, or an empty text; the limit. */
 export const records = `
 local from = ARGV[3] == '' and '-' or ('(' .. ARGV[3])
 local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, ARGV[4])

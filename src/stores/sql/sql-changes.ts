@@ -126,10 +126,13 @@ function conditionsOf(
   return [conditions, params];
 }
 
-/** The name in `stayhook_meta` of when the newest webhook event was received, once it is deleted. */
+/** The row of `stayhook_meta` that keeps when the newest webhook event was received, after its deletion. */
 const NEWEST_DELETED = "newest_deleted";
 
-/** `seq` tells whether a webhook event was added since: it has a higher one. A database may reuse those that were deleted. */
+/**
+ * A webhook event that was added later has a higher `seq`. After a deletion, `seq` is that of the newest webhook event
+ * that is left, because a database may reuse deleted numbers.
+ */
 interface Newest {
   readonly seq: number;
   readonly receivedAt: number;
@@ -143,7 +146,7 @@ export function* newestReceived({ sql }: Operation): SqlSteps<Newest | undefined
   return deleted === undefined || (newest !== undefined && newest.seq > deleted.seq) ? newest : deleted;
 }
 
-/** Runs a statement that deletes events. Notes when the newest webhook event was received if it is among them. */
+/** Runs a statement that deletes events. If the newest webhook event is among them, keeps when it was received. */
 function* deleteEvents(operation: Operation, statement: string, ...params: SqlValue[]): SqlSteps<number> {
   const { sql, now } = operation;
   const newest = yield* newestReceived(operation);

@@ -139,7 +139,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     return ref === null || ref === this.#claim.ref ? undefined : ref;
   }
 
-  /** Adds an event under the booking's own ref, unless this event is one that was added so. */
+  /** Adds an event under the booking's own ref, unless this event is itself a follow-up. */
   async #addFollowUp(ref: string): Promise<boolean> {
     const { queued } = this.#options;
     if (!queued || isFollowUp(this.#claim)) return false;

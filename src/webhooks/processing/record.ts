@@ -138,7 +138,7 @@ function fitting(status: string, values: Readonly<Record<string, unknown>>): Fie
   const mapped = (map: (value: unknown) => TrackedValue): Fields =>
     Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
   const fields = mapped((value) => (keepable(value) ? value : cut(value)));
-  // A character has at most 3 bytes.
+  // A UTF-16 unit takes at most 3 bytes of UTF-8. Most records need no exact count.
   if (3 * JSON.stringify({ status, fields }).length <= MAX_BYTES || sizeOf({ status, fields }) <= MAX_BYTES)
     return fields;
   return mapped((value) => (keepable(value) && typeof value !== "string" ? value : shortened(value)));
@@ -254,7 +254,7 @@ function copyOfPlain(value: unknown): unknown {
   if (value instanceof Date) return new Date(value);
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw new TypeError("not plain");
-  // The spread is much faster than a copy of property after property, and each answer is copied.
+  // A spread is much faster than a copy of each property, and each answer is copied.
   const copy: Record<string, unknown> = { ...value };
   for (const key of Object.keys(copy)) {
     const each = copy[key];

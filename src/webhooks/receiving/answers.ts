@@ -33,7 +33,7 @@ export type Refusal =
   | "backlog"
   | "internal";
 
-/** What the sender reads (`detail`), and what the log says. */
+/** An answer to the sender, who reads `detail`, and its log line. */
 interface Row {
   readonly status: number;
   readonly detail: string;

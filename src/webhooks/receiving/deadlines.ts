@@ -3,7 +3,7 @@ import { MAX_TIMER } from "../../async.ts";
 /** Monotonic ms, so that setting the clock ends no request. */
 export const now = (): number => performance.now();
 
-/** What {@link Deadlines.within} resolves to when the work was not done in time. */
+/** {@link Deadlines.within} resolves to this when the work was not done in time. */
 export const LATE: unique symbol = Symbol("late");
 
 /** The latest time for something to happen. */
@@ -23,7 +23,7 @@ type Timer = ReturnType<typeof setTimeout> & { ref?(): unknown; unref?(): unknow
  * request. The timer keeps a process alive only while a deadline is pending.
  */
 export class Deadlines {
-  /** The head of a ring: adding to a list of links takes a tenth of the time that adding to a `Set` takes. */
+  /** The head of a linked list, to which adding takes a tenth of the time that adding to a `Set` takes. */
   readonly #pending = ring();
   #timer: Timer | undefined;
   #ringsAt = Number.POSITIVE_INFINITY;

@@ -76,7 +76,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const topic = topicOf(request, topicFrom);
     const replyBy = arrivedAt + options.replyWithin;
     const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
-    // Keeps the timer awake from the body to the answer: each pause and start of it would cost.
+    // Keeps the timer running from the body to the answer, because each stop and start of the timer costs time.
     const whole = arrival.deadlines.add(replyBy, () => {});
     try {
       return await handle(arrival);

@@ -85,7 +85,7 @@ export function topicIn(url: unknown, { query }: TopicFrom): string | undefined 
   return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
 }
 
-/** Printable ASCII without `%`, `+`, and without `?`, which means something else at the beginning. */
+/** Printable ASCII without `%` and `+`, and without `?`: `URLSearchParams` drops a leading one. */
 const PLAIN_QUERY = /^[!-$&-*,->@-~]*$/;
 
 /** All values of a query parameter. A query without escapes needs no decoding, which takes several times as long. */

@@ -196,8 +196,8 @@ const inPath: Find = ({ url }) => {
 };
 
 /**
- * Compares two texts in a time that depends on the length of the known one alone. In JavaScript, because a digest of
- * both for `timingSafeEqual` would cost as much as the rest of a check, and Workers make digests asynchronously.
+ * Compares two texts in a time that depends only on the length of the known one. Does not use `timingSafeEqual`, which
+ * needs a digest of both. The digests would cost as much as the rest of a check, and are asynchronous on Workers.
  */
 export function isEqual(given: string, known: string): boolean {
   let difference = given.length ^ known.length;

@@ -45,11 +45,11 @@ export interface Example {
   readonly directory: string;
   /** All that it has printed. */
   readonly output: string;
-  /** Resolves when it has printed that. */
+  /** Resolves when the example has printed `what`. */
   said(what: string | RegExp): Promise<void>;
-  /** SIGTERM, and how it ended: `[0, null]` where it shut down by itself. */
+  /** Sends SIGTERM. Resolves to `[0, null]` if the example then shuts down by itself. */
   stop(): Promise<readonly [code: number | null, signal: string | null]>;
-  /** kill -9, to the end. */
+  /** Sends SIGKILL. Resolves when the process has ended. */
   kill(): Promise<void>;
 }
 

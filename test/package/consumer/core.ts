@@ -176,7 +176,7 @@ export async function useClient(): Promise<void> {
   const { data, response, body }: WithResponse<Booking> = await promise.withResponse();
   const { checkIn, checkOut, nights }: Stay = stay(data);
   const further: unknown = (data as Booking & Record<string, unknown>).guestName;
-  // @ts-expect-error misspelt
+  // @ts-expect-error misspelled
   data.chekIn;
   const [first]: Listing[] = await client.listings.list(each);
   const listing: Listing = await client.listings.get(first?.listingId ?? 7);
@@ -253,7 +253,7 @@ export const webhooks: WebhookHandler = createWebhookHandler({
   },
 });
 
-// @ts-expect-error misspelt
+// @ts-expect-error misspelled
 createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
 // @ts-expect-error forgetting must be chosen
 createWebhookHandler({ client, on: {} });

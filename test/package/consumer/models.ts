@@ -31,7 +31,7 @@ export const zodWebhooks = createWebhookHandler({
       listing.city.trim(),
       (await client.bookings.get("A")).guest,
     ],
-    // @ts-expect-error misspelt
+    // @ts-expect-error misspelled
     "booking.Cancelled": ({ booking }) => booking.gest.name,
   },
 });

@@ -23,7 +23,7 @@ export interface Consumer extends Packed {
 }
 
 const directories: string[] = [];
-// Here, as within a beforeAll it would not be heard.
+// Vitest ignores an `afterAll` that is called within a `beforeAll`, so call it here.
 afterAll(() => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true });
 });

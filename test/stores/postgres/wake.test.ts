@@ -7,9 +7,9 @@ import { CLAIM, DONE, eventOf } from "./event.ts";
 import { postgresProxy } from "./proxy.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-/** Shorter than the ten seconds after which a listener looks whatever it has heard, ms. */
+/** Shorter than the ten seconds after which a listener wakes without a message, ms. */
 const CALLED = 8000;
-/** Far longer than a test: who is woken by it was not called. */
+/** Far longer than a test, so that no poll wakes a subscriber, ms. */
 const NEVER = 3_600_000;
 
 describePostgres("other processes' events", () => {

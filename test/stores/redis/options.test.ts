@@ -26,7 +26,7 @@ test.each([
   ["a prefix that is too long", { url, prefix: "x".repeat(201) }, [["prefix"]]],
   ["no time at all", { url, commandTimeout: 0 }, [["commandTimeout"]]],
   ["a time that no timer has", { url, commandTimeout: Number.POSITIVE_INFINITY }, [["commandTimeout"]]],
-  ["a misspelt option", { url, prefx: "mine" }, [["prefx"]]],
+  ["a misspelled option", { url, prefx: "mine" }, [["prefx"]]],
   ["a logger that cannot warn", { url, logger: {} }, [["logger"]]],
   ["much at once", { prefix: 1, commandTimeout: "1" }, [["url"], ["prefix"], ["commandTimeout"]]],
 ])("refuses %s", (_, options, paths) => {

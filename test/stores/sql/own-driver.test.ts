@@ -13,7 +13,7 @@ import {
   sqlStore,
 } from "../../../src/stores/index.ts";
 
-/** As little as a driver may have: asynchronous, with big integers, bytes for text, and no id of an inserted row. */
+/** A minimal driver. It is asynchronous, returns big integers and text as bytes, and gives no id of an inserted row. */
 function createDriver(notifier?: SqlNotifier) {
   const db = new DatabaseSync(":memory:");
   let last: Promise<unknown> = Promise.resolve();

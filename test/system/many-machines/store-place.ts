@@ -3,15 +3,15 @@ import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 
-/** Where a store is: all that a process has to know to open it. */
+/** The arguments with which a process opens a store. */
 export interface StorePlace {
   readonly kind: "postgres" | "redis" | "mysql";
   readonly url: string;
-  /** Of the schema or the database, or the keys' prefix. */
+  /** The name of the schema or the database, or the prefix of the keys. */
   readonly name: string;
 }
 
-// Only what wakes can be quick: to look by itself, a store waits longer than any test.
+// Longer than any test, so that a test passes only if the store wakes.
 const POLL = 600_000;
 
 export function openStore({ kind, url, name }: StorePlace): EventStore {

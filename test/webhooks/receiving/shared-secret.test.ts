@@ -213,7 +213,7 @@ it("takes a parameter by its whole name, a question mark before it too", async (
   expect(await ask("/hooks??key=geheim")).toBe(false);
 });
 
-it("refuses a misspelt option, and says which was meant", () => {
+it("refuses a misspelled option, and says which was meant", () => {
   const options = { qeury: "key", secret: "hunter2" } as unknown as SharedSecretOptions;
   expect(() => sharedSecret(options)).toThrow(/`qeury`.*`query`/);
 });
