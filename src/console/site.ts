@@ -127,7 +127,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     if (readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
     const form = await readForm(request);
     if (typeof form === "number") return refuse(form, "The form cannot be read.");
-    const foreign = "This form was not sent by a page of the console. Load the page again, and send its form.";
+    const foreign = "This form is not from a page of the console. Load the page again, and send its form.";
     if (!isOwnForm(request, form)) return refuse(403, foreign);
     return show(await site.act(form, visit), visit);
   };
