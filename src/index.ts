@@ -39,7 +39,8 @@ export type {
 } from "./client/webhook-config.ts";
 export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
 export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
-export { listingIdOf, type Stay, type StayOptions, stay } from "./models/dates.ts";
+export { type Stay, type StayOptions, stay } from "./models/dates.ts";
+export { listingIdOf } from "./models/ids.ts";
 export { WebhookNotification } from "./models/notification.ts";
 export {
   Booking,
@@ -84,7 +85,7 @@ export type {
 } from "./stores/event-store.ts";
 export type { IntakeStore } from "./stores/forward.ts";
 export { forwardTo } from "./stores/forward.ts";
-export { type MemoryStoreOptions, memoryStore } from "./stores/memory.ts";
+export { type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
 export type {
   BookingEvent,
   BookingEventOf,

@@ -5,7 +5,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { LogEntry } from "../logger.ts";
 import { nearest } from "../option-names.ts";
 import { version } from "../version.ts";
-import { type Command, exitCodeOf, exitCodes, type Io, type Options, UsageError } from "./command.ts";
+import { type Command, exitCodeOf, exitCodes, type Options, UsageError } from "./command.ts";
 import { config } from "./commands/config.ts";
 import { consoleCommand } from "./commands/console.ts";
 import { doctor } from "./commands/doctor.ts";
@@ -15,7 +15,7 @@ import { booking, listings } from "./commands/listings-and-booking.ts";
 import { reconcile } from "./commands/reconcile.ts";
 import { sandbox } from "./commands/sandbox.ts";
 import { trigger } from "./commands/trigger.ts";
-import { Output } from "./output.ts";
+import { type Io, Output } from "./output.ts";
 
 const commands: readonly Command[] = [
   config,

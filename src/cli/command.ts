@@ -1,5 +1,4 @@
 import { createInterface } from "node:readline";
-import type { Readable } from "node:stream";
 import type { StayhookClient } from "../client/client.ts";
 import {
   APIError,
@@ -13,17 +12,7 @@ import {
 import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { parseDuration } from "../reconcile/options.ts";
-import type { Output, Sink } from "./output.ts";
-
-/** The streams, environment and signal of the process. Tests give their own. */
-export interface Io {
-  readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
-  readonly stdout: Sink;
-  readonly stderr: Sink;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Aborts on Ctrl-C and SIGTERM. */
-  readonly signal: AbortSignal;
-}
+import type { Io, Output } from "./output.ts";
 
 /** An option of a command, for the parser and for the help. */
 export interface Option {

@@ -1,5 +1,15 @@
+import type { Readable } from "node:stream";
 import { styleText } from "node:util";
-import type { Io } from "./command.ts";
+
+/** The streams, environment and signal of the process. Tests give their own. */
+export interface Io {
+  readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
+  readonly stdout: Sink;
+  readonly stderr: Sink;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Aborts on Ctrl-C and SIGTERM. */
+  readonly signal: AbortSignal;
+}
 
 /** An output stream, which may be a terminal. */
 export interface Sink extends NodeJS.WritableStream {

@@ -1,10 +1,7 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
-import type { Answer } from "./http.ts";
-
-/** Reads the data from an answer, or throws the error that the answer reports. */
-export type Reader<T> = (answer: Answer) => T | Promise<T>;
+import type { Answer, Reader } from "./http.ts";
 
 /** A kind of record that the platform has, and how to recognize one. */
 export interface Model<T> {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { toInteger } from "../models/dates.ts";
+import { toInteger } from "../models/ids.ts";
 import {
   Booking,
   bookingFieldTypes,

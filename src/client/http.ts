@@ -1,6 +1,5 @@
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { version } from "../version.ts";
-import type { Reader } from "./answer-body.ts";
 import {
   APIError,
   type APIErrorInit,
@@ -252,6 +251,9 @@ export class Http {
 function isRepeatable({ method, repeatable = method !== "POST" && method !== "PATCH" }: Call): boolean {
   return repeatable;
 }
+
+/** Reads the data from an answer, or throws the error that the answer reports. */
+export type Reader<T> = (answer: Answer) => T | Promise<T>;
 
 /** The answer to a call after all retries: a success, or a 404 or 410 to a call that may find nothing. */
 export class Answer implements Exchange {

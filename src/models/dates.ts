@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
+import { refuseField } from "./ids.ts";
 
 /** The days of a booking, and the number of its nights: from `checkIn` up to, not including, `checkOut`. */
 export interface Stay {
@@ -43,37 +44,15 @@ export function stay(
   const dayIn = daysIn(options?.timeZone);
   const read = (field: "checkIn" | "checkOut"): string => {
     const value: unknown = booking?.[field];
-    return dayOf(value, dayIn) ?? refuse(field, value, "must be a date: YYYY-MM-DD, or a time since 1970");
+    return (
+      dayOf(value, dayIn) ?? refuseField(field, value, "must be a date: YYYY-MM-DD, or a time since 1970")
+    );
   };
   const checkIn = read("checkIn");
   const checkOut = read("checkOut");
   const nights = (Date.parse(checkOut) - Date.parse(checkIn)) / 86_400_000;
   if (nights < 1) throw new InvalidArgumentError({ path: ["checkOut"], message: "must be after checkIn" });
   return { checkIn, checkOut, nights };
-}
-
-/**
- * Reads the id of a booking's listing, also where the platform sent it as digits.
- *
- * @throws InvalidArgumentError where it is absent or no integer
- */
-export function listingIdOf(booking: {
-  /** The booked listing. */
-  readonly listingId?: unknown;
-}): number {
-  const value: unknown = booking?.listingId;
-  return toInteger(value) ?? refuse("listingId", value, "must be an integer");
-}
-
-/** The safe integer that a value is, or that its text writes in decimal digits; `undefined` for anything else. */
-export function toInteger(value: unknown): number | undefined {
-  const number = typeof value === "string" && /^\d+$/.test(value) ? Number(value) : value;
-  return Number.isSafeInteger(number) ? (number as number) : undefined;
-}
-
-function refuse(field: string, value: unknown, message: string): never {
-  const isAbsent = value === undefined || value === null;
-  throw new InvalidArgumentError({ path: [field], message: isAbsent ? "is absent" : message });
 }
 
 /** Gives the day of an instant; `undefined` where ISO dates cannot write it. */

@@ -1,7 +1,8 @@
 import type { ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
-import { isoTimestamp, toInteger } from "./dates.ts";
+import { isoTimestamp } from "./dates.ts";
+import { toInteger } from "./ids.ts";
 import { integer, tolerant } from "./records.ts";
 import { toIssues } from "./standard-schema.ts";
 

@@ -1,6 +1,6 @@
 import type { ZodBoolean, ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
-import { toInteger } from "./dates.ts";
+import { toInteger } from "./ids.ts";
 
 /** An integer, also one that comes as a string of digits. */
 export const integer: z.ZodType<number> = z

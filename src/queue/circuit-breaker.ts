@@ -5,7 +5,7 @@ import { LONGEST_RETRY_AFTER } from "./retries.ts";
 import type { Backoff, Outage, Pause } from "./work.ts";
 
 /** The longest wait between two half-open tries, ms. The breaker cuts up to a quarter of it at random. */
-const LONGEST_WAIT = 60_000;
+const LONGEST_PAUSE = 60_000;
 
 interface CircuitBreakerOptions {
   readonly concurrency: number;
@@ -112,7 +112,7 @@ export class CircuitBreaker {
     const asked = outage.retryAfter !== undefined;
     const wait = asked
       ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)
-      : Math.round(Math.min(this.#options.backoff(this.#pauses), LONGEST_WAIT * (1 - Math.random() / 4)));
+      : Math.round(Math.min(this.#options.backoff(this.#pauses), LONGEST_PAUSE * (1 - Math.random() / 4)));
     const since = this.#open?.since ?? new Date();
     const reason = errorText(error);
     this.#open = { since, reason, firm: asked || outage.everything, asked, until: performance.now() + wait };

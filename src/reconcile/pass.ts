@@ -10,7 +10,7 @@ import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observabilit
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
-import type { Reader, StopReason } from "./reader.ts";
+import type { Reader, StopReason } from "./paced-reads.ts";
 import type { Progress } from "./state.ts";
 
 const DAY = 24 * 60 * 60_000;

@@ -4,8 +4,8 @@ import { abortSignal, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { Changes, Watch } from "./changes.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
+import { Reader, StopReason } from "./paced-reads.ts";
 import { Pass } from "./pass.ts";
-import { Reader, StopReason } from "./reader.ts";
 import { dueIn, Lock, readState } from "./state.ts";
 
 export type { ReconcilerAlarm } from "../webhooks/observability.ts";

@@ -19,7 +19,7 @@ import {
   routeMatcher,
 } from "./platform.ts";
 import { createRandom } from "./random.ts";
-import { copy } from "./sandbox-records.ts";
+import { copy, Recent } from "./sandbox-records.ts";
 
 /** A request that the sandbox's API answered. */
 export interface SandboxRequest {
@@ -324,25 +324,4 @@ function toResponse({ status, headers, text, cutOff }: ApiResponse): Response {
     pull: (controller) => controller.error(brokenConnection()),
   });
   return new Response(body, { status, headers });
-}
-
-/** Keeps the newest items of a list, so that a sandbox that runs for days does not fill the memory. */
-export class Recent<T> {
-  readonly #items: T[] = [];
-  readonly #max: number;
-
-  constructor(max = 100_000) {
-    this.#max = max;
-  }
-
-  add(item: T): void {
-    this.#items.push(item);
-    // In blocks, because removing the first item of a long array is slow.
-    if (this.#items.length >= 2 * this.#max) this.#items.splice(0, this.#items.length - this.#max);
-  }
-
-  /** The newest items, the oldest first. */
-  list(limit: number = this.#max): T[] {
-    return this.#items.slice(-Math.min(limit, this.#max));
-  }
 }

@@ -1,6 +1,5 @@
 import { createSlots, untilAborted } from "../async.ts";
 import type { Log } from "../logger.ts";
-import { Recent } from "./api.ts";
 import type { Clock } from "./clock.ts";
 import {
   check,
@@ -10,7 +9,7 @@ import {
   toDeliverySettings,
 } from "./options.ts";
 import { createRandom } from "./random.ts";
-import { copy } from "./sandbox-records.ts";
+import { copy, Recent } from "./sandbox-records.ts";
 
 /** A function that takes deliveries instead of the network, such as a webhook handler's `fetch`. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;

@@ -337,3 +337,24 @@ function createRecords<
     },
   };
 }
+
+/** Keeps the newest items of a list, so that a sandbox that runs for days does not fill the memory. */
+export class Recent<T> {
+  readonly #items: T[] = [];
+  readonly #max: number;
+
+  constructor(max = 100_000) {
+    this.#max = max;
+  }
+
+  add(item: T): void {
+    this.#items.push(item);
+    // In blocks, because removing the first item of a long array is slow.
+    if (this.#items.length >= 2 * this.#max) this.#items.splice(0, this.#items.length - this.#max);
+  }
+
+  /** The newest items, the oldest first. */
+  list(limit: number = this.#max): T[] {
+    return this.#items.slice(-Math.min(limit, this.#max));
+  }
+}

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
-import { listingIdOf, stay } from "../../src/models/dates.ts";
+import { stay } from "../../src/models/dates.ts";
+import { listingIdOf } from "../../src/models/ids.ts";
 
 const day = (text: string): number => Date.parse(text) / 1000;
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidWriteError } from "../../src/errors.ts";
 import { safeBackoff } from "../../src/queue/retries.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 import {
   alteredStore,
   brokenStore,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 import { type Random, randomOf, seedOf } from "../system/random.ts";
 import { callbackFailed, done, eventOf, outOfReach, queueOf, refused, SECOND } from "./support.ts";
 

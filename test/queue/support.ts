@@ -11,7 +11,7 @@ import type {
   WorkResult,
 } from "../../src/queue/work.ts";
 import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;

@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import { Recent } from "../../src/sandbox/api.ts";
+import { Recent } from "../../src/sandbox/sandbox-records.ts";
 import { createClock } from "../../src/sandbox/clock.ts";
 
 it("the clock never goes back", () => {

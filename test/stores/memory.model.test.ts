@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
 import { checkAgainstModel } from "./model-check.ts";
 
 test("two memory stores show the same", async () => {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import type { EventStore, NewEvent } from "../../src/stores/event-store.ts";
-import { memoryStore } from "../../src/stores/memory.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 
 describe("storeContract", () => {
   for (const { name, run } of storeContract(() => memoryStore())) test.concurrent(name, run);
@@ -90,7 +90,7 @@ describe("the warning", () => {
   const fresh = async (env: string | undefined) => {
     vi.stubEnv("NODE_ENV", env);
     const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
-    const { memoryStore: make } = await import("../../src/stores/memory.ts");
+    const { memoryStore: make } = await import("../../src/stores/memory/index.ts");
     return { warn, make };
   };
 

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
-import { memoryStore } from "../../../src/stores/memory.ts";
+import { memoryStore } from "../../../src/stores/memory/index.ts";
 import { mistakes } from "./mistakes.ts";
 import { newerMistakes } from "./newer-mistakes.ts";
 import { type Wrap, wrapped } from "./wrapped.ts";

@@ -1,5 +1,5 @@
 import type { EventFilter, EventStore, StoredEvent } from "../../../src/stores/event-store.ts";
-import { memoryStore } from "../../../src/stores/memory.ts";
+import { memoryStore } from "../../../src/stores/memory/index.ts";
 
 /** Makes the methods of a store that are replaced. */
 export type Wrap = (store: EventStore<unknown>) => Partial<EventStore<unknown>>;

@@ -1,8 +1,8 @@
-import { InvalidArgumentError } from "../errors.ts";
-import { Log } from "../logger.ts";
-import { checkNoUnknown } from "../option-names.ts";
-import type { EventStore } from "./event-store.ts";
-import { MemoryStore } from "./memory/memory-store.ts";
+import { InvalidArgumentError } from "../../errors.ts";
+import { Log } from "../../logger.ts";
+import { checkNoUnknown } from "../../option-names.ts";
+import type { EventStore } from "../event-store.ts";
+import { MemoryStore } from "./memory-store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions {

@@ -1,0 +1,74 @@
+import { Alarm } from "../async.ts";
+import type { FailureReason } from "../stores/event-states.ts";
+import type { QueueOptions } from "./work.ts";
+
+const HOUR = 60 * 60_000;
+/** How many rows a batch deletes. A large batch would delay new notifications. */
+const BATCH = 200;
+
+/** Deletes events and snapshots after their retention. */
+export class Pruner<Tx> {
+  readonly #options: QueueOptions<Tx>;
+  readonly #every: number;
+  readonly #alarm = new Alarm(() => void this.#tick());
+  #last = Number.NEGATIVE_INFINITY;
+  #started = false;
+  #closed = false;
+  #running: Promise<void> | undefined;
+
+  constructor(options: QueueOptions<Tx>) {
+    const { retention, parkedRetention, recordRetention } = options.policy;
+    this.#options = options;
+    this.#every = Math.min(HOUR, Math.max(1000, Math.min(retention, parkedRetention, recordRetention) / 4));
+  }
+
+  start(): void {
+    this.#started = true;
+    void this.#tick();
+  }
+
+  /** Begins no further batch. Resolves when the last one has ended. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#alarm.clear();
+    await this.#running;
+  }
+
+  /** Prunes if the last time is long enough ago. Drains call it, because no loop may run. `stop` prevents further batches. */
+  async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
+    if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
+    this.#last = performance.now();
+    this.#running = this.#prune(stop);
+    await this.#running;
+  }
+
+  async #prune(stop: { readonly asked: boolean }): Promise<void> {
+    try {
+      await this.#run(() => this.#closed || stop.asked);
+    } catch (error) {
+      this.#options.logger.warn("the store could not delete old events. Trying again later", { error });
+    }
+  }
+
+  async #tick(): Promise<void> {
+    await this.runIfDue();
+    if (this.#started && !this.#closed) this.#alarm.set(this.#every);
+  }
+
+  async #run(isOver: () => boolean): Promise<void> {
+    const { store, policy } = this.#options;
+    const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
+      // Infinity keeps rows forever. Databases have no such age.
+      if (!Number.isFinite(age)) return;
+      while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+    };
+    const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
+      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
+    await prune("done", policy.retention);
+    // Most of these records never existed, so their events are of little use.
+    await prune("parked", policy.retention, "not-found");
+    await prune("parked", policy.parkedRetention);
+    const age = policy.recordRetention;
+    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
+  }
+}
