@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
-import { Recent } from "../../src/sandbox/sandbox-records.ts";
 import { createClock } from "../../src/sandbox/clock.ts";
+import { Recent } from "../../src/sandbox/sandbox-records.ts";
 
 it("the clock never goes back", () => {
   vi.useFakeTimers();
