@@ -1,4 +1,4 @@
-/** The MySQL or MariaDB server that tests run on: the machine's, or one that is started here. Needs no test runner. */
+/** Finds or starts the MySQL or MariaDB server for the tests. This file needs no test runner. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -8,28 +8,29 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql from "mysql2/promise";
 
-/** How long a server may take to come up, ms. */
+/** Longest time for a server to start, in ms. */
 const STARTING = 60_000;
 
 /** A server that no other test uses. A test may stop, kill and start it. */
 export interface OwnMysql {
   readonly url: string;
-  /** Shuts it down in order. */
+  /** Shuts the server down in order. */
   stop(): Promise<void>;
-  /** kill -9 */
+  /** Kills the server with SIGKILL. */
   kill(): Promise<void>;
-  /** On the same port and files. Resolves when it answers. */
+  /** Starts the server again on the same port and files. Resolves when the server answers. */
   start(): Promise<void>;
-  /** Ends it, and deletes its files. */
+  /** Ends the server and deletes its files. */
   close(): Promise<void>;
 }
 
 let found: Promise<string | undefined> | undefined;
 
 /**
- * A URL for the server that tests share: `MYSQL_URL`, the machine's on 127.0.0.1:3306, or one that is started for this process
- * and ends with it. `undefined` where none answers and the program is not installed. In CI that is an error.
- * Elsewhere the console says that tests are skipped.
+ * Returns the URL of the server that tests share. It tries `MYSQL_URL`, then 127.0.0.1:3306. Otherwise it starts a
+ * server
+ * that ends with this process. Returns `undefined` if no server answers and the program is not installed. In CI that is
+ * an error. Elsewhere the console says that tests are skipped.
  */
 export function mysqlUrl(): Promise<string | undefined> {
   found ??= findServer();
@@ -63,7 +64,7 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-/** Starts a server in a temporary directory; `undefined` where the program is not installed. */
+/** Starts a server in a temporary directory. Returns `undefined` if the program is not installed. */
 export async function startOwnMysql(): Promise<OwnMysql | undefined> {
   const program = ["mariadbd", "mysqld"]
     .flatMap((name) => ["/usr/sbin", "/usr/bin"].map((at) => join(at, name)))
@@ -98,7 +99,7 @@ export async function startOwnMysql(): Promise<OwnMysql | undefined> {
 
   async function start(): Promise<void> {
     const settings = [`--datadir=${directory}`, `--port=${port}`, `--socket=${join(directory, "socket")}`];
-    // Writes its log at each commit, without fsync: a crash of the server alone loses nothing by it.
+    // Write the log at each commit, without fsync. A crash of the server alone then loses nothing.
     settings.push("--innodb-flush-log-at-trx-commit=2");
     child = spawn(program as string, ["--no-defaults", ...settings, "--bind-address=127.0.0.1", ...user], {
       stdio: "ignore",

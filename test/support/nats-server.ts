@@ -10,8 +10,9 @@ import { connect } from "@nats-io/transport-node";
 const onThisMachine = process.env.NATS_URL ?? "nats://127.0.0.1:4222";
 
 /**
- * A NATS server with JetStream: the machine's (`NATS_URL`, or port 4222), else one that is started here and ends
- * with this process. `undefined` where there is none, and no `nats-server` to start: in CI that is an error.
+ * Returns the URL of a NATS server with JetStream. It tries `NATS_URL`, then port 4222. Otherwise it starts
+ * `nats-server`,
+ * which ends with this process. Returns `undefined` if the program is not installed. In CI that is an error.
  */
 export async function natsUrl(): Promise<string | undefined> {
   if (await hasJetStream(onThisMachine)) return onThisMachine;

@@ -1,4 +1,4 @@
-/** The PostgreSQL that tests run on: the machine's, or one that is started here. Needs no test runner. */
+/** Finds or starts the PostgreSQL server for the tests. This file needs no test runner. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -8,27 +8,30 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 
-/** How long a server may take to come up, ms. */
+/** Longest time for a server to start, in ms. */
 const STARTING = 60_000;
 
-/** A server that no other test uses: it may be stopped and started at will. */
+/** A server that no other test uses. A test may stop and start it. */
 export interface OwnPostgres {
   readonly connectionString: string;
   readonly port: number;
-  /** `fast` ends all connections and shuts down in order; `immediate` is a crash: it recovers at the next start. */
+  /**
+   * `fast` ends all connections and shuts down in order. `immediate` is a crash: the server recovers at the next start.
+   */
   stop(mode?: "fast" | "immediate"): Promise<void>;
-  /** Resolves when it answers. */
+  /** Starts the server again. Resolves when the server answers. */
   start(): Promise<void>;
-  /** Stops it, and deletes its files. */
+  /** Stops the server and deletes its files. */
   close(): Promise<void>;
 }
 
 let found: Promise<string | undefined> | undefined;
 
 /**
- * A connection string for the server that tests share: the machine's (`PGHOST` and its like, or 127.0.0.1:5432),
- * else one that is started for this process and ends with it. `undefined` where none answers and the program
- * is not installed: in CI that is an error, elsewhere the tests are to be skipped, which is said on the console.
+ * Returns a connection string for the server that tests share. It tries `PGHOST` and related variables, then
+ * 127.0.0.1:5432. Otherwise it starts a server that ends with this process. Returns `undefined` if no server answers
+ * and
+ * the program is not installed. In CI that is an error. Elsewhere the console says that tests are skipped.
  */
 export function postgresUrl(): Promise<string | undefined> {
   found ??= findServer();
@@ -69,7 +72,7 @@ async function answers(connectionString: string): Promise<boolean> {
   }
 }
 
-/** Starts a server of one's own in a temporary directory; `undefined` where the program is not installed. */
+/** Starts a server in a temporary directory. Returns `undefined` if the program is not installed. */
 export async function startOwnPostgres(): Promise<OwnPostgres | undefined> {
   const programs = findPrograms();
   if (programs === undefined) return undefined;
@@ -126,22 +129,23 @@ export async function startOwnPostgres(): Promise<OwnPostgres | undefined> {
 }
 
 /**
- * With a shell around it that ends it, and deletes its files, when the pipe to us closes: however this process
- * ends, the server does too.
+ * Starts the server below a shell. The shell ends the server and deletes its files when the pipe to this process
+ * closes.
+ * So the server ends with this process, even if this process is killed.
  */
 function run(postgres: string, directory: string, data: string, port: number, user: User | undefined) {
   const settings = [
     ["listen_addresses", "127.0.0.1"],
     ["port", String(port)],
     ["unix_socket_directories", ""],
-    // A crash of the server alone loses nothing by it.
+    // A crash of the server alone loses nothing without fsync.
     ["fsync", "off"],
   ].flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const child = spawn("sh", ["-c", GUARD, "sh", directory, postgres, "-D", data, ...settings], {
     stdio: ["ignore", "ignore", "pipe", "pipe"],
     ...user,
   });
-  // What is left running must not keep us.
+  // The running server must not keep this process alive.
   child.unref();
   for (const stream of child.stdio) (stream as { unref?(): void } | null)?.unref?.();
   child.once("exit", () => child.stdio[3]?.destroy());
@@ -162,7 +166,7 @@ interface User {
   readonly gid: number;
 }
 
-/** PostgreSQL refuses to run as root. */
+/** Returns another user if this process runs as root: PostgreSQL refuses to run as root. */
 function runAs(): User | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const id = (what: string) =>

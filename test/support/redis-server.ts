@@ -7,26 +7,28 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
-/** ms that a server may take to answer for the first time, and to end. */
+/** Longest time for a server to answer for the first time, and to end, in ms. */
 const PATIENCE = 30_000;
 
-/** A Redis server of a test's own, with a directory of its own: what it keeps on disk is there after a restart. */
+/** A Redis server that no other test uses. It keeps its data on disk, so a restart loses nothing. */
 export interface OwnRedis {
   readonly url: string;
   readonly pid: number;
-  /** Ends it in good order. */
+  /** Shuts the server down in order. */
   stop(): Promise<void>;
-  /** kill -9 */
+  /** Kills the server with SIGKILL. */
   kill(): Promise<void>;
-  /** On the same port and directory; resolves when it answers. */
+  /** Starts the server again on the same port and directory. Resolves when the server answers. */
   start(): Promise<void>;
-  /** Ends it, and deletes its directory. To be called in the end. */
+  /** Ends the server and deletes its directory. Call it at the end of the test. */
   close(): Promise<void>;
 }
 
 /**
- * A server for tests: the one at REDIS_URL, or on this machine, or else one of their own, which ends with the
- * process. `undefined`, said aloud, where there is none: such tests are skipped, which CI takes for a failure.
+ * Returns the URL of a Redis server. It tries `REDIS_URL`, then this machine. Otherwise it starts a server that ends
+ * with
+ * this process. Returns `undefined`, with a warning, if there is none. Tests are then skipped, which CI counts as a
+ * failure.
  */
 export function redisUrl(): Promise<string | undefined> {
   shared ??= findServer();
@@ -47,8 +49,9 @@ async function findServer(): Promise<string | undefined> {
 }
 
 /**
- * Starts a server on a free port of 127.0.0.1, with an append-only file in a directory of its own; `args` are
- * added to its command line, the last one counting. `undefined`, said aloud, where `redis-server` is not installed.
+ * Starts a server on a free port of 127.0.0.1, with an append-only file in its own directory. It adds `args` to the
+ * command
+ * line, so `args` win over the settings here. Returns `undefined`, with a warning, if `redis-server` is not installed.
  */
 export async function startOwnRedis({
   args = [],
@@ -67,14 +70,14 @@ export async function startOwnRedis({
     if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return;
     const ended = once(ending, "exit");
     ending.kill(signal);
-    // One that is stopped hears nothing else.
+    // A stopped process handles SIGTERM only after SIGCONT.
     ending.kill("SIGCONT");
     await ended;
   };
 
   const start = async (): Promise<void> => {
     const settings = ["--port", String(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""];
-    // Redis writes to the file before it answers: a crash of the server alone loses nothing without fsync.
+    // Redis writes to the file before it answers. So a crash of the server alone loses nothing without fsync.
     child = spawn("redis-server", [...settings, "--appendonly", "yes", "--appendfsync", "no", ...args], {
       stdio: "ignore",
     });
@@ -109,7 +112,7 @@ export async function startOwnRedis({
   }
 }
 
-/** Deletes every key that begins with `start`, without holding the server up. */
+/** Deletes every key that begins with `start`. It scans, so that other tests are not blocked. */
 export async function deleteKeys(url: string, start: string): Promise<void> {
   const client = new Redis(url);
   try {

@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 
-/** A way to a server that can be cut: for what happens when the network fails, while the server lives on. */
+/** A TCP proxy in front of a server. A test can cut the network while the server stays up. */
 export interface TcpProxy {
   readonly port: number;
-  /** Breaks all connections, and takes no more until {@link restore}. */
+  /** Breaks all connections and accepts no more until {@link restore}. */
   cut(): void;
-  /** Takes connections again. */
+  /** Accepts connections again. */
   restore(): void;
-  /** Keeps back what is sent to the server until {@link release}: slow, not broken. */
+  /** Holds back the bytes to the server until {@link release}. The connection is slow, not broken. */
   hold(): void;
   release(): void;
   close(): Promise<void>;
@@ -71,7 +71,7 @@ export async function tcpProxy(target: string): Promise<TcpProxy> {
   };
 }
 
-/** The same URL, by way of the proxy. */
+/** Returns the same URL with the proxy's host and port. */
 export function through(proxy: TcpProxy, target: string): string {
   const url = new URL(target);
   url.hostname = "127.0.0.1";

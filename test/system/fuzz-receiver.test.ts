@@ -20,13 +20,13 @@ afterAll(() => {
 });
 afterEach(() => expect(thrown.splice(0)).toEqual([]));
 
-/** Runs so many at a time; each with what was heard. */
+/** Runs the attacks, `atOnce` at a time. Returns each attack with the answers to it. */
 async function run(port: number, all: readonly Attack[], atOnce = 100): Promise<[Attack, Heard][]> {
   const results: [Attack, Heard][] = [];
   const rest = all.values();
   const worker = async (): Promise<void> => {
     for (const one of rest) {
-      // Where it is known what is to come there is time for it, on a machine that is busy.
+      // If the answers are known, wait longer for them: the machine may be busy.
       const patience = one.patience ?? (one.statuses ? 10_000 : 1_500);
       results.push([one, await attack(port, one.steps, { ...one, patience })]);
     }
@@ -36,10 +36,10 @@ async function run(port: number, all: readonly Attack[], atOnce = 100): Promise<
 }
 
 const ours = new Set([200, 400, 405, 408, 413]);
-/** What Node answers by itself to what is no HTTP, has no end or too many headers. */
+/** The statuses that Node itself answers to bytes that are not HTTP, to an endless request or to too many headers. */
 const nodes = new Set([400, 408, 413, 417, 431]);
 
-/** What is wrong with an answer; `undefined`: nothing. */
+/** Returns the fault of an answer, or `undefined` if there is none. */
 function wrongWith({ status, headers, body }: Answer, head = false): string | undefined {
   const type = headers.get("content-type");
   if (type === undefined)
@@ -54,7 +54,7 @@ function wrongWith({ status, headers, body }: Answer, head = false): string | un
   return status === 200 || said.status === status ? undefined : `${status} says ${said.status}`;
 }
 
-/** What the table says of a request, by what Node has taken in of it. */
+/** Returns the statuses that the receiving table allows for a request, given the bytes that Node has read of it. */
 function expected({ method, declared, chunks, complete }: Seen): readonly number[] {
   const body = Buffer.concat(chunks);
   if (method !== "POST") return [405];
@@ -63,7 +63,7 @@ function expected({ method, declared, chunks, complete }: Seen): readonly number
   return [judge(body) ? 200 : 400];
 }
 
-/** What is wrong with what was made of a request. */
+/** Returns the fault in the handling of a request, or `undefined` if there is none. */
 function misjudged(seen: Seen): string | undefined {
   const { answered, added, chunks, closed } = seen;
   const tell = (what: string): string =>
@@ -108,7 +108,7 @@ describe("the receiver, attacked through raw sockets", () => {
     const recorded = new Set(seen.flatMap(({ added }) => added.map(({ event }) => event.eventId)));
     for (const id of recorded) expect(await store.get(id)).toMatchObject({ eventId: id, state: "pending" });
     expect(await store.counts()).toMatchObject({ pending: recorded.size });
-    // The attack was one: enough came through, enough was refused, and for each reason.
+    // Make sure that the attack is worth its name: each status must occur often enough.
     const answered = Map.groupBy(seen, ({ answered }) => answered);
     for (const status of ours) expect(answered.get(status)?.length ?? 0).toBeGreaterThan(20);
     expect(recorded.size).toBeGreaterThan(500);

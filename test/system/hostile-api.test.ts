@@ -26,10 +26,10 @@ const MiB = 1024 * 1024;
 const clientOf = (url: string, timeout = 10_000): StayhookClient =>
   new StayhookClient({ baseUrl: url, accessToken: "tok_9f8e7d6c5b4a", maxRetries: 0, timeout });
 
-/** A timeout that is reached where that is what is looked for, and on no busy machine elsewhere. */
+/** Returns a short timeout for cases that must reach it. Other cases wait longer, because the machine may be busy. */
 const patience = (error: string, ms: number): number => (error === "ConnectionTimeoutError" ? ms : 10_000);
 
-/** By how much this process grows at most while a promise is under way, in bytes. */
+/** Returns the largest growth of this process while a promise is pending, in bytes. */
 async function growth(work: Promise<unknown>): Promise<number> {
   const before = process.memoryUsage.rss();
   let most = 0;
@@ -83,7 +83,7 @@ describe("the client, answered", () => {
     expect(await growth(call)).toBeLessThan(150 * MiB);
     expect(await call).toBeInstanceOf(type);
     await gone;
-    // What is on its way comes on top: buffers of sockets, of the stream.
+    // Buffers of the sockets and the stream also count as sent.
     expect(sent).toBeGreaterThan(10 * MiB);
     expect(sent).toBeLessThan(40 * MiB);
   });
@@ -140,7 +140,7 @@ describe("the client, answered", () => {
   });
 });
 
-/** Any JSON, of names that the client looks for and others. */
+/** Makes random JSON. Some of its names are those that the client reads. */
 function anyJson(random: Random, depth = 4): unknown {
   const names = [
     "data",

@@ -8,7 +8,7 @@ const hex = (random: Random, count: number): string =>
 
 export const uuid = (random: Random): string => [8, 4, 4, 4, 12].map((count) => hex(random, count)).join("-");
 
-/** JSON texts of members, so that what no serialiser writes can be among them. */
+/** JSON texts of members. They are text, so that they can include forms that no serializer writes. */
 const bookingCodes = (random: Random): string[] => [
   `"HX-${hex(random, 4)}"`,
   "null",
@@ -95,7 +95,7 @@ const extras = (random: Random): string[] => [
   '"":""',
 ];
 
-/** A notification, whole or not quite. */
+/** Makes a notification. Some are incomplete. */
 function notification(random: Random): string {
   const members = [
     `"eventId":${random.oneIn(8) ? random.pick(["null", '"x"', "1", `"{${uuid(random)}}"`, `"${uuid(random)}0"`]) : `"${uuid(random)}"`}`,
@@ -108,7 +108,7 @@ function notification(random: Random): string {
   return `${gap}{${gap}${members.join(`,${gap}`)}${gap}}${gap}`;
 }
 
-/** One that is to be recorded, in its plainest form. */
+/** Makes a valid notification in its plainest form. */
 export const plain = (random: Random): string =>
   `{"eventId":"${uuid(random)}","timestamp":"2026-05-01T12:00:00Z","bookingCode":"HX-${hex(random, 4)}","listingId":null}`;
 
@@ -167,7 +167,7 @@ const strange = (random: Random): (Uint8Array | string)[] => [
   '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>',
 ];
 
-/** A body that somebody might send. */
+/** Makes a body that a client might send. */
 export function hostileBody(random: Random): Uint8Array {
   const made = random.oneIn(6)
     ? random.pick(strange(random))

@@ -31,7 +31,7 @@ function handlerOf(options: Partial<WebhookHandlerOptions> = {}) {
     ...options,
     store,
   });
-  /** Whatever is handed over: the status it was answered with. */
+  /** Calls the handler with any value. Returns the status of its answer. */
   const receive = async (request: unknown, context?: unknown): Promise<number> =>
     (await webhooks.receive(request as never, context as ReceiveContext)).status;
   const fetch = async (body: unknown): Promise<number> => {

@@ -3,19 +3,19 @@ import { type AddressInfo, createServer as createRawServer, type Socket } from "
 import { gzipSync } from "node:zlib";
 import { onTestFinished } from "vitest";
 
-/** How a request is answered: with bytes as they are, or by hand. */
+/** An answer to a request: bytes to send as they are, or a function that uses the socket. */
 export type RawAnswer = string | Buffer | ((socket: Socket) => void);
 
 export const booking = '{"bookingCode":"HX-1","status":"Confirmed"}';
 
-/** An answer that is whole, if what is said in it is not. */
+/** Makes an answer with correct framing. The status, body and headers may be wrong. */
 export const answerOf = (status: number | string, body = "", headers: readonly string[] = []): Buffer =>
   Buffer.from(
     [`HTTP/1.1 ${status} X`, `content-length: ${body.length}`, ...headers, "", body].join("\r\n"),
     "latin1",
   );
 
-/** A platform that says what it likes, byte for byte, to every request. `answer` may be changed. */
+/** Starts a platform that answers every request with the given bytes. A test may change `answer`. */
 export async function rawPlatform(answer: RawAnswer) {
   const sockets = new Set<Socket>();
   const platform = { url: "", answer, requests: 0 };
@@ -43,7 +43,7 @@ export async function rawPlatform(answer: RawAnswer) {
   return platform;
 }
 
-/** A platform over Node's own server. */
+/** Starts a platform on Node's own HTTP server. */
 export async function httpPlatform(listener: RequestListener): Promise<{ readonly url: string }> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -54,7 +54,7 @@ export async function httpPlatform(listener: RequestListener): Promise<{ readonl
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-/** Writes something again and again, until nobody listens. */
+/** Writes the same bytes again and again until the socket closes. */
 const again =
   (first: string, next: string, ms: number) =>
   (socket: Socket): void => {
@@ -65,7 +65,7 @@ const again =
 
 const half = `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${booking}`;
 
-/** What no record can be had from: the error it must become, and what becomes of its event. */
+/** Answers that hold no record. Each has the error that the client must throw. */
 export const hostileAnswers: readonly (readonly [
   name: string,
   answer: RawAnswer,
@@ -162,5 +162,5 @@ export const hostileAnswers: readonly (readonly [
   ],
 ];
 
-/** So many bytes of nothing, in a thousandth of them. */
+/** Compresses so many zero bytes to about a thousandth of their size. */
 export const bomb = (bytes: number): Buffer => gzipSync(Buffer.alloc(bytes), { level: 9 });

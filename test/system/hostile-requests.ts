@@ -3,13 +3,13 @@ import type { Random } from "./random.ts";
 import type { Step } from "./raw-socket.ts";
 import { chunked, chunkedHead, crlf, mutate, pieces, request } from "./wire.ts";
 
-/** A connection's worth of attack, and what may come of it. */
+/** The steps of an attack on one connection, and the answers that it may get. */
 export interface Attack {
   readonly name: string;
   readonly steps: readonly Step[];
-  /** Answers to wait for. */
+  /** The number of answers to wait for. */
   readonly expect?: number;
-  /** Where there is no doubt: the statuses, in order. */
+  /** The statuses in order, if they are certain. */
   readonly statuses?: readonly number[];
   readonly patience?: number;
   readonly head?: boolean;
@@ -17,7 +17,7 @@ export interface Attack {
 
 type Make = (random: Random) => Omit<Attack, "name">;
 const ok = (random: Random): Buffer => request(plain(random));
-/** An attack, and then whether the server still serves that connection, or has closed it. */
+/** Makes an attack of one write. */
 const once = (write: Uint8Array | string, more: Partial<Attack> = {}): Omit<Attack, "name"> => ({
   steps: [{ write }],
   ...more,
@@ -306,7 +306,7 @@ const mutations: Record<string, Make> = {
 const makers = { ...bodies, ...framing, ...lines, ...connectionsOver, ...mutations };
 const often = [...Object.entries(bodies).slice(0, 4), ...Object.entries(mutations)];
 
-/** Every kind of attack once, and then the more fruitful ones again and again. */
+/** Makes every kind of attack once. After that, it repeats the kinds that found the most. */
 export function attacks(random: Random, count: number): Attack[] {
   const each = Object.entries(makers);
   return Array.from({ length: count }, (_, index) => {

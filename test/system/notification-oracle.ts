@@ -1,16 +1,18 @@
-/** What the receiving table says of a body, written again with nothing of the package in it. */
+/**
+ * The verdict of the receiving table on a body. This is a second implementation: it imports nothing from the package.
+ */
 export interface Verdict {
   readonly eventId: string;
   readonly ref: string | null;
-  /** `undefined`: the time of receipt. */
+  /** In ms. `undefined` stands for the time of receipt. */
   readonly time: number | undefined;
 }
 
-/** What must be recorded of a body, or `undefined` where nothing may be. */
+/** Returns the event that must be recorded for a body, or `undefined` if none may be recorded. */
 export function judge(body: Uint8Array): Verdict | undefined {
   const bytes = Buffer.from(body);
   const text = bytes.toString("utf8");
-  // What is not UTF-8 does not come back the same.
+  // Bytes that are not valid UTF-8 do not survive the round trip.
   if (!Buffer.from(text, "utf8").equals(bytes)) return undefined;
   let value: unknown;
   try {
@@ -31,7 +33,7 @@ export function judge(body: Uint8Array): Verdict | undefined {
   return { eventId: eventId.toLowerCase(), ref: refOf(code as string | null, listing), time };
 }
 
-/** `0`, `""` and white space refer to nothing beside a reference that does. */
+/** `0`, `""` and white space count as missing if the other reference is present. */
 function isNothing(reference: unknown): boolean {
   return reference === 0 || (typeof reference === "string" && /^[\s0]*$/.test(reference));
 }
@@ -60,14 +62,14 @@ function isCode(given: unknown): boolean {
   return points.length <= 256 && points.every((point) => point >= 32 && !(point >= 127 && point <= 159));
 }
 
-/** `undefined` where it is neither null nor an integer. */
+/** Returns `undefined` if the value is neither null nor an integer. */
 function listingOf(value: unknown): number | null | undefined {
   if (value === null) return null;
   const number = typeof value === "string" && /^[0-9]+$/.test(value) ? Number(value) : value;
   return typeof number === "number" && Number.isSafeInteger(number) ? number : undefined;
 }
 
-/** Of ISO 8601, offset and seconds may be missing; in ms. */
+/** Parses ISO 8601 to ms. The offset and the seconds may be missing. */
 function momentOf(given: unknown): number | undefined {
   const value = typeof given === "string" ? given.trim() : given;
   const number = typeof value === "string" && /^[0-9]{9,}$/.test(value) ? Number(value) : value;
@@ -85,7 +87,7 @@ function momentOf(given: unknown): number | undefined {
   const second = Number(seconds.slice(1));
   const ms = Number(`0${fraction.replace(",", ".")}`) * 1000;
   const midnight = Date.parse(`${day}T00:00:00Z`);
-  // Date.parse takes the 30th of February for the 2nd of March.
+  // Date.parse accepts February 30 as March 2, so compare the day.
   if (Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== day) return undefined;
   const [, sign, offsetHours = "0", offsetMinutes = "0"] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? [];
   const offset = (sign === "-" ? -1 : 1) * (Number(offsetHours) * 60 + Number(offsetMinutes));

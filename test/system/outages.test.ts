@@ -23,7 +23,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** For a loaded machine; each takes a few seconds at the most on one that is not. */
+/** Each test takes a few seconds. A busy machine may need much longer. */
 const timeout = 120_000;
 const CONCURRENCY = 10;
 const idle = { pending: 0, processing: 0, retrying: 0, parked: 0 };
@@ -32,7 +32,7 @@ const isForged = (code: string) => code.startsWith("forged");
 
 type Simulation = ReturnType<typeof simulate>;
 
-/** One booking every `every` ms, until `end`. */
+/** Delivers one booking every `every` ms until `end`. */
 async function arrivals(simulation: Simulation, every: number, end: number): Promise<void> {
   for (let n = 0; simulation.now() < end; n += 1) {
     await simulation.arrive(`B${n}`);
@@ -40,7 +40,7 @@ async function arrivals(simulation: Simulation, every: number, end: number): Pro
   }
 }
 
-/** How long after `since` those were handled that had come before it, ms. */
+/** Returns how long after `since` each notification that arrived before it was handled, in ms. */
 function latenessSince({ endings, delivered }: Simulation, since: number): number[] {
   return [...endings]
     .filter(([code, { at }]) => at > since && delivered.get(code)! < since)
@@ -60,13 +60,13 @@ describe("an outage", () => {
     const simulation = simulate((code, at) => (isDown(at) ? { status: 503 } : confirmed(code)));
     await arrivals(simulation, 20 * SECOND, 90 * MINUTE);
     const inVain = simulation.reads.filter(({ at }) => isDown(at));
-    // A round of probes each 45 to 60 s, and three more while the waits are shorter.
+    // One round of half-open reads every 45 to 60 s. Three more rounds fit while the waits are shorter.
     expect(mostInAMinute(inVain)).toBeLessThanOrEqual(3 * CONCURRENCY);
     expect(inVain.length).toBeLessThanOrEqual((HOUR / (45 * SECOND) + 3) * CONCURRENCY);
 
     await simulation.until(to + 2 * HOUR);
     expect(await simulation.store.counts()).toEqual({ ...idle, done: 270 });
-    // A record that failed in the pause waits a minute at most, and the pause as long.
+    // A record that failed during the pause waits at most a minute more, and the pause lasts at most a minute.
     expect(Math.max(...latenessSince(simulation, to))).toBeLessThanOrEqual(2 * MINUTE);
   });
 
@@ -77,7 +77,7 @@ describe("an outage", () => {
     await arrivals(simulation, 3 * SECOND, 30 * MINUTE);
     await simulation.until(2 * HOUR);
     expect(await simulation.store.counts()).toEqual({ ...idle, done: 600 });
-    // Half of them came while it was down.
+    // Half of the notifications arrived during the outage.
     const latencies = simulation.latencies().sort((a, b) => a - b);
     expect(latencies[Math.floor(0.9 * latencies.length)]).toBeLessThanOrEqual(MINUTE);
     expect(latencies.at(-1)).toBeLessThanOrEqual(HOUR);
@@ -105,7 +105,7 @@ describe("an outage", () => {
     await arrivals(simulation, MINUTE, 2 * HOUR);
     await simulation.until(4 * HOUR);
     expect(simulation.pauses()).toBe(0);
-    // By its own backoff, at most four times before the limit, seven times in the hour after it, and once in the end.
+    // The backoff allows at most four reads before the limit, seven in the hour after it, and one at the end.
     for (const times of readsByCode(simulation.reads).values()) expect(times.length).toBeLessThanOrEqual(12);
     expect(await simulation.store.counts()).toEqual({ ...idle, done: 120 });
     expect(Math.max(...latenessSince(simulation, HOUR))).toBeLessThanOrEqual(HOUR);
@@ -118,7 +118,7 @@ test("a token that expires over night parks nothing", { timeout }, async () => {
   const simulation = simulate((code, at) => (isExpired(at) ? { status: 401 } : confirmed(code)));
   await arrivals(simulation, 15 * MINUTE, 14 * HOUR);
   const inVain = simulation.reads.filter(({ at }) => isExpired(at));
-  // A round of half-open reads each 45 to 60 s.
+  // One round of half-open reads every 45 to 60 s.
   expect(mostInAMinute(inVain)).toBeLessThanOrEqual(2 * CONCURRENCY);
   await simulation.until(to + 2 * MINUTE);
   expect(await simulation.store.counts()).toEqual({ ...idle, done: 56 });
@@ -134,7 +134,9 @@ test("one booking that can never be read holds nobody up, and is given up in the
   expect(simulation.pauses()).toBe(0);
   expect(simulation.endings.get("bad")).toMatchObject({ state: "parked", reason: "unavailable" });
   expect(simulation.endings.get("bad")?.after).toBe(3 * DAY);
-  // 5 s, 30 s, 2 min, ... 5 h, then each 6 h, each up to a quarter less; not one for each minute of three days.
+  // The backoff is 5 s, 30 s, 2 min, … 5 h, then every 6 h, each up to a quarter shorter. Without backoff there would
+  // be one
+  // read for each minute of three days.
   expect(simulation.readsOf("bad").length).toBeLessThanOrEqual(24);
 });
 
@@ -157,7 +159,7 @@ describe("forged notifications", () => {
     expect(Math.max(...real)).toBeLessThanOrEqual(2 * SECOND);
     expect(simulation.pauses()).toBe(0);
     expect(mostInAMinute(simulation.reads)).toBeLessThanOrEqual(50 * 60);
-    // At most five attempts count, and between two of them the others wait by the same schedule for three days at most.
+    // At most five attempts count. Between two of them the event may wait on the same schedule for up to three days.
     for (const times of readsByCode(simulation.reads).values()) expect(times.length).toBeLessThanOrEqual(60);
     expect((await simulation.store.counts()).parked).toBe(300);
 

@@ -21,7 +21,7 @@ const hooks = "https://subscriber.example/hooks?key=s";
 const first = { bookingCode: "B1", listingId: 11, checkIn: "2026-07-01", checkOut: "2026-07-04" };
 const second = { bookingCode: "B2", listingId: 12, checkIn: "2026-12-30", checkOut: "2027-01-02" };
 
-/** A day at the platform, seen by a client and a handler, whose answers are made by the profile. */
+/** Runs the actions of a day with a client and a handler. The profile makes the answers of the platform. */
 async function day(profile: SandboxProfile, overHttp: boolean) {
   const sandbox = createProfiledSandbox({ seed: 1, profile });
   onTestFinished(() => sandbox.close());
@@ -136,13 +136,13 @@ function nights(booking: Booking): object {
   }
 }
 
-/** What the same day has to come to, whatever the profile. */
+/** Returns the result that the day must have with any profile. */
 function expected({ writes, dates, statuses, paging }: SandboxProfile) {
   const config = { isActive: true, endpoints: { bookings: hooks } };
   const both = { isActive: true, endpoints: { bookings: hooks, listings: hooks } };
   const off = { ...both, isActive: false };
   const showsWrites = [undefined, "config", "wrapped", "named"].includes(writes as string);
-  // Where each answer draws its form, it may show the configuration or not.
+  // If each answer draws its form, the answer may or may not show the configuration.
   const mixed = typeof writes === "object";
   const written = (shown: object) => {
     if (mixed) return expect.toSatisfy((seen) => seen === "not shown" || isDeepStrictEqual(seen, shown));

@@ -1,9 +1,9 @@
-/** Random choices that can be made again: the same seed gives the same ones. */
+/** Random choices that a test can repeat: the same seed gives the same choices. */
 export interface Random {
-  /** From 0, below `limit`. */
+  /** Returns an integer from 0 to `limit` - 1. */
   below(limit: number): number;
   pick<T>(from: readonly T[]): T;
-  /** True once in so many times. */
+  /** Returns true once in so many calls, on average. */
   oneIn(times: number): boolean;
   bytes(count: number): Buffer;
 }
@@ -15,7 +15,7 @@ export function seedOf(what: string): number {
   return seed;
 }
 
-/** mulberry32 */
+/** Returns a mulberry32 generator. */
 export function randomOf(seed: number): Random {
   let state = seed >>> 0;
   const next = (): number => {

@@ -1,15 +1,15 @@
 import { connect } from "node:net";
 
-/** What an attacker does with a connection, step by step. */
+/** A step of an attack on a connection. */
 export type Step =
   | { readonly write: Uint8Array | string }
-  /** ms */
+  /** In ms. */
   | { readonly wait: number }
-  /** Waits for so many answers, or the end. */
+  /** Waits for so many answers, or for the end of the connection. */
   | { readonly answers: number }
-  /** Half-closes. */
+  /** Closes the sending half of the connection. */
   | { readonly end: true }
-  /** Resets. */
+  /** Resets the connection. */
   | { readonly reset: true };
 
 export interface Answer {
@@ -20,13 +20,13 @@ export interface Answer {
 
 export interface Heard {
   readonly answers: readonly Answer[];
-  /** What is no HTTP answer. */
+  /** The bytes that are not an HTTP answer. */
   readonly rest: string;
-  /** The server has closed the connection. */
+  /** Whether the server has closed the connection. */
   readonly closed: boolean;
 }
 
-/** Goes through the steps; then waits until so many answers are there, the server hangs up, or `patience` (ms) is over. */
+/** Runs the steps. Then it waits for `expect` answers, for the end of the connection, or for `patience` ms. */
 export function attack(
   port: number,
   steps: readonly Step[],
@@ -57,7 +57,7 @@ export function attack(
       wake();
     };
     socket.on("end", over).on("close", over);
-    // A reset is one of the ways in which a server hangs up.
+    // A server may close a connection with a reset.
     socket.on("error", over);
     socket.on("connect", async () => {
       for (const step of steps) {
@@ -94,13 +94,13 @@ function parse(bytes: Buffer, head: boolean): { answers: Answer[]; rest: string 
     const length = lengthOf(headers, after, head || status.startsWith("1"));
     if (length === undefined || after.length < length) return { answers, rest: text };
     text = after.slice(length);
-    // One chunk at most is in answers this short.
+    // Such a short answer has at most one chunk.
     const body = after.slice(0, length).replace(/^(?:[0-9a-f]+\r\n([\s\S]*)\r\n)?0\r\n\r\n$/, "$1");
     if (!status.startsWith("1")) answers.push({ status: Number(status), headers, body });
   }
 }
 
-/** `undefined`: not to be told yet. */
+/** Returns the length of a body, or `undefined` if it is not known yet. */
 function lengthOf(
   headers: ReadonlyMap<string, string>,
   after: string,
@@ -113,6 +113,6 @@ function lengthOf(
     const end = after.indexOf("0\r\n\r\n");
     return end < 0 ? undefined : end + 5;
   }
-  // What Node answers by itself to what is no HTTP.
+  // Node answers without a length to bytes that are not HTTP.
   return 0;
 }

@@ -10,16 +10,16 @@ export const DAY = 24 * HOUR;
 
 export interface Read {
   readonly code: string;
-  /** ms since the start. */
+  /** In ms since the start. */
   readonly at: number;
 }
 
 interface Ending {
   readonly state: "done" | "parked";
   readonly reason?: string;
-  /** ms since the start. */
+  /** In ms since the start. */
   readonly at: number;
-  /** ms since it was delivered. */
+  /** In ms since the delivery. */
   readonly after: number;
 }
 
@@ -28,7 +28,9 @@ export const confirmed = (bookingCode: string): Answer => ({
   body: { bookingCode, status: "Confirmed" },
 });
 
-/** A store, and whether a call to it is under way or an event is leased: something then still happens at this moment. */
+/**
+ * Wraps a store. `isBusy` tells whether a call is pending or an event is leased. If so, more happens at this moment.
+ */
 function watched(store: EventStore): { readonly store: EventStore; readonly isBusy: () => boolean } {
   let calls = 0;
   const leased = new Set<string>();
@@ -54,12 +56,13 @@ function watched(store: EventStore): { readonly store: EventStore; readonly isBu
   return { store: proxy, isBusy: () => calls > 0 || leased.size > 0 };
 }
 
-/** Turns of the real event loop without anything under way, after which nothing more happens at a moment. */
+/** After so many idle turns of the real event loop, nothing more happens at a moment. */
 const IDLE_TURNS = 2;
 
 /**
- * A handler, by fake timers, in front of a platform whose answer depends on the booking and the time; and what
- * became of each booking's notification. Time passes only when the handler and its store have nothing left to do.
+ * Simulates a handler with fake timers and a platform whose answer depends on the booking and the time. It logs the
+ * result
+ * of each notification. Time passes only when the handler and its store are idle.
  */
 export function simulate(
   answer: (code: string, at: number) => Answer,
@@ -95,7 +98,7 @@ export function simulate(
   });
   made.webhooks.start();
 
-  /** All that can happen at this moment happens. */
+  /** Waits until nothing more happens at this moment. */
   async function settle(): Promise<void> {
     for (let idle = 0; idle < IDLE_TURNS; idle = isBusy() ? 0 : idle + 1) await turn();
   }
@@ -108,7 +111,7 @@ export function simulate(
     endings,
     pauses: () => pauses,
     readsOf: (code: string) => reads.filter((read) => read.code === code),
-    /** Answered 200, or it throws. */
+    /** Delivers a notification. Throws if the answer is not 200. */
     async arrive(bookingCode: string): Promise<void> {
       delivered.set(bookingCode, now());
       const answered = made.deliver(notificationOf({ bookingCode }));
@@ -116,7 +119,7 @@ export function simulate(
       const { status } = await answered;
       if (status !== 200) throw new Error(`${bookingCode} was answered ${status}`);
     },
-    /** Time passes until `ms` after the start. */
+    /** Lets time pass until `ms` after the start. */
     async until(ms: number): Promise<void> {
       let reached = false;
       setTimeout(() => {
@@ -132,7 +135,7 @@ export function simulate(
   };
 }
 
-/** The most reads in any window of a minute. */
+/** Returns the largest number of reads in any window of one minute. */
 export function mostInAMinute(reads: readonly Read[]): number {
   let most = 0;
   for (let first = 0, last = 0; last < reads.length; last += 1) {

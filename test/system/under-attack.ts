@@ -1,5 +1,5 @@
-// Run as a process of its own with --expose-gc: a server that is attacked for a while. Tells by how much its heap
-// has grown meanwhile, and what is still open at the end.
+// A separate process with --expose-gc. Its server is attacked for a while. It prints the growth of the heap and the
+// connections that are still open at the end.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "../../src/adapters/node.ts";
@@ -13,14 +13,14 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({
     baseUrl: "https://platform.example",
     accessToken: "token",
-    // Whatever is asked for is there, so that events end and are forgotten.
+    // Return every record that is asked for, so that events end and are pruned.
     fetch: async (url) => {
       const id = decodeURIComponent(new URL(url).pathname.split("/").at(-1) ?? "");
       return Response.json({ bookingCode: id, listingId: Number(id) || 0, status: "Confirmed" });
     },
   }),
   store: memoryStore({ max: 50 }),
-  // The last status of each record is kept for a year, which is no leak.
+  // The last status of each record is kept for a year. That is not a leak, so keep none here.
   recordRetention: 0,
   on: {},
   logger: quiet,
@@ -42,7 +42,7 @@ async function round(count: number): Promise<void> {
   await Promise.all(Array.from({ length: 100 }, worker));
 }
 
-/** Once what was begun has ended: cancelled bodies, lingering connections. */
+/** Returns the heap size after pending work has ended, such as canceled bodies and lingering connections. */
 async function heap(): Promise<number> {
   await new Promise((resolve) => setTimeout(resolve, 1_300));
   for (let times = 0; times < 3; times++) globalThis.gc?.();
@@ -55,7 +55,7 @@ await round(600);
 await round(600);
 const late = await heap();
 
-/** Looks until there is none left, for 15 s: on a busy machine the last connections take their time to end. */
+/** Repeats `look` for 15 s until nothing is left. On a busy machine the last connections take time to end. */
 async function settled<T>(look: () => T | Promise<T>, isNone: (left: T) => boolean): Promise<T> {
   let left = await look();
   for (let times = 0; times < 150 && !isNone(left); times++) {

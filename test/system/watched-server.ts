@@ -11,14 +11,14 @@ import {
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 
-/** One request as Node has handed it over, and what was made of it. */
+/** A request as Node passes it on, and the result of its handling. */
 export interface Seen {
   readonly method: string;
   readonly url: string;
   readonly declared: number;
-  /** The body, as far as it has come. */
+  /** The part of the body that has arrived. */
   readonly chunks: Buffer[];
-  /** Whether all of it was there when it was answered, or when nobody waited any more. */
+  /** Whether the whole body had arrived when the handler answered or the connection closed. */
   complete: boolean;
   answered: number | undefined;
   readonly added: { readonly event: NewEvent; readonly result: string }[];
@@ -35,7 +35,7 @@ export interface Watched {
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A real server over a real handler, that takes down what goes in and out beside it. */
+/** Starts a real server with a real handler, and records its requests and answers. */
 export async function watch(options: Partial<WebhookHandlerOptions> = {}): Promise<Watched> {
   const current = new AsyncLocalStorage<Seen>();
   const seen: Seen[] = [];
@@ -100,7 +100,7 @@ export async function watch(options: Partial<WebhookHandlerOptions> = {}): Promi
   return { port, server, seen, store, close };
 }
 
-/** Sees the body go by, and leaves the request as it is. */
+/** Copies the body as it arrives, without changing the request. */
 function tap(request: IncomingMessage): Seen {
   const chunks: Buffer[] = [];
   const push = request.push;

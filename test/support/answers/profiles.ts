@@ -30,7 +30,9 @@ type Form = Forms[keyof Forms][number];
 /** The forms of one answer. */
 export type AnswerForms = { readonly [Aspect in keyof Forms]: Forms[Aspect][number] };
 
-/** The forms of the answers. Each answer draws one form of a list, by the seed. A missing aspect has its default. */
+/**
+ * Which forms the answers have. Each answer draws one form of a list, by the seed. A missing aspect has its default.
+ */
 export type SandboxProfile = { readonly [Aspect in keyof Forms]?: OneOrMore<Aspect> };
 
 type OneOrMore<Aspect extends keyof Forms> =

@@ -42,7 +42,7 @@ function common(record: Properties, { listingIds, statuses }: AnswerForms): Prop
 /** @param time - the time and offset of a date-time */
 function date(value: unknown, time: string, { dates }: AnswerForms): unknown {
   if (dates === "null") return null;
-  // A date in another format stays as it is.
+  // Leave a date in another format as it is.
   if (typeof value !== "string" || !/^\d{4}-\d\d-\d\d$/.test(value)) return value;
   switch (dates) {
     case "date-time":
@@ -56,7 +56,8 @@ function date(value: unknown, time: string, { dates }: AnswerForms): unknown {
   }
 }
 
-// Other forms hold their record in properties of these names. A client must not mistake these for the record.
+// Other forms hold their record in properties of these names. A client must not mistake these properties for the
+// record.
 const furtherOfBooking = ({ listingId, bookingCode }: Properties): Properties => ({
   id: `bkg_${bookingCode}`,
   guest: { name: "Ada Lovelace", locale: "en-GB" },

@@ -98,7 +98,7 @@ function wrapped(record: unknown, name: string, forms: AnswerForms): unknown {
   return { ...envelope(forms), [forms.records === "data" ? "data" : name]: record };
 }
 
-/** The properties beside a record or list. */
+/** Returns the properties beside a record or list. */
 function envelope({ fields }: AnswerForms): Properties {
   return fields === "more" ? { success: true, requestedAt: "2026-01-31T12:00:00Z", warnings: [] } : {};
 }

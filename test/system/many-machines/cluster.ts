@@ -12,18 +12,18 @@ import type { StorePlace } from "./store-place.ts";
 
 const program = join(import.meta.dirname, "machine.ts");
 
-/** For a machine that eight others share. */
+/** Long enough for a machine with many other processes. */
 export const PATIENCE = 90_000;
 
 /** One process of a cluster. */
 export interface Machine {
   readonly child: ChildProcess;
   readonly pid: number;
-  /** Of a web machine. */
+  /** Only a web machine has a port. */
   readonly port: number;
 }
 
-/** Processes on one store, each of which writes what it does to one file. Ended with the test. */
+/** Several processes on one store. Each process writes its actions to one file. The processes end with the test. */
 export class Cluster {
   readonly #place: StorePlace;
   readonly #log: string;
@@ -34,9 +34,8 @@ export class Cluster {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
   /**
-   * Times in ms.
-   *
-   * @param context - of a test that runs beside others
+   * Times are in ms.
+   * @param context - context of a concurrent test
    */
   constructor(
     place: StorePlace,
@@ -57,15 +56,15 @@ export class Cluster {
     });
   }
 
-  /** All that has happened so far. */
+  /** The history up to now. */
   get history(): History {
     this.#history.readOn();
     return this.#history;
   }
 
   /**
-   * @param ahead - by how much its clock is ahead of the others', ms
-   * @param place - the store, by another way than the others'
+   * @param ahead - how far the clock is ahead of the clocks of the other machines, in ms
+   * @param place - another address of the same store, such as a proxy
    */
   async start(role: MachineOptions["role"], { ahead = 0, place = this.#place } = {}): Promise<Machine> {
     const options = { role, place, log: this.#log, ahead } as const;
@@ -85,7 +84,7 @@ export class Cluster {
     return machine;
   }
 
-  /** Resolves to the answer's status, which is 0 where there was none. */
+  /** Resolves to the status of the answer, or to 0 if there was no answer. */
   post({ port }: Machine, eventId: string, bookingCode: string): Promise<number> {
     const body = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp: "2026-03-01T10:00:00Z" });
     return new Promise((resolve) => {
@@ -106,7 +105,7 @@ export class Cluster {
     });
   }
 
-  /** kill -9. Resolves when the process is gone. */
+  /** Kills the machine with SIGKILL. Resolves when the process is gone. */
   async kill(machine: Machine): Promise<void> {
     const gone = once(machine.child, "exit");
     machine.child.kill("SIGKILL");
@@ -132,7 +131,7 @@ export class Cluster {
     return (await answered)[0].health;
   }
 
-  /** Resolves when it holds of what has happened so far. */
+  /** Resolves when the check passes on the history so far. */
   until(check: (history: History) => void | Promise<void>): Promise<void> {
     return vi.waitFor(() => check(this.history), { timeout: PATIENCE, interval: 50 });
   }
@@ -149,7 +148,7 @@ export interface Sent {
 
 export const eventOf = (bookingCode: string): Sent => ({ eventId: randomUUID(), bookingCode });
 
-/** Runs so many at once, in their order. */
+/** Runs the items in order, `atOnce` at a time. */
 export async function inTurns<T>(items: readonly T[], atOnce: number, run: (item: T) => Promise<void>) {
   let next = 0;
   const runner = async () => {

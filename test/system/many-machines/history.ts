@@ -1,18 +1,21 @@
 import { closeSync, openSync, readSync } from "node:fs";
 
-/** Something that a machine has written down, or that was done to it. */
+/** An action that a machine has logged, or that the test did to the machine. */
 interface Line {
   readonly pid: number;
   /**
-   * Of callbacks: `began`; then `ended`, `cut` (its signal aborted), or `late` (it ended after its signal had aborted). Of
-   * the handler: `done`, `failed`, `parked`, `warned`. Of a process: `killed`, `frozen`, `woken`.
+   * A callback logs `began`, and then one end: `ended`, `cut` (its signal aborted), or `late` (it ended after its
+   * signal
+   * aborted). The handler logs `done`, `failed`, `parked` and `warned`. The test logs `killed`, `frozen` and `woken`
+   * for a
+   * process.
    */
   readonly what: string;
   readonly eventId: string;
   readonly booking: string;
 }
 
-/** What has happened, in its order: who writes a line waits until it is written. */
+/** The actions in order. The order is right because a machine writes each line synchronously. */
 export class History {
   readonly lines: Line[] = [];
   readonly #file: number;
@@ -23,14 +26,14 @@ export class History {
     this.#file = openSync(file, "a+");
   }
 
-  /** Takes in what was written since. */
+  /** Reads the lines that were written since the last call. */
   readOn(): void {
     const piece = Buffer.alloc(1 << 20);
     for (;;) {
       const length = readSync(this.#file, piece, 0, piece.length, this.#position);
       if (length === 0) return;
       this.#position += length;
-      // A line that is being written is not there yet.
+      // The last line may be incomplete, so keep it for the next read.
       const lines = (this.#rest + piece.toString("latin1", 0, length)).split("\n");
       this.#rest = lines.pop() as string;
       for (const line of lines) {
@@ -48,7 +51,7 @@ export class History {
     return this.lines.filter((line) => line.what === what && (eventId ?? line.eventId) === line.eventId);
   }
 
-  /** How often each event was `what`. */
+  /** Counts how often each event has an entry `what`. */
   count(what: string): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { eventId } of this.of(what)) counts.set(eventId, (counts.get(eventId) ?? 0) + 1);
@@ -56,8 +59,9 @@ export class History {
   }
 
   /**
-   * Bookings whose callback began while another of the same ran. A process that is killed or frozen runs nothing;
-   * what it had begun before it was frozen has to end as it finds out.
+   * Returns bookings whose callback began while another callback of the same booking ran. A killed or frozen process
+   * runs
+   * nothing. After a frozen process wakes, it cancels the callbacks that it began before.
    */
   overlaps(): string[] {
     const found: string[] = [];
@@ -86,8 +90,9 @@ export class History {
   }
 
   /**
-   * Events whose callback began again though no process that had begun it was killed or frozen. (One that was frozen may
-   * begin what it had claimed just before, and finds out then.)
+   * Returns events whose callback began again although no process that began it was killed or frozen. A process that
+   * wakes
+   * may begin an event that it claimed just before it was frozen. So a frozen process is excused on both sides.
    */
   repeatedForNothing(): string[] {
     const harmed = new Set(

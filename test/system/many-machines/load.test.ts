@@ -26,7 +26,7 @@ describe.each(kinds)("on %s", (kind) => {
     ]);
     const next = () => random.below(workers.length);
 
-    // MariaDB commits a hundred events a second here, and the test takes as long as it needs for the others.
+    // MariaDB commits about 100 events a second here, so send fewer events to it.
     const [count, atOnce] = kind === "mysql" ? [200, 6] : [800, 20];
     const events = Array.from({ length: count }, () =>
       eventOf(random.oneIn(7) ? "HOT" : `B${random.below(100)}`),
@@ -35,7 +35,7 @@ describe.each(kinds)("on %s", (kind) => {
     let sent = 0;
     const sending = inTurns(events, atOnce, async ({ eventId, bookingCode }) => {
       sent += 1;
-      // To both at the same instant.
+      // Send the notification to both machines at the same instant.
       const both = webs.map((web) => cluster.post(web, eventId, bookingCode));
       statuses.push(...(await Promise.all(both)));
     });
@@ -54,7 +54,9 @@ describe.each(kinds)("on %s", (kind) => {
     await cluster.kill(workers[other] as Machine);
     workers[other] = await cluster.start("worker", ahead());
     await sending;
-    // What both have held is free when its lease has ended: then nothing is left, and only then one wakes.
+    // Both machines held leases. Wait until the leases have expired and all events are done. Wake the frozen machine
+    // only
+    // then.
     const store = openStore(place);
     const finished = { pending: 0, processing: 0, retrying: 0, parked: 0, done: events.length };
     await cluster.until(async () => expect(await store.counts()).toEqual(finished));
@@ -77,7 +79,7 @@ describe.each(kinds)("on %s", (kind) => {
   });
 });
 
-// Beside each other, because most of their time they wait. A lease that is long enough for a busy machine.
+// Run the tests concurrently, because they wait most of the time. The lease is long enough for a busy machine.
 describe.concurrent.each(kinds)("on %s", (kind) => {
   test("a worker that was frozen for longer than its lease records nothing any more", {
     timeout: 2 * PATIENCE,
@@ -105,7 +107,8 @@ describe.concurrent.each(kinds)("on %s", (kind) => {
       expect(ofFirst("cut"), "its signal aborts").toEqual([long.eventId]);
       expect(ofFirst("late"), "or it should have").toEqual([deaf.eventId]);
     });
-    // It goes on to work, and so has had the time to record what it should not.
+    // The callback that ignores its signal has ended. The machine has had time to record a result, which it must not
+    // do.
     await cluster.kill(second);
     await cluster.until(() => expect(ofFirst("began").filter((id) => id === long.eventId)).toHaveLength(2));
     expect(ofFirst("done")).toEqual([]);
@@ -131,9 +134,9 @@ describe.concurrent.each(kinds)("on %s", (kind) => {
     const { eventId, bookingCode } = eventOf("DEAF");
     await cluster.post(web, eventId, bookingCode);
     await cluster.until((history) => expect(history.of("began", eventId)).toHaveLength(1));
-    // Its renewals and the end of the event are on their way now, and stay there.
+    // Hold the next messages to the server: the lease renewals and the result of the event.
     way.hold();
-    // (On a machine that is too slow, its lease may have ended before: then it sends nothing.)
+    // On a slow machine the lease may already have expired. The worker then sends nothing.
     await cluster.until((history) => {
       expect([...history.of("ended", eventId), ...history.of("late", eventId)]).toHaveLength(1);
     });

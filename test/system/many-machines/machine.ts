@@ -1,4 +1,4 @@
-/** One of the processes: takes notifications, or handles events. Writes down all that happens, as it does. */
+/** One process of the cluster. It receives notifications or handles events, and logs each action. */
 import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { flushCompileCache } from "node:module";
@@ -12,11 +12,11 @@ export interface MachineOptions {
   readonly place: StorePlace;
   /** The file that all machines write to, line by line. */
   readonly log: string;
-  /** By how much its clock is ahead of the others', ms. */
+  /** How far the clock is ahead of the clocks of the other machines, in ms. */
   readonly ahead: number;
-  /** ms */
+  /** In ms. */
   readonly leaseDuration: number;
-  /** How long a callback takes, ms. */
+  /** The duration of a callback, in ms. */
   readonly work: number;
 }
 
@@ -34,7 +34,7 @@ globalThis.Date = class extends RealDate {
   }
 } as DateConstructor;
 
-// One that does not listen to `signal` finds out by itself that it is cut off, and says when it has ended.
+// A `DEAF` callback ignores `signal`. It looks at the signal at its end, and logs `late` if the signal has aborted.
 async function callback(eventId: string, bookingCode: string, signal: AbortSignal): Promise<void> {
   say("began", eventId, bookingCode);
   try {
@@ -49,7 +49,7 @@ async function callback(eventId: string, bookingCode: string, signal: AbortSigna
 
 const store: EventStore = openStore(place);
 const warned = (message: string) => {
-  // Of an event, for when a test fails.
+  // The event id helps to explain a failed test.
   const [eventId = ""] = /[0-9a-f-]{36}/.exec(message) ?? [];
   say("warned", eventId, message.replaceAll(" ", "_"));
 };
@@ -64,10 +64,10 @@ const webhooks = createWebhookHandler({
   store,
   verify: () => true,
   autoStart: false,
-  // Every event is counted.
+  // A recheck would count as one more event.
   recheckAfter: false,
   leaseDuration,
-  // On MariaDB the locks of a process that stands still are free after 2 s.
+  // MariaDB frees the locks of a frozen process after 2 s, so allow more than that.
   replyWithin: place.kind === "mysql" ? 10_000 : 2000,
   backoff: () => 200,
   logger,
@@ -83,7 +83,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-// A process that is killed would leave nothing in the cache of test/support/compile-cache.ts.
+// A killed process would write nothing to the cache of test/support/compile-cache.ts.
 flushCompileCache();
 if (role === "web") {
   const server = createServer(toNodeHandler(webhooks));

@@ -4,7 +4,7 @@ import { Cluster, eventOf, inTurns, PATIENCE } from "./cluster.ts";
 import { kinds, newPlace } from "./servers.ts";
 import { openStore } from "./store-place.ts";
 
-/** The soonest that a store looks by itself, ms; see store-place.ts. */
+/** The shortest polling interval of a store, in ms; see store-place.ts. */
 const SAFETY = 10_000;
 
 // MySQL has no notifications, and takes minutes to record ten thousand events of one booking.
@@ -33,7 +33,7 @@ describe.each(kinds.filter((kind) => kind !== "mysql"))("on %s", (kind) => {
     console.log(
       `${kind}: from the request to the end of the callback in another process, median ${times[7]?.toFixed(1)} ms`,
     );
-    // Of fifteen polls one each SAFETY, at least half would come later than that.
+    // With polling alone, at least half of the 15 times would be longer than this.
     expect(times[7]).toBeLessThan(1000);
   });
 
@@ -53,7 +53,7 @@ describe.each(kinds.filter((kind) => kind !== "mysql"))("on %s", (kind) => {
       });
     const others = (round: string) => Array.from({ length: 300 }, (_, i) => eventOf(`${round}${i % 30}`));
     const cluster = new Cluster(place, { leaseDuration: 10_000, work: 5 });
-    /** ms until all are done */
+    /** Returns the time until all events are done, in ms. */
     const timed = async (round: string) => {
       const events = others(round);
       const from = performance.now();

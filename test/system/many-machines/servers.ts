@@ -9,7 +9,7 @@ import type { StorePlace } from "./store-place.ts";
 
 export type Kind = StorePlace["kind"];
 
-/** The stores that many machines share, where there is a server for them. */
+/** The kinds of store that several machines can share and whose server is available. */
 export const kinds: readonly Kind[] = (
   await Promise.all([
     postgresUrl().then((url) => (url === undefined ? [] : (["postgres"] as const))),
@@ -19,9 +19,8 @@ export const kinds: readonly Kind[] = (
 ).flat();
 
 /**
- * A place of the test's own on the machine's server, deleted after the test.
- *
- * @param context - of a test that runs beside others
+ * Makes a new schema, database or prefix on the shared server. It is deleted after the test.
+ * @param context - context of a concurrent test
  */
 export async function newPlace(
   kind: Kind,
@@ -51,10 +50,10 @@ async function dropSchema(connectionString: string, name: string): Promise<void>
   await client.end();
 }
 
-/** A server that no one else uses. */
+/** A server that no other test uses. */
 export interface OwnServer {
   readonly place: StorePlace;
-  /** As a crash does. */
+  /** Kills the server as a crash does. */
   kill(): Promise<void>;
   start(): Promise<void>;
 }

@@ -11,13 +11,13 @@ export interface StorePlace {
   readonly name: string;
 }
 
-// Longer than any test, so that a test passes only if the store wakes.
+// Poll less often than any test lasts, so that a test passes only if the notifier works.
 const POLL = 600_000;
 
 export function openStore({ kind, url, name }: StorePlace): EventStore {
   const logger = { debug() {}, info() {}, warn() {}, error() {} };
   if (kind === "redis") return redisStore({ url, prefix: name, logger });
-  // Their transactions are not used here.
+  // The tests here do not use the transactions of the store.
   if (kind === "mysql") {
     const database = new URL(url);
     database.pathname = `/${name}`;
