@@ -15,11 +15,11 @@ import { collected } from "./runner.ts";
 
 type Exports = Record<string, (request: Request) => Promise<Response>>;
 interface Plan {
-  /** Names that the text around the block has introduced. */
+  /** Names that the text around the block introduces. */
   readonly given: readonly (keyof Given)[];
-  /** What must be so before the block runs. */
+  /** Sets up the state that the block needs. */
   readonly before?: (given: Given) => unknown;
-  /** What must be so after it. */
+  /** Checks the result of the block. */
   readonly shows: (given: Given, exports: Exports) => unknown;
 }
 
@@ -28,7 +28,7 @@ vi.spyOn(console, "warn").mockImplementation(() => {});
 const complaints = vi.spyOn(console, "error").mockImplementation(() => {});
 const said = () => printed.mock.calls.map((call) => call.join(" "));
 
-/** Every block of the documents has its line here, and every line here its block. */
+/** Each block of the documents has an entry here. Each entry belongs to a block. */
 const plans: Record<string, Plan> = {
   sqlite: {
     given: ["createWebhookHandler", "client"],
@@ -133,7 +133,7 @@ const plans: Record<string, Plan> = {
     },
   },
   "contract-vitest": { given: [], shows: () => theContractHolds() },
-  // On disk only what the one above does not have: a hundred files at once are a test of the disk.
+  // Only the restart cases run on disk. The block above runs the others, and a hundred files at once overload the disk.
   "contract-node": { given: [], shows: () => theContractHolds("restart: ") },
 };
 
@@ -211,12 +211,12 @@ async function theContractHolds(topic = "") {
   expect(cases.length).toBeGreaterThan(90);
   const chosen = cases.filter(({ name }) => name.startsWith(topic));
   expect(chosen).not.toEqual([]);
-  // All at once they would wait for the processor longer than for the store.
+  // All cases at once would spend more time waiting for the CPU than for the store.
   const slots = createSlots(30);
   await Promise.all(chosen.map(({ run }) => slots.run(run)));
 }
 
-/** A database of the block's own, on the server that tests share. */
+/** Runs `sql` in a new database on the server that tests share. */
 async function withDatabase(sql: string) {
   const server = await postgresUrl();
   if (server === undefined) return;
@@ -247,7 +247,7 @@ async function endDatabase(check: (rows: unknown[]) => void) {
   check(rows);
 }
 
-/** Two events of one status, one after the other. */
+/** Sends two events of one booking, one after the other. The status stays the same. */
 async function seesConfirmedTwice(webhooks: WebhookHandler) {
   const before = (await webhooks.health()).counts?.done ?? 0;
   for (const done of [before + 1, before + 2]) {

@@ -16,11 +16,11 @@ const lines = [...text.matchAll(/```sh\n([\s\S]*?)```/g)]
 
 const eventId = "6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11";
 
-/** The words of a line, as a shell takes them. */
+/** Splits a command line into words as a shell does. */
 const words = (line: string) =>
   [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, bare]) => quoted ?? bare ?? "");
 
-/** A subscriber with a parked event, at a platform with what the lines ask for. */
+/** Sets up a subscriber with a parked event, and a platform with the records that the commands read. */
 async function account() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-docs-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -70,7 +70,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
   const ran: string[] = [];
   for (const line of lines) {
     const args = adapted(line);
-    // What is shown of a configuration comes before it is deleted; doctor and trigger need one.
+    // The document deletes the configuration before these two commands, which need one.
     if (args[0] === "doctor" || args[0] === "trigger")
       await start(
         ["config", "ensure", "--bookings", endpoint, "--listings", endpoint, "--messages", endpoint],
@@ -78,7 +78,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
           env,
         },
       ).ended;
-    // The record's events are recorded and parked again for the next command.
+    // The next command needs a parked event, so send the notification again.
     if (args[0] === "events") {
       await fetch(endpoint, { method: "POST", body });
       await webhooks.drain();

@@ -4,7 +4,7 @@ import { documents, standing } from "./extract.ts";
 
 const root = new URL("../../", import.meta.url);
 
-/** Documents whose code is shown out of files that a test runs, rather than run itself. */
+/** Documents that show code from files. Another test runs those files. */
 const others = readdirSync(new URL("docs", root), { recursive: true, encoding: "utf8" })
   .map((name) => `docs/${name}`)
   .filter((path) => path.endsWith(".md") && !/^docs\/(reference|\.vitepress)\//.test(path))

@@ -6,7 +6,7 @@ import { extractFiles } from "./extract.ts";
 
 type Edit = readonly [from: string, to: string];
 
-/** Mistakes in a driver, and a case of the contract that finds each. */
+/** Edits that put a mistake into the driver. Each names the case of the contract that must fail. */
 const mistakes: Record<string, { readonly edit: Edit; readonly fails: string }> = {
   "the transactions of one connection mix": {
     edit: ["last.then(() => inTransaction(steps()))", "inTransaction(steps())"],

@@ -4,10 +4,10 @@ import { fileURLToPath } from "node:url";
 const root = new URL("../../", import.meta.url);
 const generated = new URL("./generated/given/", import.meta.url);
 
-/** The documents whose blocks have all of their imports. */
+/** Documents whose blocks have all their imports. */
 export const standing = ["README.md", "docs/production.md", "docs/security.md"];
 
-/** The documents whose code is run with the names that the text around it has introduced. */
+/** Documents whose blocks use names that the text around them introduces. */
 export const documents = [
   "docs/how-it-works.md",
   "docs/custom-store.md",
@@ -19,7 +19,7 @@ export const documents = [
   "docs/telemetry.md",
 ];
 
-/** What blocks import that must be ours here. */
+/** Modules that replace the imports of blocks. */
 const standIns: Readonly<Record<string, string>> = {
   '"node:test"': '"../../runner.ts"',
   '"vitest"': '"../../runner.ts"',
@@ -29,15 +29,15 @@ const standIns: Readonly<Record<string, string>> = {
 
 export interface Block {
   readonly document: string;
-  /** From the comment above it: `<!-- block: name -->`. */
+  /** The name in the comment above the block: `<!-- block: name -->`. */
   readonly name: string | undefined;
-  /** From `<!-- file: name.ts -->`: it is a part of that file, which blocks with names import. */
+  /** The name in `<!-- file: name.ts -->`. The block is a part of that file. Named blocks import the file. */
   readonly file: string | undefined;
   readonly line: number;
   readonly code: string;
 }
 
-/** All TypeScript blocks of the documents. */
+/** Returns all TypeScript blocks of the documents. */
 export function extractBlocks(of: readonly string[] = documents): Block[] {
   return of.flatMap((document) => {
     const lines = readFileSync(new URL(document, root), "utf8").split("\n");
@@ -55,7 +55,7 @@ export function extractBlocks(of: readonly string[] = documents): Block[] {
   });
 }
 
-/** The files that blocks are parts of, joined in their order. */
+/** Joins the blocks of each file in their order. */
 export function extractFiles(): Map<string, string> {
   const files = new Map<string, string>();
   for (const { file, code } of extractBlocks()) {
@@ -65,9 +65,8 @@ export function extractFiles(): Map<string, string> {
 }
 
 /**
- * Makes a module of each block: its imports, then a function around the rest, which is handed the names that
- * the text around it has introduced. What would leave this machine is pointed at the sandbox, and
- * what would stay on it at a temporary file.
+ * Makes a module of each block. The module has the imports of the block and a function around the rest. The function
+ * receives the names that the text introduces. URLs point to the sandbox, and file names point to temporary files.
  */
 export function generateModules(given: (name: string) => readonly string[]): Map<string, string> {
   rmSync(generated, { recursive: true, force: true });

@@ -7,7 +7,7 @@ import { documentModel } from "../../tools/model-docs.ts";
 const root = join(import.meta.dirname, "../..");
 const file = join(root, "docs/fields.md");
 
-/** The members of a model's interface as rows of a table: name, type, and the first sentences of the TSDoc. */
+/** Returns a table of the members of a model's interface: name, type, and the first sentences of the TSDoc. */
 function tableOf(model: "Booking" | "Listing"): string {
   const rows = documentModel(model).fields.map(
     ({ name, type, required, text }) =>

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createWebhookHandler, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
 import { createSandbox } from "stayhook/testing";
 
-/** The names that the text around a block has introduced: a client of a sandbox, a store, a handler. */
+/** Makes the names that the text around a block introduces: a client of a sandbox, a store, a handler. */
 export async function makeGiven() {
   const sandbox = createSandbox({ seed: 1 });
   const { url: platformUrl } = await sandbox.listen();
@@ -25,9 +25,9 @@ export async function makeGiven() {
     store,
     webhooks,
     createWebhookHandler: making,
-    /** The handlers that the block has made. */
+    /** Handlers that the block has made. */
     made,
-    /** A file that is not there yet. */
+    /** The file does not exist yet. */
     database: join(directory, "events.db"),
     backup: join(directory, "backup.db"),
     async end() {

@@ -1,8 +1,8 @@
-// The loggers of docs/logging.md. pino is the real one, which fastify brings along; winston is not installed here, so
-// that a stand-in has the part of its interface that the block uses.
+// The loggers of docs/logging.md. pino is the real one, because fastify depends on it. winston is not installed, so a
+// stand-in has the part of its interface that the block uses.
 import { pino as realPino } from "pino";
 
-/** The lines that were logged, parsed. */
+/** Log lines, parsed. */
 export const logged: Record<string, unknown>[] = [];
 
 export const pino = () => realPino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });

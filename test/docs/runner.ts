@@ -3,7 +3,7 @@ interface Case {
   readonly run: () => Promise<void>;
 }
 
-/** What a block has handed to its test runner. */
+/** Test cases that a block has passed to its test runner. */
 export const collected: Case[] = [];
 
 export function test(name: string, run: () => Promise<void>): void {

@@ -1,4 +1,4 @@
-// Runs the blocks of documents whose code has all of its imports, as it stands. Only the port differs.
+// Runs the blocks that have all their imports, without changes except for the port.
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const SECRET = "a secret of many letters";
 const blocks = extractBlocks(standing);
 const app = blocks.find(({ name }) => name === "twelve-lines")?.code ?? "";
 const lines = app.split("\n");
-/** The file that the other blocks import, as README says: the app without its last line. */
+/** The file that other blocks import, as README says: the app without its last line. */
 const webhooksFile = lines
   .slice(
     0,
@@ -31,19 +31,19 @@ const webhooksFile = lines
 interface Running {
   readonly sandbox: Sandbox;
   readonly port: number;
-  /** What the block exports. */
+  /** Exports of the block. */
   readonly exports: Record<string, unknown>;
-  /** What `./webhooks.mjs` exports to the block. */
+  /** Exports of `./webhooks.mjs` for the block. */
   readonly base: { readonly webhooks: WebhookHandler; readonly store: EventStore };
 }
 
-/** What must be so after the block has run. */
+/** Check the result of a block. */
 const checks: Record<string, (running: Running) => unknown> = {
   "twelve-lines": async ({ sandbox, port, exports }) => {
     const url = `http://127.0.0.1:${port}/`;
     await listening(port);
     expect((await post(`${url}?key=wrong`)).status).toBe(401);
-    complaints[0]?.mockClear(); // the handler warns of the refusal
+    complaints[0]?.mockClear(); // the handler warns about the 401
     const key = `${url}?key=${encodeURIComponent(SECRET)}`;
     await clientOf(sandbox).webhookConfig.ensure({ endpoints: { bookings: key, listings: key } });
     const { bookingCode } = await sandbox.bookings.request();
@@ -190,7 +190,7 @@ const checks: Record<string, (running: Running) => unknown> = {
   },
 };
 
-/** Make the state that a block needs, before it runs. */
+/** Set up the state that a block needs. */
 const preparations: Record<string, (base: Running["base"]) => unknown> = {
   parked: async ({ store }) => {
     await store.add({
@@ -280,21 +280,24 @@ test.each(Object.keys(checks))("%s", { timeout: 60_000 }, async (name) => {
     for (const complaint of complaints)
       expect(complaint.mock.calls.flat().filter((line) => !isOfAnEndedBlock(line))).toEqual([]);
   } finally {
-    // A handler of the block that runs on would complain in the next test that the store is closed.
+    // If the block's handler stays open, it logs during the next test that the store is closed.
     await exports.webhooks?.close({ timeout: 0 });
-    // An event that still runs would warn later, in the next test.
+    // An unfinished event would log a warning during the next test.
     await base.webhooks.close({ timeout: 5000 });
     await base.store.close();
     await sandbox.close();
   }
 });
 
-/** The reconciler of a block that exports none outlives its block, and its pass meets the closed store. */
+/**
+ * Tells whether a log line comes from the reconciler of an earlier block. A block that does not export its reconciler
+ * cannot stop it, so its pass finds the store closed.
+ */
 function isOfAnEndedBlock(line: unknown): boolean {
   return /the reconciler's pass failed because of the store.*The store is closed/.test(String(line));
 }
 
-/** A platform with a booking and a listing. */
+/** Makes a platform with a booking and a listing. */
 async function account(): Promise<Sandbox> {
   const sandbox = createSandbox({ seed: 1 });
   await sandbox.listen();

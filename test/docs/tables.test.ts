@@ -1,4 +1,4 @@
-// The tables of README and docs/security.md say what the code and the tests have.
+// Checks the tables of README and docs/security.md against the code and the tests.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Observation } from "stayhook";
@@ -11,7 +11,7 @@ import { checkOptions } from "../../src/webhooks/options.ts";
 const root = join(import.meta.dirname, "../..");
 const readme = readFileSync(join(root, "README.md"), "utf8");
 
-/** The rows of the table whose head begins with `head`, each as its cells. */
+/** Returns the rows of the table whose header begins with `head`, split into cells. */
 function rowsOf(section: string, head: string): string[][] {
   const after = readme.slice(readme.indexOf(`\n## ${section}\n`));
   const table = after.slice(after.indexOf(`\n| ${head} `)).split("\n\n")[0] ?? "";
@@ -23,7 +23,7 @@ function rowsOf(section: string, head: string): string[][] {
 const codes = (text = "") => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code ?? "");
 const names = (rows: string[][]) => rows.flatMap(([first]) => codes(first));
 
-/** The members of an interface in a source file. */
+/** Returns the members of an interface in a source file. */
 function membersOf(path: string, name: string): string[] {
   const source = ts.createSourceFile(path, readFileSync(join(root, path), "utf8"), ts.ScriptTarget.Latest);
   const declared = source.statements

@@ -11,7 +11,7 @@ const isUpdating = process.env.STAYHOOK_UPDATE_API === "1";
 const into = isUpdating ? reports : directory;
 
 beforeAll(async () => {
-  // Builds dist where src has changed since.
+  // Packing builds dist if src has changed.
   await pack(directory);
   mkdirSync(into, { recursive: true });
 }, 300_000);

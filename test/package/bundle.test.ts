@@ -7,7 +7,7 @@ beforeAll(async () => {
   consumer = await installed();
 }, 300_000);
 
-/** A project's own bundle of `script`, and which packages of its dependencies are in it. */
+/** Bundles `script` as a user's project does. Returns the code, and the packages and files in it. */
 async function bundled(
   script: string,
   { minify = false, platform = "neutral" }: Pick<BuildOptions, "minify" | "platform"> = {},
@@ -40,7 +40,7 @@ async function bundled(
   };
 }
 
-// Text that the code of each half has, and nothing else.
+// Each text occurs in the code of one half only.
 const ofHandler = [
   "events could not be processed in waitUntil",
   "takes exactly one of query, header and pathSegment",
@@ -119,7 +119,7 @@ test("minified, an error still has its name", async () => {
     console.log(JSON.stringify(Object.entries(made).map(([name, error]) => [name, error.name, error.stack.split(":")[0]])));
     console.log(JSON.stringify(Object.keys(stayhook).filter((name) => name.endsWith("Error")).sort()));`;
   const { code } = await bundled(script, { minify: true, platform: "node" });
-  // Renamed indeed: else the test would show nothing.
+  // The test is only valid if the bundler has renamed the class.
   expect(code).not.toMatch(/class (InvalidArgument|NotFound)Error/);
   const ran = await consumer.node(consumer.write("minified.mjs", code));
   expect(ran.stderr).toBe("");

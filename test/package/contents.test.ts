@@ -43,7 +43,7 @@ test("source maps carry their sources, as src is not in the tarball, and no path
   const scripts = readdirSync(dist, { recursive: true, encoding: "utf8" }).filter((path) =>
     /\.c?js$/.test(path),
   );
-  // Of each format, one for each entry.
+  // Each entry has at least one script in each of the two formats.
   expect(scripts.length).toBeGreaterThan(2 * subpaths.length);
   for (const path of scripts) {
     const name = basename(path);
@@ -52,7 +52,7 @@ test("source maps carry their sources, as src is not in the tarball, and no path
     expect(map.sources.filter((source) => isAbsolute(source))).toEqual([]);
     expect(map.file ?? name).toBe(name);
     const without = map.sources.filter((_, index) => typeof map.sourcesContent?.[index] !== "string");
-    // The script itself is there.
+    // The source map may leave out only the source text of the script itself.
     expect(without.filter((source) => source !== name)).toEqual([]);
   }
 });
@@ -60,7 +60,7 @@ test("source maps carry their sources, as src is not in the tarball, and no path
 interface SourceMap {
   readonly file?: string;
   readonly sources: readonly string[];
-  /** Absent where it is of the script alone, which only takes from others. */
+  /** Absent in the map of a script that only re-exports. */
   readonly sourcesContent?: readonly (string | null)[];
 }
 

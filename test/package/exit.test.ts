@@ -6,7 +6,10 @@ beforeAll(async () => {
   consumer = await installed();
 }, 300_000);
 
-/** Takes one notification; says what its callback did, and how long after that the process lived, in ms. */
+/**
+ * Makes a script that receives one notification. It prints the end of its callback, and then for how many ms the
+ * process lived on.
+ */
 const script = (outcome: string) => `
 const { client, on, calls } = { client: new StayhookClient({
   baseUrl: "https://platform.example", accessToken: "token",
@@ -33,7 +36,7 @@ const formats = {
 };
 const outcomes = {
   "whose callback has run": "",
-  // Due again after some 5 s, and kept by a store that survives the process.
+  // The retry is due in about 5 s. It must not keep the process alive, because a durable store keeps the event.
   "with a retry that waits": 'throw new Error("not now");',
 };
 

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { type Consumer, installed } from "./support/consumer.ts";
 import { manifest, subpaths } from "./support/pack.ts";
 
-/** What can be imported, by name: public, and so kept. */
+/** The public names of each subpath. They must stay. */
 const names: Readonly<Record<string, readonly string[]>> = {
   stayhook: [
     "APIError",
@@ -55,9 +55,9 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 
-/** The modules from outside the package that each subpath loads, at once or later. */
+/** External modules that each subpath loads, eagerly or lazily. */
 const loads: Readonly<Record<string, readonly string[]>> = {
-  // Without a node: module the core runs on Workers, Deno and Bun.
+  // The core must run on Workers, Deno and Bun, so it may not load a node: module.
   stayhook: ["ky", "uuid", "zod"],
   "stayhook/console": ["zod"],
   "stayhook/fastify": ["node:buffer"],
@@ -75,10 +75,10 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/testing/msw": ["msw"],
 };
 
-/** ESM only: what `require` loads brings them along. */
+/** These packages are ESM only, so the CommonJS build bundles them. */
 const broughtAlong = ["ky", "uuid"];
 
-/** An error that one subpath throws, asked about with the class of another. */
+/** Throws an error in one subpath and checks it with the class from another. */
 const acrossSubpaths = `
 const thrown = [];
 for (const cause of [() => createSandbox({ seed: "seven" }), () => memoryStore({ max: 0 })]) {
@@ -136,7 +136,7 @@ describe.each(Object.entries(formats))("%s", (format, { extension, load, taking 
     expect(await runs("across", script)).toEqual([aStayhookError, aStayhookError]);
   });
 
-  // The hook sees imports alone.
+  // The hook only sees `import`.
   if (format === "esm")
     test("ky is loaded by the first retry, and not by a process that only receives and reads", async () => {
       const script = `

@@ -5,7 +5,7 @@ import { root } from "./support/pack.ts";
 
 let consumer: Consumer;
 beforeAll(async () => {
-  // What is ESM only must not be needed: Jest's `require` does not load it.
+  // Jest's `require` cannot load ESM-only packages, so install none of them.
   consumer = await installed(["zod"]);
 }, 240_000);
 
@@ -19,7 +19,7 @@ test("a Jest project with no settings at all: the client, the handler and the sa
   const { testResults, numPassedTests, success } = JSON.parse(ran.stdout);
   expect(testResults.map(({ message }: { message: string }) => message)).toEqual([""]);
   expect({ success, numPassedTests }).toEqual({ success: true, numPassedTests: 4 });
-  // It ends by itself.
+  // Jest must exit on its own: an open handle would keep it alive.
   expect(ran.code).toBe(0);
   expect(ran.stderr).not.toMatch(/did not exit|open handle/);
 }, 300_000);

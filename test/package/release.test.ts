@@ -48,7 +48,7 @@ test("each relative link of the packed documents leads to a file in the package"
   const home = join(consumer.directory, "node_modules/stayhook");
   const dead = documents.flatMap((document) => {
     const text = readFileSync(join(home, document), "utf8").replaceAll(/```[\s\S]*?```/g, "");
-    // Pictures are on the site alone.
+    // Skip pictures: only the site shows them.
     return [...text.matchAll(/(?<!!\[[^\]]*)\]\(([^)\s]+)\)/g)]
       .map(([, target]) => target as string)
       .filter((target) => !/^(https?:|mailto:|#)/.test(target))

@@ -10,13 +10,13 @@ const document = join(root, "docs/size.md");
 
 const toUpdate = "STAYHOOK_UPDATE_SIZES=1 npx vitest run test/package/size.test.ts";
 
-/** kB, minified and gzipped, by what is imported: a whole entry, or names of it. */
+/** The size budget of each import, in kB minified and gzipped. An import is a whole entry or names of it. */
 const budgets: Readonly<Record<string, number>> = JSON.parse(readFileSync(file, "utf8"));
 
-/** Optional peers: who uses the entry has them already. */
+/** Leave out optional peers: users of such an entry have them already. */
 const peers = Object.keys(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).peerDependencies);
 
-/** `stayhook { stay }` */
+/** Returns the import statement of an entry such as `stayhook { stay }`. */
 function statementOf(entry: string): string {
   const [subpath, ...names] = entry.split(" ");
   return `export ${names.join(" ") || "*"} from "${subpath}";`;
@@ -61,7 +61,7 @@ describe("min+gzip, dependencies included", () => {
     for (const [entry, sizes] of figures) {
       const { minified, gzipped } = measured.get(entry)!;
       for (const [index, size] of [minified, gzipped].entries()) {
-        // As rounded; esbuild and zlib differ by a few bytes from machine to machine.
+        // Sizes are rounded, and esbuild and zlib differ by a few bytes between machines.
         const most = kB(size) < 9.95 ? 0.1 : 1;
         expect(Math.abs(sizes[index]! - kB(size)), `${entry}: ${shown(size)} kB`).toBeLessThanOrEqual(most);
       }
@@ -69,7 +69,7 @@ describe("min+gzip, dependencies included", () => {
   });
 });
 
-/** Writes what was measured into both files, with 3 % to spare. For the next run. */
+/** Writes the measured sizes into both files, plus 3 %, for the next run. */
 function update(): void {
   const entries = [...measured].map(([entry, { gzipped }]) => [entry, Math.ceil(kB(gzipped) * 10.3) / 10]);
   writeFileSync(file, `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`);

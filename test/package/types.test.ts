@@ -5,8 +5,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { type Consumer, installed } from "./support/consumer.ts";
 import { manifest, root, subpaths } from "./support/pack.ts";
 
-// The newest compiler is native, and the fastest by far: it has the matrix of projects, and checks the declarations
-// themselves. The oldest one and the one of this repository check the same files once.
+// The newest compiler is native and by far the fastest, so it checks the full matrix of projects and the declarations.
+// The oldest compiler and this repository's compiler check the same files once.
 const compilers = {
   "the oldest TypeScript": "test/typescript/minimum/node_modules/typescript",
   "this repository's TypeScript": "node_modules/typescript",
@@ -30,7 +30,7 @@ function copies(extension: string, ...fixtures: readonly string[]): string[] {
   return fixtures.map((fixture) => consumer.copy(`${fixture}.ts`, `${fixture}.${extension}`));
 }
 
-/** The errors of a project, in all strictness. It is to declare what it exports, so each type needs a name. */
+/** Returns the errors of a strict project. The project emits declarations, so each exported type needs a name. */
 async function check(compiler: string, files: readonly string[], options: object): Promise<string> {
   const compilerOptions = {
     target: "es2022",
@@ -99,7 +99,7 @@ test("a project with moduleResolution node10 sees one declaration of each class"
     export const reconciler = createReconciler(createWebhookHandler({ client, store: memoryStore(), on: {} }), {});`,
   );
   const settings = { module: "commonjs", moduleResolution: "node10", ...node, skipLibCheck: true };
-  // Newer compilers have no node10. Other packages, such as zod, have types that it does not find.
+  // Newer compilers have no node10. In node10, TypeScript does not find the types of some packages, such as zod.
   expect(await check(compilers["the oldest TypeScript"], [file], settings)).toBe("");
 }, 120_000);
 
@@ -155,7 +155,7 @@ describe("for this repository's TypeScript", () => {
       "booking.Confirmed": (event) => event,
     } });`;
 
-  // 1,103 and 2,228 when this was written. `import * as z` adds 1,830 in node16: see `BookingSchema`.
+  // The counts were 1,103 and 2,228 at the time of writing. `import * as z` adds 1,830 in node16: see `BookingSchema`.
   test.each([
     ["the README's first app", firstApp, 1_300],
     ["an app with every event, a model of its own, and SQLite", () => ownModel, 2_500],
@@ -196,7 +196,7 @@ describe("for this repository's TypeScript", () => {
     expect(checker.typeToString(type, event)).toBe(
       'BookingEventOf<"Confirmed", Booking, Listing> & Transactional<SqliteTransaction>',
     );
-    // An error about a client is long, and TypeScript reports the first member that does not fit.
+    // An error about a client is long. TypeScript reports the first member that does not fit.
     const [named] = (type as ts.IntersectionType).types as [ts.Type];
     expect(named.getProperties().at(-1)?.name).toBe("client");
     expect(keys.size).toBe(13);
@@ -211,7 +211,7 @@ describe("for this repository's TypeScript", () => {
       .filter(({ name }) => name.endsWith(".d.ts"))
       .map((entry) => join(entry.parentPath, entry.name));
 
-  // These members constrain or infer a type. Nobody hovers over them.
+  // These members only constrain or infer a type, so no user sees their hover.
   const unseen =
     /^(NotificationSchema|WebhookConfigSchema|StandardIssue\.path|SynchronousTransaction|GivenRecord|FieldsOfEvent\.tx|createTestEventOf\.E|RequestTelemetry\.request\.R|createWebhookHandler\.options)\b/;
 
@@ -252,7 +252,10 @@ describe("for this repository's TypeScript", () => {
   }, 60_000);
 });
 
-/** Whether a member has a sentence of its own, or needs none: it is absent, private, or tells the kind of its parent. */
+/**
+ * Tells whether a member has a description or needs none. A member needs none if it is absent or private, or if it is
+ * the discriminant of its parent.
+ */
 function isDescribed(
   member: ts.PropertySignature | ts.MethodSignature | ts.PropertyDeclaration | ts.MethodDeclaration,
 ) {
@@ -266,7 +269,7 @@ function isDescribed(
   );
 }
 
-/** `WebhookHandler.close.options.timeout` */
+/** Returns a path such as `WebhookHandler.close.options.timeout`. */
 function pathOf(node: ts.Node): string {
   const names: string[] = [];
   for (let each = node; each && !ts.isSourceFile(each); each = each.parent)
@@ -274,7 +277,7 @@ function pathOf(node: ts.Node): string {
   return names.join(".");
 }
 
-/** The names that a module exports as values, by its declarations. */
+/** Returns the names that the declarations of a module export as values. */
 function valuesOf(program: ts.Program, file: string): string[] {
   const checker = program.getTypeChecker();
   const module = checker.getSymbolAtLocation(program.getSourceFile(file) as ts.Node) as ts.Symbol;

@@ -1,11 +1,11 @@
-/** What every runtime makes of `probe.ts`. */
+/** The results of `probe.ts` that every runtime must produce. */
 
 const error = (name: string, ...also: readonly string[]) => ({
   name,
   of: [name, ...also, "StayhookError"].sort(),
 });
 const invalid = (...issues: readonly string[]) => ({ ...error("InvalidArgumentError"), issues });
-/** Of statuses whose class the probe does not ask about. */
+/** An error for statuses whose class the probe does not test. */
 const apiError = (name: string, status: number) => ({ name, of: ["APIError", "StayhookError"], status });
 const onceCalled = ["booking.Confirmed 1"];
 

@@ -1,7 +1,7 @@
 import { createSandbox } from "../../src/testing/index.ts";
 import { whimsicalPlatform } from "./whimsical-platform.ts";
 
-/** What one run of the probe talks to, both in this process; `await using` closes them. */
+/** Starts the two platforms that a run of the probe uses, in this process. `await using` closes them. */
 export async function platforms() {
   const whims = await whimsicalPlatform();
   const sandbox = createSandbox({ delivery: { duplicates: 1 } });

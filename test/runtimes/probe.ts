@@ -1,4 +1,4 @@
-// Runs on every runtime, in both module formats: nothing in it is of Node, of a test framework, or of a server.
+// Runs on every runtime in both module formats, so it uses nothing of Node, a test framework or a server.
 import {
   AbortError,
   AccessTokenError,
@@ -23,11 +23,11 @@ import {
 export interface ProbeOptions {
   readonly baseUrl: string;
   readonly accessToken: string;
-  /** A platform with whims: see `whimsical-platform.ts`. */
+  /** URL of a platform that fails in many ways: see `whimsical-platform.ts`. */
   readonly whims: string;
 }
 
-/** What the runtime made of it all, to be compared with what any should. */
+/** Runs all probes. Returns the results of the runtime, to be compared with the expected results. */
 export async function probe(options: ProbeOptions) {
   return {
     client: await probeClient(options),
@@ -124,7 +124,7 @@ const classes = {
   StayhookError,
 };
 
-/** The error's own name, the classes that it is of, and what else matters. */
+/** Returns the name of the error, its classes, and other relevant properties. */
 function described(error: unknown) {
   if (!(error instanceof Error)) return { thrown: String(error) };
   const of = Object.entries(classes).flatMap(([name, one]) => (error instanceof one ? [name] : []));
@@ -151,7 +151,7 @@ function problemOf(run: () => unknown) {
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A handler whose callbacks note what they are called for. */
+/** Makes a handler whose callbacks log their calls. */
 function handlerOf(
   { baseUrl, accessToken }: ProbeOptions,
   options: Partial<WebhookHandlerOptions> & { readonly store?: EventStore } = {},
@@ -168,7 +168,7 @@ function handlerOf(
     },
     ...options,
   });
-  /** Resolves when that many callbacks have run and nothing more is to be done. */
+  /** Resolves when `count` callbacks have run and no work is left. */
   async function ran(count: number, allDone = true): Promise<void> {
     for (;;) {
       const changed = new Promise<void>((resolve) => changes.add(resolve));
@@ -201,7 +201,7 @@ function streamOf(...chunks: readonly string[]): ReadableStream<Uint8Array> {
   });
 }
 
-/** Where a body stalls is told by a timer, so that the timers of the runtime matter. */
+/** Makes a body that stalls. A timer detects the stall, so this tests the timers of the runtime. */
 const stalling = (): ReadableStream<Uint8Array> =>
   new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
 
@@ -264,7 +264,7 @@ const lowerKey = (key: string) =>
     .replace("bookingcode", "bookingCode")
     .replace("listingid", "listingId");
 
-/** Each event twice: one callback each; by `start()` and by itself. */
+/** Sends each event twice and expects one callback each, with `start()` and with automatic processing. */
 async function probeOnce(options: ProbeOptions) {
   const store = memoryStore();
   const { webhooks, calls, ran } = handlerOf(options, { store });
@@ -336,7 +336,7 @@ async function probeInline(options: ProbeOptions) {
   return { status, calls };
 }
 
-/** The second of two events finds its record unchanged, so that the record is read once more later. */
+/** Sends two events. The second finds its record unchanged, so the handler reads the record once more later. */
 async function probeRecheck(options: ProbeOptions) {
   const store = memoryStore();
   const { webhooks } = handlerOf(options, { store, autoStart: false });
@@ -351,8 +351,8 @@ async function probeRecheck(options: ProbeOptions) {
 }
 
 /**
- * A callback hears that its handler closes. An event whose callback gives up is pending again, not counted. One whose
- * callback returns is done.
+ * Closes a handler during a callback. If the callback gives up, its event is pending again and the attempt does not
+ * count. If the callback returns, its event is done.
  */
 async function probeClose(options: ProbeOptions) {
   const heard: string[] = [];

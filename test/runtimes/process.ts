@@ -1,4 +1,4 @@
-// The probe in a process of its own: Node, Bun and Deno.
+// Runs the probe in its own process on Node, Bun and Deno.
 import { createServer } from "node:http";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
@@ -7,11 +7,11 @@ import { type StoreContractCase, storeContract } from "stayhook/store";
 import { type ProbeOptions, probe } from "./probe.ts";
 
 export interface ProcessOptions extends ProbeOptions {
-  /** An empty one, for databases; without it, no store is put to its contract. */
+  /** An empty directory for databases. Without it, the probe does not test the stores. */
   readonly directory?: string | undefined;
 }
 
-/** Over node:http, by what the sandbox delivers once the configuration is there: three events, each twice. */
+/** Serves a handler over node:http. The sandbox delivers three events, each twice, after the configuration is set. */
 async function serve({ baseUrl, accessToken }: ProbeOptions) {
   const client = new StayhookClient({ baseUrl, accessToken });
   const calls: string[] = [];
@@ -42,7 +42,7 @@ async function serve({ baseUrl, accessToken }: ProbeOptions) {
   return { calls: calls.sort(), duplicates, refused: refused.status };
 }
 
-/** Not all at once: their limits are in real time, and other processes run beside this one. */
+/** Run a few cases at a time: their limits are in real time, and other processes use the CPU. */
 async function contractOf(cases: readonly StoreContractCase[]) {
   const left = [...cases];
   const broken: string[] = [];
@@ -73,7 +73,7 @@ function sqliteContract(directory: string) {
   });
 }
 
-/** Both at once: most of their time they wait. */
+/** Runs both contracts at once, because they wait most of the time. */
 async function contracts(directory: string) {
   const [memory, sqlite] = await Promise.all([
     contractOf(storeContract(() => memoryStore(), { unit: 150 })),
@@ -91,7 +91,7 @@ async function main(options: ProcessOptions) {
   };
 }
 
-// A handler leaves its process free to end: what waits for it has to hold it open.
+// A handler does not keep its process alive, so this timer must do it.
 const held = setInterval(() => {}, 60_000);
 main(JSON.parse(process.argv[2]!))
   .then((results) => console.log(`\n${JSON.stringify(results)}`))

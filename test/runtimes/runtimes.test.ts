@@ -18,13 +18,13 @@ beforeAll(async () => {
   const { zod: _, ...esmOnly } = manifest.dependencies;
   consumers = {
     esm: await installed(Object.keys(manifest.dependencies)),
-    // What is ESM only must not be missed: no older `require` could load it.
+    // An older `require` cannot load ESM-only packages, so the CommonJS build must work without them.
     cjs: await installed(Object.keys(manifest.dependencies).filter((name) => !(name in esmOnly))),
   };
   for (const [format, extension] of Object.entries(formats)) await write(format as "esm", extension);
 }, 300_000);
 
-/** The scripts, in JavaScript of one format, in a project that has the packed package. */
+/** Writes the scripts as JavaScript of one format, in a project that has the packed package. */
 async function write(format: keyof typeof formats, extension: string): Promise<void> {
   const scripts = format === "esm" ? ["process", "sharing"] : ["process"];
   await build({
@@ -33,7 +33,7 @@ async function write(format: keyof typeof formats, extension: string): Promise<v
     outExtension: { ".js": `.${extension}` },
     bundle: true,
     packages: "external",
-    // Ours would lead from the package's name to src.
+    // This repository's tsconfig would resolve the package name to src.
     tsconfigRaw: {},
     format,
     platform: "node",
@@ -56,7 +56,7 @@ test.concurrent.each(cases)(
   async ({ runtime, format, extension }) => {
     await using peers = await platforms();
     const { directory: home } = consumers[format];
-    // The stores are the same in both formats.
+    // The stores are the same in both formats, so test them once.
     const directory = format === "esm" ? join(home, randomUUID()) : undefined;
     if (directory !== undefined) mkdirSync(directory);
     const options: ProcessOptions = { ...peers.options, directory };

@@ -3,20 +3,20 @@ import { globSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../package/support/pack.ts";
 
-/** What runs a script: its program, and the arguments in front of the script's path. */
+/** The program that runs a script, and the arguments before the script's path. */
 export interface Runtime {
   readonly command: string;
   readonly args: readonly string[];
 }
 
-/** The program itself, not npm's script around it: that one would be what a signal hits. */
+/** Returns the path of the program itself. A signal to npm's wrapper script would not reach the program. */
 function installedAt(pattern: string): string {
   const [path] = globSync(pattern, { cwd: root });
   if (path === undefined) throw new Error(`${pattern} is not there: npm ci`);
   return join(root, path);
 }
 
-/** What docs/runtimes/deno.md says that Deno has to allow. */
+/** The permissions that docs/runtimes/deno.md names. */
 const denoPermissions = ["--allow-net", "--allow-read", "--allow-write"];
 
 export const runtimes: Readonly<Record<string, Runtime>> = {
@@ -30,12 +30,12 @@ export const runtimes: Readonly<Record<string, Runtime>> = {
   },
 };
 
-/** A process; `using` kills it. */
+/** A process. `using` kills it. */
 export interface Running extends Disposable {
-  /** Resolves when that was printed; rejects where the process ends without. */
+  /** Resolves when the process has printed the text. Rejects if the process ends first. */
   said(text: string): Promise<void>;
   kill(): void;
-  /** Its end. `result`: the last line of what it printed, as JSON. */
+  /** Resolves at the end of the process. `result` is the last line of its output, parsed as JSON. */
   readonly ended: Promise<{
     readonly code: number | null;
     readonly result: unknown;
@@ -43,7 +43,7 @@ export interface Running extends Disposable {
   }>;
 }
 
-/** Runs a script on a runtime, with one argument, as JSON. */
+/** Runs a script on a runtime. The script gets one argument, as JSON. */
 export function run(
   { command, args }: Runtime,
   script: string,

@@ -1,4 +1,4 @@
-// One of several processes on one SQLite file. It ends by itself when nothing is left to do, or hangs where it is told to.
+// One of several processes on one SQLite file. It ends when no work is left, or hangs if `hang` is set.
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 
@@ -6,11 +6,11 @@ export interface SharingOptions {
   readonly baseUrl: string;
   readonly accessToken: string;
   readonly file: string;
-  /** What it takes in, before it begins. */
+  /** Ids of the events that this process records before it starts. */
   readonly eventIds: readonly string[];
-  /** How many events the file has when all of them have taken in theirs. */
+  /** Number of events in the file after all processes have recorded theirs. */
   readonly total: number;
-  /** Its first callback never ends. */
+  /** The first callback never ends. */
   readonly hang: boolean;
 }
 
@@ -20,11 +20,11 @@ const calls: string[] = [];
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl, accessToken }),
   store,
-  // A busy machine must not lose one.
+  // Long enough that a busy machine renews its lease in time.
   leaseDuration: 4000,
   concurrency: hang ? 1 : 4,
   autoStart: false,
-  // A recheck would count as one of the events that are done.
+  // A recheck would count as one more done event.
   recheckAfter: false,
   on: {
     fallback: ({ eventId }) => {

@@ -1,7 +1,10 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** A platform that fails in each way that a runtime's `fetch` may tell differently; and what it was sent. */
+/**
+ * Starts a platform that fails in each way that the `fetch` of a runtime may report differently. It records the
+ * requests.
+ */
 export async function whimsicalPlatform() {
   const requests: { readonly target: string; readonly headers: IncomingMessage["headers"] }[] = [];
   const asked = new Map<string, number>();

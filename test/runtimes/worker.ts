@@ -1,5 +1,5 @@
-// The probe on Workers, without any of Node's modules. The module's own scope may do no I/O, set no timer and draw no
-// random numbers there: what is made in it has to do without.
+// Runs the probe on Workers without Node modules. Module scope may do no I/O, set no timer and draw no random numbers,
+// so objects made there must not need them.
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { type ProbeOptions, probe } from "./probe.ts";
 
@@ -11,7 +11,10 @@ let baseUrl = "";
 const calls: string[] = [];
 const store = memoryStore();
 
-/** One for each request, as docs/runtimes/cloudflare-workers.md says: what a request waits for, another one cannot end. */
+/**
+ * Make one handler per request, as docs/runtimes/cloudflare-workers.md says. A request cannot settle a promise that
+ * another request waits for.
+ */
 const handlerOfRequest = () =>
   createWebhookHandler({
     client: new StayhookClient({ baseUrl, accessToken: "sandbox" }),
@@ -19,7 +22,7 @@ const handlerOfRequest = () =>
     on: { fallback: ({ eventId }) => void calls.push(eventId) },
   });
 
-/** Without rechecks: they are due in a minute. */
+/** Returns the events that are not done. Rechecks do not count: they are due in a minute. */
 async function unfinished(): Promise<readonly string[]> {
   const events = await store.list({ limit: 100 });
   return events

@@ -6,21 +6,21 @@ import { Miniflare } from "miniflare";
 import type { Consumer } from "../package/support/consumer.ts";
 import { root } from "../package/support/pack.ts";
 
-/** Of wrangler.jsonc, and of all Workers here. */
+/** The compatibility date of wrangler.jsonc and of all Workers here. */
 export const compatibilityDate = "2026-06-01";
 
 export interface WorkerSource {
-  /** Files and folders of this repository. The first one is the Worker. */
+  /** Files and folders of this repository. The first path is the Worker. */
   readonly paths: readonly string[];
   readonly external?: readonly string[];
 }
 
-/** Bundles a Worker as wrangler does, in a project that has the packed package, and nothing of this repository's. */
+/** Bundles a Worker as wrangler does. The project has the packed package and no other file of this repository. */
 export async function bundleWorker(
   { directory }: Consumer,
   { paths, external = [] }: WorkerSource,
 ): Promise<string> {
-  // Copied: from where they are, the package's name leads to this repository's own dist.
+  // Copy the files: in their own place, the package name would resolve to this repository's dist.
   for (const path of paths) cpSync(join(root, path), join(directory, path), { recursive: true });
   const { outputFiles, metafile } = await build({
     entryPoints: [join(directory, paths[0]!)],
@@ -34,7 +34,7 @@ export async function bundleWorker(
     preserveSymlinks: true,
     tsconfigRaw: {},
     target: "es2024",
-    // A module that is neither there nor the platform's own is an error.
+    // A module that is neither installed nor provided by the platform is an error.
     external: ["cloudflare:*", ...external],
     metafile: true,
     logLevel: "error",
@@ -45,7 +45,7 @@ export async function bundleWorker(
   return outputFiles[0]!.text;
 }
 
-/** workerd with one Worker; `output`: what that has printed. `await using` ends it. */
+/** Starts workerd with one Worker. `output` is the printed text. `await using` ends it. */
 export async function startWorkerd(script: string, options: Record<string, unknown> = {}) {
   const printed: string[] = [];
   const miniflare = new Miniflare({

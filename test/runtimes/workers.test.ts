@@ -9,7 +9,7 @@ import { bundleWorker, startWorkerd } from "./workerd.ts";
 let script: string;
 beforeAll(async () => {
   const consumer = await installed();
-  // No nodejs_compat, and nothing of Node's is marked as external: the core has to do without.
+  // No nodejs_compat, and no Node module is external: the core must work without Node.
   script = await bundleWorker(consumer, { paths: ["test/runtimes/worker.ts", "test/runtimes/probe.ts"] });
 }, 300_000);
 

@@ -4,29 +4,32 @@ import type { EventStore } from "../../src/stores/event-store.ts";
 import type { Point, WorkerOptions } from "./crash-worker.ts";
 import { startProcess } from "./processes.ts";
 
-/** An empty store for a test, with the tables `begun` and `handled`, to which the callbacks write. */
+/** An empty store for a test. Its tables `begun` and `handled` are for the callbacks. */
 export interface CrashPlace {
-  /** The argument with which a worker opens the store. */
+  /** The argument that a worker needs to open the store. */
   readonly place: object;
   readonly store: EventStore<unknown>;
-  /** The events in a table. */
+  /** Returns the events in a table. */
   rows(table: "begun" | "handled"): Promise<string[]>;
   close(): Promise<void>;
 }
 
 export interface CrashCheck {
-  /** The file of the worker. It calls `createWorker` of crash-worker.ts. */
+  /** The file of the worker, which calls `createWorker` of crash-worker.ts. */
   readonly worker: string;
   readonly killedAt: readonly Point[];
   readonly frozenAt: readonly Point[];
   create(): Promise<CrashPlace>;
 }
 
-// Long enough for renewals on a busy machine: each may take a sixth of it.
+// Long enough for renewals on a busy machine: each renewal may take a sixth of the lease.
 const LEASE = 4000;
 const EVENTS = 6;
 
-/** Kills and freezes a worker at each point. Afterwards another one must leave each event's writes there once. */
+/**
+ * Kills and freezes a worker at each point. Another worker then takes over. Each event's writes must exist exactly
+ * once.
+ */
 export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck): void {
   const start = (place: object, ahead: number, standAt?: Point) => {
     const options: WorkerOptions<object> = {
@@ -72,7 +75,7 @@ export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck):
       first.child.kill("SIGKILL");
       expect(await first.ended).toMatchObject({ signal: "SIGKILL" });
       const done = (await store.list({ state: "done", limit: 100 })).map(({ eventId }) => eventId);
-      // By another clock, which must make no difference.
+      // The second worker's clock is ten minutes ahead. The result must be the same.
       const second = start(place, 600_000);
       expect(await second.ended).toEqual({ code: 0, signal: null, errors: "" });
       await expectOnce();
@@ -90,7 +93,7 @@ export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck):
       const first = start(place, 0, standAt);
       await first.said();
       first.child.kill("SIGSTOP");
-      // The second one handles all events: the server ends a session that stands still in a transaction.
+      // The second worker handles all events, because the server ends a session that is idle in a transaction.
       const second = start(place, -600_000);
       await vi.waitFor(async () => expect((await rows("handled")).length).toBeGreaterThanOrEqual(EVENTS), {
         timeout: 60_000,

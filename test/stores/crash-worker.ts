@@ -3,7 +3,7 @@ import { StayhookClient } from "../../src/client/client.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { createWebhookHandler } from "../../src/webhooks/handler.ts";
 
-/** Where a worker can be told to stand still. */
+/** Points at which a worker can wait. */
 export type Point =
   | "in the callback"
   | "in the writes"
@@ -12,24 +12,24 @@ export type Point =
   | "after the commit";
 
 export interface WorkerOptions<Place> {
-  /** How the worker finds its database. */
+  /** The arguments that the worker needs to open its database. */
   readonly place: Place;
-  /** Where the process waits, the second time that it gets there. */
+  /** The point at which the process waits, when it gets there for the second time. */
   readonly standAt?: Point;
-  /** How far its clock is ahead of the machine's, ms. */
+  /** How far the worker's clock is ahead of the machine's clock, in ms. */
   readonly ahead: number;
   readonly leaseDuration: number;
 }
 
-/** The user's own writes. */
+/** Writes to tables of the user. */
 interface Tables<Tx> {
   begin(eventId: string): Promise<unknown>;
   handle(tx: Tx, eventId: string): Promise<unknown>;
 }
 
 /**
- * A process that handles all due events with callbacks that write to tables of the user's. At a point that it is told, it
- * says so and waits, so that a test can kill or freeze it there. It ends when nothing is left to do.
+ * Runs a worker that handles all due events. Its callbacks write to tables of the user. At `standAt` it prints a
+ * message and waits, so that a test can kill or freeze it. It ends when no work is left.
  */
 export function createWorker<Place>() {
   const { place, standAt, ahead, leaseDuration }: WorkerOptions<Place> = JSON.parse(process.argv[2]!);
@@ -42,7 +42,7 @@ export function createWorker<Place>() {
     passed += 1;
     if (passed !== 2) return;
     await new Promise<void>((resolve) => process.send?.(name, () => resolve()));
-    // Long enough to be killed or frozen in. A frozen process goes on when it is woken.
+    // Long enough for the test to kill or freeze the process. A frozen process continues when it wakes.
     await sleep(500);
   }
 

@@ -7,7 +7,7 @@ test("two memory stores show the same", async () => {
   await checkAgainstModel({ create: () => memoryStore(), numRuns: 25 });
 }, 60_000);
 
-/** Takes retries first where the newest event is asked for. */
+/** Returns retries first if the claim asks for the newest event. */
 class WrongStore extends MemoryStore {
   override claim(options: Parameters<MemoryStore["claim"]>[0]) {
     return super.claim({ ...options, order: options.order === "newest" ? "retries" : options.order });

@@ -14,12 +14,12 @@ const REFS = [null, "booking:A", "booking:B", "listing:1"];
 const KEYS = ["lock", "place"];
 const START = 1_000_000;
 
-/** A store that is compared with the memory store. */
+/** A store to compare with the memory store. */
 export interface Checked {
-  /** Makes an empty store. Its clock is `Date`, which the check sets. */
+  /** Makes an empty store. Its clock must be `Date`, which the check sets. */
   create(): EventStore<unknown> | Promise<EventStore<unknown>>;
   readonly numRuns: number;
-  /** The most steps of a run. Default 80. */
+  /** Maximum number of steps in a run. Default 80. */
   readonly maxSteps?: number;
 }
 
@@ -74,7 +74,7 @@ const filter: fc.Arbitrary<EventFilter> = fc
   .array(field, { minLength: 1, maxLength: 2 })
   .map((fields) => Object.assign({}, ...fields));
 
-/** Counted back from the latest claim: mostly a fresh one, now and then one that is settled or lost. */
+/** Counts back from the latest claim. Most values give a recent claim. Some give a claim that is settled or lost. */
 const recent = fc.oneof({ weight: 4, arbitrary: fc.nat(2) }, { weight: 1, arbitrary: fc.nat(30) });
 
 const does = <K extends string, T>(name: K, model: { [P in keyof T]: fc.Arbitrary<T[P]> }) =>
@@ -83,7 +83,7 @@ const does = <K extends string, T>(name: K, model: { [P in keyof T]: fc.Arbitrar
 const claimStep = does("claim", {
   limit: fc.constantFrom(0, 1, 1, 2, 3),
   leaseDuration: duration,
-  // Mostly none: it finds little.
+  // Usually absent, because a claim by event id finds little.
   eventId: rarely(eventId),
   order: maybe(fc.constantFrom("oldest" as const, "newest" as const, "retries" as const)),
   worker: maybe(fc.constantFrom("host:1", "host:2")),
@@ -96,7 +96,10 @@ const pruneStep = does("prune", {
   limit: fc.nat(3),
 });
 
-/** Off by default: stores still differ then in `dueAt`, and PostgreSQL in the duration of a lost lease. */
+/**
+ * Off by default, because stores still differ after the clock is set back: in `dueAt`, and in PostgreSQL also in the
+ * duration of a lost lease.
+ */
 const setsClockBack = process.env.STAYHOOK_MODEL_SET_BACK === "1";
 
 const step = fc.oneof(
@@ -128,9 +131,10 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 /**
- * Runs random commands on a store and on a memory store, and compares all that both show after each. A failure
- * prints the seed and the shortest run that fails. `STAYHOOK_MODEL_SEED=<seed>` repeats it.
- * `STAYHOOK_MODEL_SET_BACK=1` also sets the clock back.
+ * Runs random commands on a store and on a memory store, and compares their visible state after each command. A failure
+ * prints the seed and the shortest run that fails.
+ *
+ * `STAYHOOK_MODEL_SEED=<seed>` repeats a run. `STAYHOOK_MODEL_SET_BACK=1` also sets the clock back.
  */
 export async function checkAgainstModel({ create, numRuns, maxSteps = 80 }: Checked): Promise<void> {
   const seed = process.env.STAYHOOK_MODEL_SEED;
@@ -152,7 +156,7 @@ export async function checkAgainstModel({ create, numRuns, maxSteps = 80 }: Chec
   }
 }
 
-/** The same claim in the store and in the model, which name its lease differently. */
+/** One claim in both stores. Each store has its own lease id for it. */
 interface Pair {
   readonly real: ClaimedEvent;
   readonly model: ClaimedEvent;
@@ -162,7 +166,7 @@ class Walk {
   readonly #store: EventStore<unknown>;
   readonly #model: EventStore<unknown>;
   readonly #claims: Pair[] = [];
-  /** Events did not end one after the other: stores differ in which of them they prune first. */
+  /** Whether two events may have the same end time. Stores differ in which of them they prune first. */
   #hasTies = false;
 
   constructor(store: EventStore<unknown>, model: EventStore<unknown>) {
@@ -180,7 +184,7 @@ class Walk {
       await this.#take(each);
       end?.();
       await this.#compare();
-      // Nobody is woken by time alone, or by a process that shortens its own lease.
+      // A store need not notify when time passes, or when a process shortens its own lease.
       if (end === undefined || each.does === "pass" || each.does === "setBack" || each.does === "renew")
         continue;
       if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
@@ -191,7 +195,7 @@ class Walk {
     return Date.now() + ((await this.#model.nextDue()) ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Calls both, and compares the answers. */
+  /** Calls both stores and compares the answers. */
   async #same<T>(call: (store: EventStore<unknown>) => Promise<T>): Promise<T> {
     const expected = await settled(call(this.#model));
     expect(await settled(call(this.#store))).toEqual(expected);
@@ -241,7 +245,7 @@ class Walk {
       case "setBack":
         this.#pass(-each.ms);
         this.#hasTies = true;
-        // A store ends the waits that began later than now at the next claim.
+        // At its next claim, a store ends waits whose start is in the future.
         await this.#take(each.claim);
         return;
       case "replay":
@@ -272,7 +276,7 @@ class Walk {
         return;
       }
       case "pruneRecords":
-        // With a lower limit each store may choose among the old records.
+        // With a lower limit, stores may prune different records of the same age.
         await this.#same((store) => store.pruneRecords({ age: each.age, limit: 100 }));
         return;
     }

@@ -7,7 +7,7 @@ afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Runs a file in another process, which gets `args`. The end of the test file kills the process at the latest. */
+/** Runs a file in another process, which gets `args`. The process is killed at the end of the test file. */
 export function startProcess(file: string, args: object) {
   const child = fork(file, [JSON.stringify(args)], { stdio: "pipe" });
   let errors = "";

@@ -1,8 +1,7 @@
 /**
  * Vitest runs this file once per run. It gives Node a directory for compiled code, and deletes the directory after the
- * run.
- * Tests start hundreds of processes with the same modules. With the cache, a process that imports src starts in a third
- * of the time.
+ * run. Tests start hundreds of processes with the same modules. With the cache, a process that imports src starts in a
+ * third of the time.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

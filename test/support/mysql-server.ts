@@ -28,9 +28,8 @@ let found: Promise<string | undefined> | undefined;
 
 /**
  * Returns the URL of the server that tests share. It tries `MYSQL_URL`, then 127.0.0.1:3306. Otherwise it starts a
- * server
- * that ends with this process. Returns `undefined` if no server answers and the program is not installed. In CI that is
- * an error. Elsewhere the console says that tests are skipped.
+ * server that ends with this process. Returns `undefined` if no server answers and the program is not installed. In CI
+ * that is an error. Elsewhere the console says that tests are skipped.
  */
 export function mysqlUrl(): Promise<string | undefined> {
   found ??= findServer();

@@ -11,8 +11,8 @@ const onThisMachine = process.env.NATS_URL ?? "nats://127.0.0.1:4222";
 
 /**
  * Returns the URL of a NATS server with JetStream. It tries `NATS_URL`, then port 4222. Otherwise it starts
- * `nats-server`,
- * which ends with this process. Returns `undefined` if the program is not installed. In CI that is an error.
+ * `nats-server`, which ends with this process. Returns `undefined` if the program is not installed. In CI that is an
+ * error.
  */
 export async function natsUrl(): Promise<string | undefined> {
   if (await hasJetStream(onThisMachine)) return onThisMachine;

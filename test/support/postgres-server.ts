@@ -30,8 +30,7 @@ let found: Promise<string | undefined> | undefined;
 /**
  * Returns a connection string for the server that tests share. It tries `PGHOST` and related variables, then
  * 127.0.0.1:5432. Otherwise it starts a server that ends with this process. Returns `undefined` if no server answers
- * and
- * the program is not installed. In CI that is an error. Elsewhere the console says that tests are skipped.
+ * and the program is not installed. In CI that is an error. Elsewhere the console says that tests are skipped.
  */
 export function postgresUrl(): Promise<string | undefined> {
   found ??= findServer();
@@ -130,8 +129,7 @@ export async function startOwnPostgres(): Promise<OwnPostgres | undefined> {
 
 /**
  * Starts the server below a shell. The shell ends the server and deletes its files when the pipe to this process
- * closes.
- * So the server ends with this process, even if this process is killed.
+ * closes. So the server ends with this process, even if this process is killed.
  */
 function run(postgres: string, directory: string, data: string, port: number, user: User | undefined) {
   const settings = [

@@ -26,9 +26,8 @@ export interface OwnRedis {
 
 /**
  * Returns the URL of a Redis server. It tries `REDIS_URL`, then this machine. Otherwise it starts a server that ends
- * with
- * this process. Returns `undefined`, with a warning, if there is none. Tests are then skipped, which CI counts as a
- * failure.
+ * with this process. Returns `undefined`, with a warning, if there is none. Tests are then skipped, which CI counts as
+ * a failure.
  */
 export function redisUrl(): Promise<string | undefined> {
   shared ??= findServer();
@@ -50,8 +49,8 @@ async function findServer(): Promise<string | undefined> {
 
 /**
  * Starts a server on a free port of 127.0.0.1, with an append-only file in its own directory. It adds `args` to the
- * command
- * line, so `args` win over the settings here. Returns `undefined`, with a warning, if `redis-server` is not installed.
+ * command line, so `args` win over the settings here. Returns `undefined`, with a warning, if `redis-server` is not
+ * installed.
  */
 export async function startOwnRedis({
   args = [],

@@ -135,8 +135,7 @@ test("one booking that can never be read holds nobody up, and is given up in the
   expect(simulation.endings.get("bad")).toMatchObject({ state: "parked", reason: "unavailable" });
   expect(simulation.endings.get("bad")?.after).toBe(3 * DAY);
   // The backoff is 5 s, 30 s, 2 min, … 5 h, then every 6 h, each up to a quarter shorter. Without backoff there would
-  // be one
-  // read for each minute of three days.
+  // be one read for each minute of three days.
   expect(simulation.readsOf("bad").length).toBeLessThanOrEqual(24);
 });
 

@@ -61,8 +61,7 @@ const IDLE_TURNS = 2;
 
 /**
  * Simulates a handler with fake timers and a platform whose answer depends on the booking and the time. It logs the
- * result
- * of each notification. Time passes only when the handler and its store are idle.
+ * result of each notification. Time passes only when the handler and its store are idle.
  */
 export function simulate(
   answer: (code: string, at: number) => Answer,

@@ -1,4 +1,4 @@
-// arktype is ESM only, and so is what imports it.
+// arktype is ESM only, so this module is ESM too.
 import { type } from "arktype";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 

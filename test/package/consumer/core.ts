@@ -1,4 +1,4 @@
-// All of "stayhook", as a project on Workers or Deno uses it: the web's types, and none of Node's.
+// Uses all of "stayhook" as a project on Workers or Deno does, with web types and without Node types.
 import {
   AbortError,
   type AccessToken,
@@ -375,7 +375,7 @@ export const classes: readonly (typeof APIError)[] = [
   InternalServerError,
 ];
 
-/** On a queue of one's own: one side takes in, the other processes. */
+/** Uses the user's own queue: one side receives notifications, the other side processes them. */
 export async function useEngine(send: (event: NewEvent) => Promise<void>, taken: string): Promise<Processed> {
   const intake: IntakeStore = forwardTo(send);
   const engine: ForwardingHandler = createWebhookHandler({

@@ -1,4 +1,4 @@
-// Exported without annotations: each type must have a name that a declaration file can say.
+// The exports have no annotations, so each type must have a name that a declaration file can use.
 import {
   Booking,
   type BookingEvent,

@@ -1,4 +1,4 @@
-// A subscriber's own module, in CommonJS.
+// A subscriber's module in CommonJS.
 const calendar = new Map();
 
 const on = {

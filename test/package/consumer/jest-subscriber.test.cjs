@@ -31,7 +31,7 @@ test("the client", async () => {
   const error = await client.bookings.get("NONE1").catch((reason) => reason);
   expect(error).toBeInstanceOf(NotFoundError);
   expect(error).toBeInstanceOf(StayhookError);
-  // Jest's tests run in a realm of their own, where Error is another one than Node's.
+  // Jest runs tests in their own realm, so `Error` differs from Node's.
   expect(error).toBeInstanceOf(Error);
   expect(() => createSandbox({ seed: "x" })).toThrow(stayhook.InvalidArgumentError);
 });

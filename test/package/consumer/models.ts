@@ -1,4 +1,4 @@
-// The user's own models, by the libraries that they may have.
+// The user's own models, written with each supported schema library.
 import { Booking, createWebhookHandler, Listing, memoryStore, StayhookClient } from "stayhook";
 import * as v from "valibot";
 import * as z from "zod";

@@ -1,4 +1,4 @@
-// Every subpath, as a server on Node uses it: Node's types, and none of the web's.
+// Uses every subpath as a Node server does, with Node types and without web types.
 import { createServer } from "node:http";
 import {
   createWebhookHandler,
@@ -88,7 +88,7 @@ export const cases: readonly StoreContractCase[] = storeContract(() => memorySto
 const tracing: TelemetryOptions = { tracer: undefined, meter: undefined };
 export const otel: Telemetry = telemetry(tracing);
 
-/** A store with transactions, as its author writes it. */
+/** A store with transactions that a user has written. */
 export class OwnError extends StayhookError {}
 declare const database: EventStore<{ run(sql: string): void }>;
 const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" });

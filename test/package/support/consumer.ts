@@ -11,14 +11,14 @@ export interface Ran {
   readonly stderr: string;
 }
 
-/** Somebody's project, away from this repository, with the packed package in its node_modules. */
+/** A user's project outside this repository, with the packed package in its node_modules. */
 export interface Consumer extends Packed {
   readonly directory: string;
-  /** Writes a file, and returns its path. */
+  /** Writes a file and returns its path. */
   write(name: string, content: string): string;
-  /** Copies a file of `test/package/consumer`, under another name where one is given. */
+  /** Copies a file of `test/package/consumer`. `name` is the new name; by default the name stays. */
   copy(fixture: string, name?: string): string;
-  /** Runs Node there. */
+  /** Runs Node in the project. */
   node(...args: readonly string[]): Promise<Ran>;
 }
 
@@ -29,8 +29,8 @@ afterAll(() => {
 });
 
 /**
- * Packs the package and installs it, without a registry: beside it come its dependencies, or `packages`, from
- * this repository's node_modules. Gone when the test file has run.
+ * Packs the package and installs it into a project, without a registry. Its dependencies, or `packages`, come from this
+ * repository's node_modules. The project is deleted after the test file.
  */
 export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consumer> {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "stayhook-consumer-")));
@@ -56,7 +56,7 @@ export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consu
     },
     node: (...args) =>
       new Promise((resolve) => {
-        // Ends what hangs.
+        // The timeout kills a process that hangs.
         const options = {
           timeout: 100_000,
           cwd: directory,

@@ -26,19 +26,19 @@ export const manifest: {
   readonly dependencies: Readonly<Record<string, string>>;
 } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-/** `stayhook`, `stayhook/node`, …: what can be imported. */
+/** The specifiers that users can import, such as `stayhook` and `stayhook/node`. */
 export const subpaths = Object.keys(manifest.exports)
   .filter((subpath) => !subpath.endsWith(".json"))
   .map((subpath) => subpath.replace(/^\./, "stayhook"));
 
 export interface Packed {
-  /** The tarball's path. */
+  /** Path of the tarball. */
   readonly tarball: string;
-  /** What is in it, by path. */
+  /** Paths of the files in the tarball. */
   readonly files: readonly string[];
 }
 
-/** Packs what `npm publish` would send, into a directory, building it first where that was not done since src changed. */
+/** Packs the files that `npm publish` would send. Builds first if src has changed since the last build. */
 export async function pack(into: string): Promise<Packed> {
   const release = await lock();
   try {
@@ -52,7 +52,7 @@ export async function pack(into: string): Promise<Packed> {
   }
 }
 
-/** Packs what has changed since it was packed last; many test files ask for the same. */
+/** Packs only if something has changed since the last call, because many test files need the package. */
 async function packOnce(into: string): Promise<Packed> {
   const key = contentsKey();
   const report = join(into, "report.json");
@@ -62,7 +62,7 @@ async function packOnce(into: string): Promise<Packed> {
   }
   rmSync(into, { recursive: true, force: true });
   mkdirSync(into, { recursive: true });
-  // What prepack does to package.json, done to a copy: other tests read the one of the checkout meanwhile.
+  // Do the work of prepack on a copy, because other tests read the package.json of the checkout at the same time.
   const copy = join(into, "copy");
   for (const name of [...rootFiles(), "dist", "docs", "examples"])
     cpSync(join(root, name), join(copy, name), {
@@ -74,7 +74,7 @@ async function packOnce(into: string): Promise<Packed> {
     await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into], copy),
   );
   rmSync(copy, { recursive: true });
-  // npm 12 keys its report by the package's name.
+  // npm 12 returns an object with the package name as key.
   const { filename, files } = Array.isArray(said) ? said[0] : said.stayhook;
   const packed = {
     tarball: join(into, filename),
@@ -89,9 +89,9 @@ const rootFiles = (): string[] =>
     .filter((entry) => entry.isFile())
     .map(({ name }) => name);
 
-/** Of all that `npm pack` could take. */
+/** Returns a hash of all files that `npm pack` could include. */
 function contentsKey(): string {
-  // Other tests put a link to the checkout into node_modules below examples: a circle.
+  // Other tests link the checkout into node_modules below examples. Following that link would never end.
   const below = globSync(["dist/**", "docs/**/*.md", "examples/**"], {
     cwd: root,
     exclude: ({ name }) => name === "node_modules",
@@ -106,7 +106,7 @@ function contentsKey(): string {
   return createHash("sha256").update(states.join("\n")).digest("hex");
 }
 
-/** Test files run side by side, and one of them builds. A database's lock goes with the process that holds it. */
+/** Locks the build, because test files run in parallel. The lock is a database lock, which ends with its process. */
 async function lock(): Promise<() => void> {
   mkdirSync(join(root, ".tmp"), { recursive: true });
   const database = new DatabaseSync(join(root, ".tmp/package.lock"));
@@ -125,7 +125,7 @@ function isStale(): boolean {
   const entries = Object.values(manifest.exports).flatMap((target) =>
     typeof target === "string" ? [] : Object.values(target).flatMap((condition) => Object.values(condition)),
   );
-  // `tsup --no-dts`, which `npm start` runs, leaves the types out.
+  // `npm start` runs `tsup --no-dts`, which leaves the types out. So check that all files exist.
   if (!entries.every((entry) => existsSync(join(root, entry)))) return true;
   const configs = readdirSync(root).filter((name) => /\.config\.ts$|^tsconfig\.json$/.test(name));
   const changed = Math.max(...times("src"), ...configs.map(timeOf));

@@ -3,13 +3,16 @@ import { build } from "esbuild";
 import type { Consumer } from "./consumer.ts";
 
 export interface Size {
-  /** Minified, bytes. */
+  /** In bytes, minified. */
   readonly minified: number;
-  /** Minified and gzipped, bytes. */
+  /** In bytes, minified and gzipped. */
   readonly gzipped: number;
 }
 
-/** What a statement brings into somebody's bundle, dependencies included; Node's modules and optional peers are not. */
+/**
+ * Returns the size that a statement adds to a user's bundle. Dependencies count. Node modules and optional peers do
+ * not.
+ */
 export async function sizeOf(
   { directory }: Pick<Consumer, "directory">,
   statement: string,

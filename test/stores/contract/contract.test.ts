@@ -17,7 +17,7 @@ describe("a store with a mistake fails", () => {
   }
 });
 
-/** `writes` run before the end is recorded, and nothing is recorded where one throws. */
+/** Runs `writes` before it records the outcome. If a write throws, it records nothing. */
 const transactional: Wrap = (store) => ({
   transactional: true,
   async settle(claim, outcome) {
@@ -32,7 +32,7 @@ describe("transactions", () => {
     storeContract(() => wrapped(wrap), short).filter(({ topic }) => topic === "writes");
 
   test("a store that has them passes", async () => {
-    // One handle for all writes of an end.
+    // All writes of an outcome get the same handle.
     const handle: Wrap = (store) => {
       const inner = transactional(store);
       return {
@@ -71,7 +71,7 @@ describe("transactions", () => {
 });
 
 describe("restarts and sharing", () => {
-  /** Handles on one memory store, each with a `close` of its own. */
+  /** Makes a handle on one memory store. Each handle has its own `close`. */
   const handleOn = (store: EventStore<unknown>): EventStore<unknown> =>
     wrapped(() => {
       const all: Record<string, unknown> = {};

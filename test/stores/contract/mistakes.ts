@@ -1,10 +1,10 @@
 import type { ClaimedEvent, NewEvent } from "../../../src/stores/event-store.ts";
 import { all, later, type Mistakes } from "./wrapped.ts";
 
-/** Mistakes as people make them. */
+/** Common mistakes in a store. */
 export const mistakes: Mistakes = {
   "adds twice what comes twice at once": {
-    // Looks first and writes then, as a SELECT before an INSERT without a key does.
+    // Reads first and writes later, like a SELECT and an INSERT without a unique key.
     wrap: (store) => {
       const known = new Map<string, string | null>();
       return {

@@ -3,7 +3,7 @@ import { all, later, type Mistakes } from "./wrapped.ts";
 
 const wellFormed = ({ status, fields }: Snapshot): Snapshot => ({ status: status.toWellFormed(), fields });
 
-/** Shows each event changed, by `get` and `list`. */
+/** Changes each event that `get` and `list` return. */
 const showing =
   (change: (event: StoredEvent) => StoredEvent): Mistakes[string]["wrap"] =>
   (store) => ({
@@ -14,7 +14,7 @@ const showing =
     },
   });
 
-/** Lists with a filter that is changed before. */
+/** Changes the filter of `list`. */
 const listing =
   (change: (filter: EventFilter) => EventFilter): Mistakes[string]["wrap"] =>
   (store) => ({ list: ({ limit, after, ...filter }) => store.list({ ...change(filter), limit, after }) });

@@ -1,10 +1,10 @@
 import type { EventFilter, EventStore, StoredEvent } from "../../../src/stores/event-store.ts";
 import { memoryStore } from "../../../src/stores/memory/index.ts";
 
-/** Makes the methods of a store that are replaced. */
+/** Returns replacements for methods of a store. */
 export type Wrap = (store: EventStore<unknown>) => Partial<EventStore<unknown>>;
 
-/** A memory store of which some methods are replaced. */
+/** Makes a memory store with some methods replaced. */
 export function wrapped(wrap: Wrap): EventStore<unknown> {
   const store: EventStore<unknown> = memoryStore();
   const changed = wrap(store);
@@ -17,11 +17,11 @@ export function wrapped(wrap: Wrap): EventStore<unknown> {
   });
 }
 
-/** A store with one mistake, and a case that must not let it pass. */
+/** Stores with one mistake each, and the case that must fail for it. */
 export type Mistakes = Record<string, { readonly wrap: Wrap; readonly fails: string }>;
 
 export const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** All events that match, the newest first. */
+/** Returns all events that match, newest first. */
 export const all = (store: EventStore<unknown>, filter: EventFilter = {}): Promise<StoredEvent[]> =>
   store.list({ ...filter, limit: 10_000 });

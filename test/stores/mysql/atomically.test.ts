@@ -64,7 +64,7 @@ describeMysql("a deadlock inside the writes of event.atomically", () => {
       runs += 1;
       throw deadlock;
     }).catch((error: unknown) => error);
-    // The queue tells whose failure it is by this: a store rejects with the very error that a write threw.
+    // A store must reject with the same error object that a write threw. The queue uses it to tell whose fault it is.
     expect(rejection).not.toBe(deadlock);
     expect(rejection).toMatchObject({ name: "StayhookError", cause: deadlock });
     expect(runs).toBe(10);

@@ -16,7 +16,7 @@ function open(url: string) {
   return store;
 }
 
-/** Databases whose tables are there, and empty. To make them takes longer than most cases. */
+/** Databases with empty tables, ready for reuse. Creating one takes longer than most cases. */
 const free: string[] = [];
 
 async function empty(url: string): Promise<void> {
@@ -59,7 +59,7 @@ describeMysql("the contract of a store", () => {
   test.concurrent.each(cases.map(({ name, run }) => [name, run] as const))("%s", async (name, run) => {
     const mine: string[] = [];
     used.set(name, mine);
-    // The case makes its store before it awaits anything.
+    // The case makes its store before its first await, so `running` still names this case.
     running = name;
     await run();
     for (const url of mine) await empty(url);

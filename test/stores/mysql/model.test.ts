@@ -11,7 +11,7 @@ describeMysql("beside the memory store", () => {
   let pool: mysql.Pool | undefined;
   afterAll(() => pool?.end());
 
-  /** One database for all runs, emptied. Its clock is this process's, which the check sets. */
+  /** Empties the one database that all runs share. Its clock is this process's clock, which the check sets. */
   async function emptyStore(): Promise<EventStore<unknown>> {
     const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
     pool = from;

@@ -11,7 +11,7 @@ const found = await mysqlUrl();
 export const url = found as string;
 export const describeMysql = describe.skipIf(found === undefined);
 
-/** Databases of this test file's own, which are dropped after its tests. */
+/** Creates databases for one test file and drops them after its tests. */
 export function createDatabases() {
   const names: string[] = [];
   const pool = mysql.createPool({ uri: url, connectionLimit: 3 });
@@ -20,9 +20,9 @@ export function createDatabases() {
     await pool.end();
   });
   const databases = {
-    /** Connections beside the store's. */
+    /** Connections apart from the store's own. */
     pool,
-    /** The URL of a new, empty database. */
+    /** Returns the URL of a new, empty database. */
     async create(): Promise<string> {
       const name = `stayhook_test_${randomBytes(6).toString("hex")}`;
       names.push(name);

@@ -5,7 +5,7 @@ import { createWorker } from "../crash-worker.ts";
 const { place, standAt, point, handleAll } = createWorker<{ readonly url: string }>();
 const { url } = place;
 
-/** Stops at the commit of a transaction in which the user has written. */
+/** Stops at the commit of a transaction with writes of the user. */
 function watched(pool: Pool): Pool {
   const get = pool.getConnection.bind(pool);
   return Object.assign(pool, {
@@ -29,7 +29,7 @@ function watched(pool: Pool): Pool {
 }
 
 const pool = watched(mysql.createPool({ uri: url, connectionLimit: 6 }));
-// A commit can only be watched in a pool of the test's own.
+// The test can only watch a commit in its own pool.
 const options = standAt?.endsWith("commit") ? { pool } : { url };
 await handleAll(mysqlStore({ ...options, pollInterval: 100 }), {
   begin: (eventId) => pool.query("INSERT INTO begun VALUES (?)", [eventId]),

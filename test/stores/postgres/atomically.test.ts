@@ -13,7 +13,7 @@ describePostgres("event.atomically", () => {
   });
 
   let tests = 0;
-  /** A store with a table of the user's beside it, and claims for `count` events of different records. */
+  /** Makes a store with a table of the user, and claims `count` events of different records. */
   async function claimed(count: number, options: PostgresStoreOptions = {}) {
     tests += 1;
     const name = String(tests);
@@ -162,7 +162,7 @@ describePostgres("event.atomically", () => {
     };
     const rejection = await store.settle(claims[0]!, done(slow)).catch((error: unknown) => error);
     expect(thrown).toMatchObject({ message: "Query read timeout" });
-    // The queue tells whose failure it is by this: a store rejects with the very error that a write threw.
+    // A store must reject with the same error object that a write threw. The queue uses it to tell whose fault it is.
     expect(rejection).not.toBe(thrown);
     expect(rejection).toMatchObject({ name: "StayhookError" });
     expect(await store.counts()).toMatchObject({ processing: 1, done: 0 });
@@ -184,7 +184,7 @@ describePostgres("event.atomically", () => {
         expect(answers[0]).toMatchObject({ reason: expect.any(InvalidWriteError) });
         expect(answers[1]).toEqual({ status: "fulfilled", value: true });
         expect(await store.counts()).toMatchObject({ done: 1, processing: 1 });
-        // Its connection is in order again, or gone.
+        // The pool has reset or closed the connection.
         await Promise.all(Array.from({ length: 10 }, () => store.add(eventOf(null))));
         expect(await nights()).not.toContain("one");
       },
@@ -275,7 +275,7 @@ describePostgres("event.atomically", () => {
       woken.mockClear();
       await client.query("COMMIT");
       client.release();
-      // Not by the look that a listener takes every ten seconds.
+      // Sooner than the listener's own check, which runs every ten seconds.
       await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
       end?.();
     });
@@ -285,7 +285,7 @@ describePostgres("event.atomically", () => {
       const client = await schemas.pool.connect();
       await client.query("BEGIN");
       await store.with(client).add(eventOf("booking:A"));
-      // With one that has to wait in their midst.
+      // One pending call for record A must not block the calls for other records.
       const waits = store.add(eventOf("booking:A"));
       const others = await Promise.all(["B", "C", "D"].map((name) => store.add(eventOf(`booking:${name}`))));
       expect(others).toEqual(["added", "added", "added"]);

@@ -5,7 +5,7 @@ import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-/** Runs from the beginning, not from when its turn comes. */
+/** Starts the case now, not when the test runner gets to it. */
 function started(run: () => Promise<void>): () => Promise<void> {
   const running = new Promise<void>((resolve, reject) => {
     beforeAll(() => void run().then(resolve, reject));
@@ -16,7 +16,7 @@ function started(run: () => Promise<void>): () => Promise<void> {
 
 describePostgres("the contract of a store", () => {
   const schemas = createSchemas();
-  // One pool for all, as many stores at once: a server has a hundred connections.
+  // All stores share one pool, because a server allows about a hundred connections.
   const pool = new pg.Pool({ connectionString: url, max: 8 });
   afterAll(() => pool.end());
   const schemaOf = new Map<unknown, string>();
@@ -68,7 +68,7 @@ describePostgres("the contract of a store", () => {
     expect(await store.claim(CLAIM)).toHaveLength(1);
     await store.close();
   });
-  // More at once than the test runner would: most of their time they wait.
+  // Run more cases at once than the test runner does, because they wait most of the time.
   const slots = createSlots(25);
   for (const { name, run } of cases)
     test.concurrent(

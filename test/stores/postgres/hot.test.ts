@@ -17,7 +17,7 @@ describePostgres("a hot record under somebody's long transaction", () => {
     const [holder, looker] = [new pg.Client(url), new pg.Client(url)];
     await Promise.all([holder.connect(), looker.connect()]);
     onTestFinished(async () => void (await Promise.all([holder.end(), looker.end(), store.close()])));
-    // From here on no dead row may be removed.
+    // This transaction stops PostgreSQL from removing dead rows.
     await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
 
     const sql = statements(schema);
@@ -28,11 +28,11 @@ describePostgres("a hot record under somebody's long transaction", () => {
       const { "Shared Hit Blocks": hit, "Shared Read Blocks": read } = rows[0]["QUERY PLAN"][0].Plan;
       return hit + read;
     };
-    /** Pages of 8 kB that a claim, an end and an add look at. */
+    /** Returns how many 8 kB pages a claim, a settle and an add read. */
     const cost = async (since: number): Promise<number> => {
       const claim = [randomUUID(), 1, 60_000, "oldest", null, null, since];
       const add = [["x"], ["booking:hot"], ["webhook"], [null], [""], ["{}"], [null], [null], "5s", false];
-      // The first call of a session reads the catalog, too.
+      // The first call of a session also reads the catalog, so do not count it.
       await pagesOf(sql.claim, claim);
       await pagesOf(sql.add, add);
       return (await pagesOf(sql.claim, claim)) + (await pagesOf(sql.add, add));

@@ -1,4 +1,4 @@
-/** A process that does something with a store, subscribes to it, hears a call, and closes nothing. */
+/** A process that uses a store, subscribes to it, gets a notification, and closes nothing. */
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";

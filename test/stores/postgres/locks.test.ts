@@ -9,7 +9,7 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 describePostgres("while another transaction holds a record", () => {
   const schemas = createSchemas();
 
-  /** A store, and a transaction beside it that is open until the test ends. */
+  /** Makes a store, and a second transaction that stays open until the test ends. */
   async function beside() {
     const schema = schemas.name();
     const store = schemas.store({ schema });
@@ -45,7 +45,7 @@ describePostgres("while another transaction holds a record", () => {
     for (const name of ["A", "B"]) await store.add(eventOf(`booking:${name}`));
     const claims = await store.claim({ limit: 2, leaseDuration: 1500 });
     await hold("booking:A");
-    // It is not to be had: what is known is that it was not renewed.
+    // The record is locked, so the store reports that it did not renew the claim.
     expect(await store.renew(claims, 1500)).toMatchObject([{ ref: "booking:B" }]);
     const renewed = store.renew(claims, 60_000);
     await waits("renew_leases");
@@ -74,7 +74,7 @@ describePostgres("while another transaction holds a record", () => {
     await store.add(event);
     const [first] = await store.claim(CLAIM);
     await store.settle(first!, RETRY);
-    // The next transaction has a later now().
+    // The next transaction gets a later now().
     await client.query("COMMIT");
     await client.query("BEGIN");
     const { rows } = await client.query(statements(schema).claim, [
@@ -119,7 +119,7 @@ describePostgres("while another transaction holds a record", () => {
     await hold("booking:A");
     const first = store.add(eventOf("booking:A"));
     await waits("add_events");
-    // This one is not sent yet.
+    // The store has not sent this call yet.
     const second = store.add(eventOf("booking:A"));
     await sleep(20);
     const closed = store.close();
@@ -129,7 +129,7 @@ describePostgres("while another transaction holds a record", () => {
     await expect(store.add(eventOf("booking:A"))).rejects.toThrow("closed");
   });
 
-  /** Asks for what must be free in a moment, and leaves no trace. */
+  /** Runs a statement that must not wait for a lock, and rolls it back. */
   async function isFree(text: string, values: readonly unknown[]): Promise<boolean> {
     const client = await schemas.pool.connect();
     try {
@@ -144,7 +144,7 @@ describePostgres("while another transaction holds a record", () => {
     }
   }
 
-  // Who takes locks in the same order as the others meets no deadlock.
+  // Calls that take locks in the same order cannot deadlock.
   test("what is added together takes no later record meanwhile", async () => {
     const { schema, store, client, hold, waits } = await beside();
     const names = [..."HGFEDCBA"].map((name) => `booking:${name}`);

@@ -10,7 +10,7 @@ const TABLES = ["events", "refs", "records", "meta"];
 describePostgres("beside the model", () => {
   const schemas = createSchemas();
   const [schema, clock] = [schemas.name(), schemas.name()];
-  // The database's clock is another one here: its functions are looked up in this schema first.
+  // Replace the database's clock: PostgreSQL finds the functions of this schema first.
   const pool = new pg.Pool({ connectionString: url, options: `-c search_path=${clock},pg_catalog`, max: 3 });
   afterAll(() => pool.end());
   beforeAll(async () => {
@@ -26,7 +26,7 @@ describePostgres("beside the model", () => {
   });
 
   let told = Number.NaN;
-  /** Empty, and by the time of this process. */
+  /** Makes an empty store that uses the clock of this process. */
   function create(): EventStore<unknown> {
     const store = postgresStore({ pool, schema, wake: "poll", pollInterval: 3_600_000 });
     let emptied = false;

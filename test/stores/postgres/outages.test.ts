@@ -53,7 +53,7 @@ describePostgres("on a network that fails", () => {
     const [claim] = await store.claim(CLAIM);
     proxy.hang();
     const writes = [async (tx: pg.ClientBase) => void (await tx.query("SELECT 1"))];
-    // More than there are connections: those that wait for one reject, too.
+    // More calls than connections: a call that waits for a connection must reject, too.
     const calls = [
       ...Array.from({ length: 8 }, () => store.nextDue()),
       store.add(eventOf()),
@@ -76,7 +76,7 @@ describePostgres("on a network that fails", () => {
       await expect(store.settle(claim!, DONE)).rejects.toThrow();
       await vi.waitFor(async () => expect(await direct.counts()).toMatchObject({ done: 1 }), 20_000);
       expect(await store.settle(claim!, DONE)).toBe(true);
-      // It is what was in doubt that is true now, and nothing else.
+      // The store may repeat its answer only once: a later settle of the same claim returns false.
       expect(await store.settle(claim!, DONE)).toBe(false);
       expect(await direct.settle(claim!, DONE)).toBe(false);
       expect(await direct.recordOf("booking:A")).toMatchObject({ sequence: 1 });
@@ -127,7 +127,7 @@ describePostgres("on a network that fails", () => {
       }, 20_000);
       expect(claim).toMatchObject({ eventId: event.eventId, attempts: 1 });
       expect(await store.get(event.eventId)).toMatchObject({ attempts: 1, history: [] });
-      // A claim that was answered is not given back.
+      // A claim whose answer arrived is not returned again.
       expect(await store.claim(CLAIM)).toEqual([]);
       expect(await store.settle(claim!, DONE)).toBe(true);
     });
@@ -175,12 +175,12 @@ describePostgres("on a network that fails", () => {
     const asRole = new URL(url);
     asRole.username = role;
     const store = schemas.store({ schema, connectionString: asRole.href });
-    // Five sessions, all of them on the old primary.
+    // Opens five sessions, all on the old primary.
     await Promise.all(Array.from({ length: 5 }, () => store.counts()));
     await expect(store.add(eventOf())).rejects.toThrow("read-only");
     await Promise.all(Array.from({ length: 5 }, () => store.counts()));
     await setReadOnly("off");
-    // The calls find out by themselves, one of them at the cost of a session.
+    // The calls notice the failover. One of them loses its session.
     expect(await store.add(eventOf())).toBe("added");
     const [claim] = await store.claim(CLAIM);
     expect(await store.settle(claim!, DONE)).toBe(true);
@@ -200,7 +200,7 @@ describePostgres("on a network that fails", () => {
     await end();
     await sleep(100);
     await vi.waitFor(() => store.counts(), 20_000);
-    // While it is lent, too.
+    // The connection may also end while it is in use.
     const [claim] = await store.claim(CLAIM);
     const settled = store.settle(claim!, { ...DONE, writes: [async () => void (await end())] });
     await expect(settled).rejects.toThrow();
@@ -250,7 +250,7 @@ describePostgres("on a server that is restarted", () => {
       await adding;
       const kept = new Set((await store.list({ limit: 100_000 })).map(({ eventId }) => eventId));
       expect(answered.filter((eventId) => !kept.has(eventId))).toEqual([]);
-      // Its listener is there again: another process's event is heard.
+      // The store listens again, so it gets notifications from another process.
       const other = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
       woken.mockClear();
       await other.add(eventOf());

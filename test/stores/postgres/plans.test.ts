@@ -5,11 +5,11 @@ import { statements } from "../../../src/stores/postgres/postgres-statements.ts"
 import { DONE } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-/** Pages of 8 kB that a call may look at; the tables and their indexes have thousands. */
+/** Most 8 kB pages that a call may read. The tables and their indexes have thousands. */
 const MOST_PAGES = 500;
 const UNKNOWN = "00000000-0000-4000-8000-ffffffffffff";
 
-/** What the tables held when a session made its plans, which it keeps until PostgreSQL looks at the tables again. */
+/** The content of the tables when a session makes its plans. PostgreSQL keeps the plans until the next ANALYZE. */
 const madeWith = ["nothing", "what is done"] as const;
 
 describePostgres.each(madeWith)(
@@ -39,13 +39,13 @@ describePostgres.each(madeWith)(
       await client.query(`ANALYZE ${schema}.events, ${schema}.records, ${schema}.refs, ${schema}.meta`);
       for (let round = 0; round < 8; round++)
         for (const [, text, values] of calls) await planOf(text, values);
-      // Of one event, too, or the plan for its claim would be made later.
+      // Also make the plans for a claim that finds an event. Otherwise PostgreSQL would make them later.
       await client.query(sql.add, add);
       for (let round = 0; round < 8; round++) {
         const { rows } = await client.query(sql.claim, claim(1, round % 2 === 0 ? UNKNOWN : null));
         await client.query(sql.settle, settle("released", rows[0].lease));
       }
-      // Not TRUNCATE, after which PostgreSQL would make the plans anew.
+      // Do not use TRUNCATE: PostgreSQL would make new plans.
       await client.query(`
       DELETE FROM ${schema}.events WHERE id = '${UNKNOWN}';
       DELETE FROM ${schema}.records WHERE record = 'booking:hot';
@@ -70,7 +70,7 @@ describePostgres.each(madeWith)(
       readonly Plans?: readonly Plan[];
     }
 
-    /** How PostgreSQL goes about a call, all that its function does included; undone afterwards. */
+    /** Returns the plan of a call, including the statements in its function. Rolls the call back. */
     async function planOf(text: string, values: readonly unknown[]): Promise<Plan> {
       await client.query("BEGIN");
       const explained = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, [...values]);
@@ -79,7 +79,7 @@ describePostgres.each(madeWith)(
     }
 
     function scanned(plan: Plan): string[] {
-      // The few rows of meta may be read as PostgreSQL likes.
+      // The meta table has few rows, so PostgreSQL may scan it.
       const isScan = plan["Node Type"] === "Seq Scan" && plan["Relation Name"] !== "meta";
       const here = isScan ? [plan["Relation Name"] ?? "?"] : [];
       return [...here, ...(plan.Plans ?? []).flatMap(scanned)];
@@ -154,7 +154,7 @@ describePostgres.each(madeWith)(
         await client.query(prepare);
         const pages: Record<string, number> = {};
         for (const [name, text, values] of calls) {
-          // The first time its functions are read from the catalogue.
+          // The first call reads the functions from the catalog.
           await planOf(text, values);
           const plan = await planOf(text, values);
           expect(scanned(plan), `${name} reads all of a table`).toEqual([]);
@@ -178,7 +178,7 @@ describePostgres.each(madeWith)(
         most = Math.max(most, plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]);
       }
       expect(most).toBeLessThan(MOST_PAGES);
-      // Counted, whatever PostgreSQL's statistics still say.
+      // The count is right even if PostgreSQL's statistics are outdated.
       await client.query(`DELETE FROM ${schema}.events WHERE id IN ('done-1', 'done-2', 'done-3')`);
       await client.query(
         `DELETE FROM ${schema}.events WHERE state = 'done' AND seq IN (SELECT seq FROM ${schema}.events WHERE state = 'done' ORDER BY seq LIMIT 100)`,

@@ -1,18 +1,20 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 
-/** A way to PostgreSQL on which things happen. */
+/** A proxy in front of PostgreSQL that can cause network faults. */
 export interface PostgresProxy {
   readonly connectionString: string;
-  /** Nothing comes through in either direction, and no connection is closed: a machine that hangs. */
+  /** Passes nothing on in either direction and keeps all connections open, like a machine that hangs. */
   hang(): void;
-  /** Cuts all connections, and refuses new ones. */
+  /** Cuts all connections and refuses new ones. */
   cut(): void;
-  /** As before; what was held back is lost. */
+  /** Passes data on again. Data that was held back is lost. */
   restore(): void;
-  /** Cuts a connection once the server has answered what has `text` in it, so that nobody hears the answer. */
+  /**
+   * Cuts a connection after the server has answered a request that contains `text`. The client does not get the answer.
+   */
   loseAnswerTo(text: string): void;
-  /** Keeps back what the server sends that begins with a message of this kind and has `text` in it. */
+  /** Drops data from the server that begins with a message of this kind and contains `text`. */
   drop(text: string, kind: string): void;
   close(): Promise<void>;
 }

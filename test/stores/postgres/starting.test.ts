@@ -101,7 +101,7 @@ describePostgres("the schema", () => {
     woken.mockClear();
     const other = schemas.store({ schema });
     await other.add(eventOf());
-    // Not by the look that a listener takes every ten seconds.
+    // Sooner than the listener's own check, which runs every ten seconds.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
     expect(await store.claim(CLAIM)).toHaveLength(1);
     end?.();
@@ -164,7 +164,7 @@ describePostgres("what a connection is set up with", () => {
   });
 
   test("connections that keep no session, as behind PgBouncer, are enough", async () => {
-    // Each is used once.
+    // The pool closes each connection after one use.
     const pool = new pg.Pool({ connectionString: url, max: 4, maxUses: 1 });
     const store = schemas.store({ pool, wake: "poll", pollInterval: 20 });
     const woken = vi.fn();

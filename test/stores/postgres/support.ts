@@ -7,22 +7,22 @@ import { postgresUrl } from "../../support/postgres-server.ts";
 // Other work on the machine may slow a server down.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
-/** The server that tests share; without one they are skipped, which was said on the console. */
+/** The server that tests share. If there is none, a console message says that the tests are skipped. */
 const found = await postgresUrl();
 export const url = found as string;
 export const describePostgres = describe.skipIf(found === undefined);
 
-/** Schemas of this test file's own, dropped after its tests, and connections that look at them. */
+/** Creates schemas for one test file and drops them after its tests. Also opens connections to look at them. */
 export function createSchemas() {
   const names: string[] = [];
   const pool = new pg.Pool({ connectionString: url, allowExitOnIdle: true, max: 3 });
   afterAll(async () => {
-    // One at a time: a transaction can only hold so many locks.
+    // Drop one schema at a time, because a transaction can hold only so many locks.
     for (const name of names) await pool.query(`DROP SCHEMA IF EXISTS "${name}" CASCADE`);
     await pool.end();
   });
   const schemas = {
-    /** As a superuser, beside the store. */
+    /** Connections as a superuser, apart from the store's own. */
     pool,
     name() {
       const name = `stayhook_test_${randomBytes(6).toString("hex")}`;

@@ -7,15 +7,15 @@ import { CLAIM, DONE, eventOf } from "./event.ts";
 import { postgresProxy } from "./proxy.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-/** Shorter than the ten seconds after which a listener wakes without a message, ms. */
+/** Shorter than the ten seconds after which a listener wakes without a message, in ms. */
 const CALLED = 8000;
-/** Far longer than a test, so that no poll wakes a subscriber, ms. */
+/** Far longer than a test, so that no poll wakes a subscriber, in ms. */
 const NEVER = 3_600_000;
 
 describePostgres("other processes' events", () => {
   const schemas = createSchemas();
 
-  /** A subscribed store that has heard a call. */
+  /** Makes a subscribed store that has received a notification. */
   async function listening(options: { readonly schema?: string; readonly connectionString?: string } = {}) {
     const schema = options.schema ?? schemas.name();
     const store = schemas.store({ pollInterval: NEVER, ...options, schema });
@@ -30,12 +30,12 @@ describePostgres("other processes' events", () => {
     return { schema, store, other, woken };
   }
 
-  /** Ends, on the server, the sessions that listen to a schema's calls. */
+  /** Ends the sessions that listen on a schema's channel, on the server. */
   const endListeners = (schema: string) =>
     schemas.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE $1", [
       `LISTEN "stayhook ${schema}"%`,
     ]);
-  /** The session that listens, idle; its last statement tells it from others. */
+  /** Returns the sessions that listen. Their last statement tells them from others. */
   const listeners = async (schema: string) => {
     const sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE $1";
     return (await schemas.pool.query(sql, [`LISTEN "stayhook ${schema}"%`])).rows.map(({ pid }) => pid);
@@ -66,7 +66,7 @@ describePostgres("other processes' events", () => {
     await sleep(100);
     woken.mockClear();
     await other.settle(claim!, DONE);
-    // One that is behind the end of a lease is no news either.
+    // An event that waits behind the expiry of a lease must not notify either.
     await sleep(300);
     expect(woken).not.toHaveBeenCalled();
     await wakes(() => other.replay({ eventId: event.eventId }));
@@ -89,7 +89,7 @@ describePostgres("other processes' events", () => {
     expect(before).toBeDefined();
     woken.mockClear();
     await endListeners(schema);
-    // It looks once by itself.
+    // After the reconnect, the store checks once on its own.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
     const [after] = await listeners(schema);
     expect(after).not.toBe(before);
@@ -101,7 +101,7 @@ describePostgres("other processes' events", () => {
   test("are polled for where no call comes through, as behind PgBouncer in transaction mode", async () => {
     const schema = schemas.name();
     const proxy = await postgresProxy(url);
-    // The calls: an A, with the name of the channel.
+    // Drop the notifications: messages of kind A with the name of the channel.
     proxy.drop(`stayhook ${schema}\0`, "A");
     const store = schemas.store({ schema, connectionString: proxy.connectionString, pollInterval: 50 });
     const other = schemas.store({ schema });

@@ -149,7 +149,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
 
 describe.skipIf(own === undefined)("a Cluster", () => {
   test("has all keys in one slot, tells who listens, and is left open", async () => {
-    // A new cluster takes some time until it lets anybody write.
+    // A new cluster needs some time before it accepts writes.
     const state = async () => String(await admin!.call("CLUSTER", "INFO"));
     await vi.waitFor(async () => expect(await state()).toContain("cluster_state:ok"), 20_000);
     const { hostname, port } = new URL(own!.url);

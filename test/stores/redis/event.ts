@@ -13,7 +13,7 @@ export function eventOf(ref: string | null = "booking:A", eventId: string = rand
   };
 }
 
-/** A logger that writes nothing. */
+/** A logger function that writes nothing. */
 export const silent = (): void => {};
 
 export const CONFIRMED = { status: "Confirmed", fields: { checkIn: "2026-03-02" } } as const;

@@ -1,4 +1,4 @@
-/** A process that does something with a store, subscribes to it, and closes nothing. */
+/** A process that uses a store, subscribes to it, and closes nothing. */
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { eventOf, silent } from "./event.ts";
 
@@ -6,6 +6,6 @@ const { url, prefix }: { url: string; prefix: string } = JSON.parse(process.argv
 const store = redisStore({ url, prefix, logger: silent, commandTimeout: 1000 });
 store.subscribe?.(() => {});
 await store.add(eventOf()).catch((error: Error) => console.log(error.message));
-// Long enough that the subscription is there, and that it does not end by itself before.
+// Hold the process open until the subscription exists.
 await new Promise((resolve) => setTimeout(resolve, 200));
 if (process.getActiveResourcesInfo().includes("Timeout")) console.log("a timer holds it open");

@@ -73,7 +73,7 @@ describe.skipIf(own === undefined)("keys", () => {
     );
     expect(await admin!.hgetall("{old}:meta")).toEqual({ format: "1", seq: "5" });
     expect(await admin!.keys("{old}:*")).toEqual(["{old}:meta"]);
-    // A store that listens connects again and again. It leaves no connection open.
+    // A listening store reconnects again and again. It must leave no connection open.
     const connections = async () => {
       const [, given] = /total_connections_received:(\d+)/.exec(await admin!.info("stats")) ?? [];
       const [, open] = /connected_clients:(\d+)/.exec(await admin!.info("clients")) ?? [];
@@ -131,19 +131,19 @@ describe.skipIf(own === undefined)("keys", () => {
     });
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     await store!.add({ ...event, notification, traceparent });
-    // As long as the host name of a pod may be.
+    // The worker name is as long as the host name of a pod may be.
     const [claim] = await store!.claim({
       ...CLAIM,
       worker: `${"stayhook-worker-7d9f8b6c5d-x2x9k".padEnd(55, "x")}:12345`,
     });
     await store!.settle(claim!, { ...DONE, entry: { duration: 123_456 } });
-    // As a list and not as a table, which is four times the size.
+    // A listpack takes a quarter of the memory of a hash table.
     expect(await admin!.object("ENCODING", `{keys}:event:${event.eventId}`)).toBe("listpack");
   });
 });
 
 describe.skipIf(own === undefined)("what a call costs", () => {
-  /** How often each command ran inside Redis while `run` did. */
+  /** Counts how often Redis ran each command during `run`. */
   async function commandsOf(run: () => Promise<unknown>): Promise<Record<string, number>> {
     await admin!.config("RESETSTAT");
     await run();
@@ -160,7 +160,7 @@ describe.skipIf(own === undefined)("what a call costs", () => {
   };
 
   test("does not grow with what waits for a record, nor with what is kept", async () => {
-    // What lies around of earlier tests counts, too.
+    // Settle events that earlier tests left, because they would count.
     for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, DONE);
     const add = async () => void (await store!.add(eventOf("booking:hot")));
     const [added, spent] = [await commandsOf(add), await commandsOf(once)];
@@ -168,11 +168,11 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     for (let index = 0; index < 200; index += 1) await once();
     const addedLater = await commandsOf(add);
     const spentLater = await commandsOf(once);
-    // The hot record's lock is there already, and stays: that much is different.
+    // Allow a small difference: the lock of the hot record exists already, and stays.
     const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
     expect(sum(addedLater)).toBeLessThanOrEqual(sum(added) + 2);
     expect(sum(spentLater)).toBeLessThanOrEqual(sum(spent) + 8);
-    // None that looks at all there is; what they read of a set is bounded by a limit.
+    // Allow only commands that do not scan everything. A limit bounds how much they read of a set.
     for (const name of Object.keys({ ...addedLater, ...spentLater })) {
       expect([
         "hget",

@@ -52,7 +52,7 @@ test.each([
   expect(idle.status).toBe("wait");
 });
 
-/** Runs a script in a process where ioredis is not installed, and that tells what was imported. */
+/** Runs a script in a process where ioredis is not installed. Returns the modules that it imported. */
 async function withoutIoredis(script: string): Promise<unknown> {
   const hooks = `
     import { registerHooks } from "node:module";

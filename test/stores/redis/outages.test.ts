@@ -23,14 +23,14 @@ function open(options: RedisStoreOptions): EventStore {
   return store;
 }
 
-/** The first call of a script takes two answers: that Redis does not know it, and what it gives. */
+/** Loads the scripts. The first call of a script takes two answers: NOSCRIPT, and then the result. */
 async function loadScripts(store: EventStore): Promise<void> {
   const [claim] = await store.claim(CLAIM);
   expect(claim).toBeUndefined();
   await store.settle({ ...eventOf(), lease: "none" } as ClaimedEvent, DONE);
 }
 
-/** The error that it rejects with; what matters is that it does. */
+/** Returns the error of a promise that must reject. */
 async function errorOf(promise: Promise<unknown>): Promise<Error> {
   const error = await promise.then(
     (value) => expect.fail(`expected an error, got ${inspect(value)}`),
@@ -48,7 +48,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     const claims = await store.claim({ limit: 5, leaseDuration: 60_000 });
     expect(await store.settle(claims[0]!, DONE)).toBe(true);
     await own!.kill();
-    // It waits for Redis, as long as it may.
+    // The call waits for Redis until its timeout.
     const counts = store.counts();
     await own!.start();
     expect(await counts).toEqual({ pending: 45, processing: 4, retrying: 0, done: 1, parked: 0 });
@@ -78,12 +78,12 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     const start = performance.now();
     try {
       const calls = [store.add(eventOf("booking:B")), store.counts(), store.claim(CLAIM)];
-      // The first that gives up ends the connection of all.
+      // The first call that times out closes the connection of all calls.
       for (const call of calls)
         expect((await errorOf(call)).message).toMatch(
           /within 300 ms|the connection was lost before the answer/,
         );
-      // The connection of those is given up; the next one cannot be made.
+      // The store has given up that connection, and cannot make a new one.
       expect((await errorOf(store.counts())).message).toContain("within 300 ms");
       woken.mockClear();
     } finally {
@@ -94,7 +94,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
       const { pending, processing } = await store.counts();
       expect(pending + processing).toBe(2);
     }, 10_000);
-    // What it did when it woke, after nobody waited for it any longer, is news.
+    // Redis ran the calls after SIGCONT, although they had timed out. Subscribers must hear of the new events.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
   }, 30_000);
 
@@ -178,7 +178,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
       expect(await store.settle(again!, RETRY)).toBe(true);
       const [retried] = await store.claim(CLAIM);
       expect(await store.settle(retried!, DONE)).toBe(true);
-      // One that starts now can help, too.
+      // A store that starts now can help, too.
       const started = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
       expect(await started.prune({ state: "done", age: 0, limit: 10 })).toBe(2);
       expect(await started.pruneRecords({ age: 0, limit: 10 })).toBe(2);
@@ -227,7 +227,7 @@ describe.skipIf(own === undefined)("a failover", () => {
       await call(["REPLICAOF", "NO", "ONE"]);
       admin.disconnect();
     }
-    // The same address leads to the new primary now.
+    // The same address now leads to the new primary.
     expect(await store.add(eventOf())).toBe("added");
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
     await vi.waitFor(() => expect(proxy.connections).toBe(4));
@@ -282,7 +282,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
       );
     }, 20);
     try {
-      // While none answers in time, there is always somebody whose time is just over.
+      // As long as no answer arrives in time, there is always a call that is about to time out.
       proxy.delay = Number.POSITIVE_INFINITY;
       await vi.waitFor(() => expect(outcomes.length).toBeGreaterThan(20), 20_000);
       expect(outcomes).not.toContain("answered");
@@ -319,7 +319,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     admin.disconnect();
     woken.mockClear();
     await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"));
-    // What was said meanwhile is looked for once by who connects again.
+    // After a reconnect, the store checks once for notifications that it missed.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
     const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
     await vi.waitFor(async () => {
@@ -353,7 +353,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
       expect(settled?.state).toBe(outcome.state === "released" ? "pending" : outcome.state);
       expect(await store.settle(claim!, { ...outcome })).toBe(true);
       expect(await store.get(event.eventId)).toEqual(settled);
-      // It has an answer now: once more would be another settling.
+      // The repeated call got its answer, so another one is a new settle, which fails.
       expect(await store.settle(claim!, outcome)).toBe(false);
       if (outcome.state === "released") await store.settle((await store.claim(CLAIM))[0]!, DONE);
     }
@@ -394,7 +394,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
     const claims = await store.claim(CLAIM);
     expect(claims.map(({ eventId, attempts }) => [eventId, attempts])).toEqual([[event.eventId, 1]]);
-    // What others hold, they hold; and what has been given back once is ours for good.
+    // The store returns its own lost claim only once, and never a claim of another store.
     expect(await store.claim(CLAIM)).toEqual([]);
     expect(await store.settle(claims[0]!, DONE)).toBe(true);
     expect(await other.settle(theirs!, DONE)).toBe(true);

@@ -14,7 +14,7 @@ afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Another process, from a file beside this one, with arguments for it. */
+/** Starts another process, from a file in this folder. */
 function start(name: string, args: object) {
   const child = fork(join(import.meta.dirname, `${name}.ts`), [JSON.stringify(args)], { stdio: "pipe" });
   let output = "";
@@ -31,7 +31,7 @@ function start(name: string, args: object) {
   return { child, ended };
 }
 
-/** A list in Redis that processes write to, under the file's prefix. */
+/** Makes a list in Redis for the log of the processes, under the prefix of this file. */
 function createLog() {
   const prefix = prefixes();
   const log = `{${prefix}}-log`;
@@ -41,7 +41,7 @@ function createLog() {
   return { prefix, log, lines };
 }
 
-/** Ids in the order in which they began; none while its booking's last one had not ended. */
+/** Returns ids in the order in which they began. Fails if one began before the last event of its booking had ended. */
 function beginnings(lines: readonly string[][], dead: number[] = []): string[] {
   const busy = new Map<string, string>();
   const began: string[] = [];
@@ -61,7 +61,7 @@ const idsOf = (count: number) => Array.from({ length: count }, () => randomUUID(
 describe.skipIf(url === undefined)("processes on one Redis", () => {
   test("share the work, each event once, and no record's two at a time", async () => {
     const { prefix, log, lines } = createLog();
-    // Two are sent the same.
+    // Two processes get the same notifications.
     const shared = idsOf(60);
     const given = [shared, shared, idsOf(60)];
     const workers = given.map((notifications) =>
@@ -107,7 +107,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
       await store.add(eventOf(null));
       await vi.waitFor(() => expect(woken).toHaveBeenCalledTimes(1));
     }
-    // What changes nothing for others tells them nothing.
+    // A call that changes nothing for other processes must not notify them.
     woken.mockClear();
     const known = eventOf("booking:A");
     await store.add(known);

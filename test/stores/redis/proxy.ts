@@ -2,18 +2,18 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
-/** A way to Redis that can be cut, or on which answers get lost. */
+/** A proxy in front of Redis that can cut connections or lose answers. */
 export interface Proxy {
   readonly url: string;
-  /** How many connections have been made through it. */
+  /** Number of connections made so far. */
   readonly connections: number;
-  /** ms by which answers are late; with `Infinity`, none comes. */
+  /** Delay of answers, in ms. With `Infinity`, no answer arrives. */
   delay: number;
-  /** Cuts what is connected. */
+  /** Cuts all open connections. */
   cut(): void;
-  /** Lets what is connected be, but passes nothing on any more; what connects later works. */
+  /** Keeps open connections but passes nothing on. Later connections work. */
   stall(): void;
-  /** Resolves once Redis has answered the next request, of which nobody hears: the connection is cut. */
+  /** Resolves after Redis has answered the next request. The proxy cuts the connection, so the answer is lost. */
   loseNextAnswer(): Promise<void>;
 }
 
@@ -22,7 +22,7 @@ export async function createProxy(target: string): Promise<Proxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let lose: (() => void) | undefined;
-  /** The connection that asks next, once an answer is to be lost: others may be told something meanwhile. */
+  /** Lose the answer on the connection of the next request only. Other connections may carry notifications. */
   let asking: Socket | undefined;
   let stalled = 0;
   const server = createServer((near) => {

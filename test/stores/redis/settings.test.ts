@@ -18,7 +18,7 @@ async function set(settings: Readonly<Record<string, string>>): Promise<void> {
     await admin!.config("SET", name, value);
 }
 
-/** What a store warns of when it is used on a server with these settings, and where it is told to go. */
+/** Returns the warnings of a store on a server with these settings. */
 async function warningsWith(settings: Readonly<Record<string, string>>): Promise<string[]> {
   await set(settings);
   const logger = { debug: vi.fn(), info: vi.fn(), warn: vi.fn(), error: vi.fn() };
@@ -26,7 +26,7 @@ async function warningsWith(settings: Readonly<Record<string, string>>): Promise
   await store.counts();
   await store.add(eventOf());
   await store.close();
-  // It asks beside the calls; once more is told that it has an answer.
+  // The store reads the settings in the background. Wait until only this client is connected.
   await vi.waitFor(async () => {
     const info = await admin!.client("LIST");
     expect(String(info).split("\n").filter(Boolean).length).toBe(1);
@@ -49,7 +49,7 @@ describe.skipIf(own === undefined)("at its first use, the store says what Redis 
     ["two seconds", { appendfsync: "everysec" }, [/everysec.* up to two seconds/]],
     ["half a minute", { appendfsync: "no" }, [/half a minute/]],
     ["what it deletes for want of memory", { "maxmemory-policy": "allkeys-lru" }, [/allkeys-lru.* deletes/]],
-    // None of the store's keys has a time to live.
+    // The keys of the store have no expiry.
     ["nothing, where only keys that expire are deleted", { "maxmemory-policy": "volatile-lru" }, []],
     [
       "each of several",
@@ -79,7 +79,7 @@ describe.skipIf(own === undefined)("of a server that does not say", () => {
   beforeEach(async () => {
     await set({ appendonly: "no" });
     const keys = ["~{shy}*", "&{shy}:wake"];
-    // As docs/stores/redis.md has them.
+    // The commands that docs/stores/redis.md allows.
     const commands = "+@read +@write +@scripting +@connection +@pubsub +time +info".split(" ");
     await admin!.call("ACL", "SETUSER", "shy", "reset", "on", ">quiet", ...keys, ...commands);
   });

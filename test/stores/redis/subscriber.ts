@@ -1,6 +1,6 @@
 /**
- * A process that takes notifications and handles them, on one Redis with others, and notes in Redis what somebody
- * outside should know. Ends by itself when nothing is left to do.
+ * A process that receives and handles notifications on a shared Redis. It writes a log to Redis for the test. It ends
+ * when no work is left.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -12,11 +12,11 @@ import { silent } from "./event.ts";
 export interface SubscriberOptions {
   readonly url: string;
   readonly prefix: string;
-  /** A list in Redis: lines of `began` and `ended`, in the order in which Redis got them. */
+  /** A list in Redis with lines of `began` and `ended`, in the order of arrival. */
   readonly log: string;
-  /** Ids of events; each is of one of a few bookings. */
+  /** Event ids. The events belong to a few bookings. */
   readonly notifications: readonly string[];
-  /** Never ends the callback of this event. */
+  /** The callback of this event never ends. */
   readonly hangOn?: string;
 }
 

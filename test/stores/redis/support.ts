@@ -6,7 +6,7 @@ import { silent } from "./event.ts";
 
 export const url = await redisUrl();
 
-/** Prefixes of this file's own, whose keys are deleted after its tests. */
+/** Returns prefixes for one test file, and deletes their keys after its tests. */
 export function createPrefixes(): () => string {
   const file = `test-${randomUUID()}`;
   let prefixes = 0;
@@ -19,7 +19,7 @@ export function createPrefixes(): () => string {
   };
 }
 
-/** On the shared server, and without a word of its settings, which keep nothing. */
+/** Opens a store on the shared server. It does not warn about the settings of that server, which is not durable. */
 export function openStore(prefix: string, options: Partial<RedisStoreOptions> = {}) {
   return redisStore({ url, prefix, logger: silent, ...options });
 }

@@ -68,7 +68,7 @@ describe.skipIf(url === undefined)("with a clock that is set back by an hour", (
     clock.now += HOUR + 1;
     await store.add(late, { dueIn: 2 * HOUR });
     clock.now -= HOUR;
-    // The later wait is over, the earlier one is not.
+    // The later wait is over, and the earlier one is not.
     expect(idsOf(await store.claim(CLAIM))).toEqual([late.eventId]);
     expect(await store.claim(CLAIM)).toEqual([]);
   });

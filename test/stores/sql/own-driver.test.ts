@@ -43,7 +43,7 @@ function createDriver(notifier?: SqlNotifier) {
     transaction(steps) {
       const result = last.then(async () => {
         transactions += 1;
-        // As after a deadlock: the steps run to their end, count for nothing, and run again.
+        // As after a deadlock, the steps run to their end, roll back, and run again.
         if (transactions % 3 === 0) await attempt(steps(), "ROLLBACK").catch(() => {});
         return attempt(steps(), "COMMIT");
       });
@@ -67,7 +67,7 @@ function foreign(row: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(entries);
 }
 
-/** Numbered placeholders, the database's own clock, and figures that are looked for among the events. */
+/** Uses numbered placeholders, the database's own clock, and counts that it reads from the events. */
 const dialect: SqlDialect = {
   ...sqliteDialect,
   counts: undefined,

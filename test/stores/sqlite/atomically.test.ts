@@ -7,7 +7,7 @@ import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();
 
-/** A store with a table of the user's beside it, and claims for `count` events of different records. */
+/** Makes a store with a table of the user, and claims `count` events of different records. */
 async function claimed(count: number) {
   const db = new DatabaseSync(files.path());
   db.exec("CREATE TABLE nights (event TEXT)");

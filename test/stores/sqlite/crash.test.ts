@@ -8,10 +8,10 @@ import type { Point, SubscriberOptions } from "./subscriber.ts";
 import { createFiles, startWorker } from "./support.ts";
 
 const files = createFiles();
-/** More than a lease. */
+/** Longer than a lease, in ms. */
 const LATER = 60_000;
 
-/** A subscriber's file over several lives of its process, and what is known of it from outside. */
+/** Tracks a subscriber's file over several lives of its process, as seen from outside. */
 function createHistory() {
   const file = files.path();
   const log = `${file}.log`;
@@ -25,7 +25,7 @@ function createHistory() {
     return startWorker("subscriber", { ...options, dieAt });
   };
 
-  /** What must hold whenever the process is dead; notes in the log what was done by then. */
+  /** Checks the conditions that hold whenever the process is dead. Logs the events that are done. */
   const inspect = async (): Promise<void> => {
     const db = new DatabaseSync(file);
     const store = sqliteStore(db);
@@ -49,7 +49,7 @@ function createHistory() {
     appendFileSync(log, "dead\n");
   };
 
-  /** A life without a kill: all that was answered is handled, nothing that was done is begun again. */
+  /** Runs the process once without a kill. Every accepted event is handled, and no done event begins again. */
   const finish = async (): Promise<void> => {
     const { ended } = start(0);
     expect(await ended).toEqual({ code: 0, signal: null, errors: "" });
@@ -73,7 +73,7 @@ function countsOf(events: Iterable<{ readonly state: string }>): Record<string, 
   return counts;
 }
 
-/** None begins twice in one life, and none that was done when a life ended. */
+/** Fails if an event begins twice in one life, or again after a life in which it was done. */
 function expectNoneTwice(log: string): void {
   const done = new Set<string>();
   for (const life of log.split("dead\n")) {
@@ -130,7 +130,7 @@ test("kill -9 at any moment, over and over, loses nothing", async () => {
   expect(history.answered()).toBeGreaterThan(0);
 }, 120_000);
 
-/** mulberry32 */
+/** Returns a mulberry32 generator. */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {

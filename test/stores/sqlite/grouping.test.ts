@@ -7,7 +7,7 @@ import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();
 
-/** A store whose transactions can be watched, and be made to fail. */
+/** Makes a store whose transactions the test can watch and fail. */
 function watched() {
   const db = new DatabaseSync(files.path());
   const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 300 });
@@ -27,7 +27,7 @@ function watched() {
     beforeExec(run: (sql: string) => void) {
       before = run;
     },
-    /** As a second process sees it. */
+    /** Returns the events as a second process sees them. */
     onDisk() {
       const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
       const { n } = other.prepare("SELECT count(*) AS n FROM stayhook_events").get() as { n: number };
@@ -162,7 +162,7 @@ describe("when a group fails", () => {
       failures -= 1;
       throw sqliteError(10, "disk I/O error");
     });
-    // The group's, and then the first one's alone.
+    // The first failure hits the commit of the group, the second hits the first event alone.
     const answers = await Promise.allSettled([store.add(eventOf()), store.add(eventOf())]);
     expect(answers.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
     expect(answers[0]).toMatchObject({ reason: expect.any(StayhookError) });
@@ -199,7 +199,7 @@ describe("while the file is busy", () => {
     const added = store.add(eventOf()).finally(() => {
       settled = true;
     });
-    // Timers go off and reads are answered while it waits.
+    // While the store waits, timers run and reads are answered.
     for (let turn = 0; turn < 5; turn++) {
       await new Promise((resolve) => setTimeout(resolve, 10));
       expect(await store.counts()).toMatchObject({ pending: 0 });

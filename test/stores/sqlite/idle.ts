@@ -1,4 +1,4 @@
-/** A process that does something with a store, subscribes to it, and closes nothing. */
+/** A process that uses a store, subscribes to it, and closes nothing. */
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { eventOf } from "./event.ts";
 

@@ -1,4 +1,4 @@
-/** A process that locks a file, and holds the lock until it is killed. */
+/** A process that locks a file and holds the lock until it is killed. */
 import { DatabaseSync } from "node:sqlite";
 
 const { file }: { file: string } = JSON.parse(process.argv[2]!);

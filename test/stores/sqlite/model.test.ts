@@ -6,7 +6,7 @@ import { checkAgainstModel } from "../model-check.ts";
 const db = new DatabaseSync(":memory:");
 afterAll(() => db.close());
 
-/** One database for all runs, emptied: making one takes longer than a run. */
+/** Empties the one database that all runs share, because making one takes longer than a run. */
 function emptyStore() {
   const store = sqliteStore(db);
   db.exec("DELETE FROM stayhook_events; DELETE FROM stayhook_queue; DELETE FROM stayhook_records");

@@ -190,7 +190,7 @@ describe("a DatabaseSync of the user's own", () => {
 });
 
 describe("the schema", () => {
-  /** A file as stayhook 0.1 left it, as far as it matters. */
+  /** Makes a file as stayhook 0.1 left it, with the parts that matter here. */
   function oldFile(): string {
     const path = files.path();
     const db = new DatabaseSync(path);
@@ -259,7 +259,7 @@ describe("the schema", () => {
 describe("a file that is not there any more", () => {
   const hour = 3_600_000;
 
-  /** Lets the next check of the file be due. */
+  /** Moves the clock to the next check of the file. */
   function passTime() {
     const now = performance.now.bind(performance);
     vi.spyOn(performance, "now").mockImplementation(() => now() + hour);

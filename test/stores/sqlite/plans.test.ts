@@ -9,7 +9,7 @@ const store = sqliteStore(db);
 const statements = statementsOf(sqliteDialect);
 afterAll(() => db.close());
 
-/** How SQLite runs a statement. */
+/** Returns the query plan of a statement. */
 function planOf(sql: string): string[] {
   const rows = db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all();
   return rows.map(({ detail }) => String(detail));
@@ -21,7 +21,7 @@ const plans = Object.entries(statements)
 
 test.each(plans)("%s scans no table, and sorts no rows of one", (_, plan) => {
   for (const step of plan) {
-    // It may scan and sort the few rows of a subquery.
+    // A plan may scan and sort the few rows of a subquery.
     expect(step).not.toMatch(/^SCAN (?!CONSTANT ROW|\(subquery|[a-d]$|old$|ready$|waiting$|wanted$|blocks$)/);
   }
 });

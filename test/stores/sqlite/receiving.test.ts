@@ -10,7 +10,7 @@ import { createFiles } from "./support.ts";
 
 const files = createFiles();
 
-/** A handler over a database of the test's own, on which each booking is confirmed. */
+/** Makes a handler with its own database. The platform confirms each booking. */
 function received(on: WebhookCallbacks<Booking, Listing, DatabaseSync> = {}) {
   const db = new DatabaseSync(files.path());
   const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 50 });

@@ -1,6 +1,6 @@
 /**
- * A process that takes notifications and handles them, writing a line for all that somebody outside should know,
- * and that can be told to die at a point. Ends by itself when nothing is left to do.
+ * A process that receives and handles notifications. It writes a log for the test, and can kill itself at a point. It
+ * ends when no work is left.
  */
 import { appendFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
@@ -10,7 +10,7 @@ import type { EventStore } from "../../../src/stores/event-store.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
 
-/** Where it can be told to die, in the order of an event's life. */
+/** Points at which the process can kill itself, in the order of an event's life. */
 export type Point =
   | "before add"
   | "after add"
@@ -25,11 +25,13 @@ export type Point =
 export interface SubscriberOptions {
   readonly file: string;
   readonly log: string;
-  /** Ids of events; each is of one of a few bookings. */
+  /** Event ids. The events belong to a few bookings. */
   readonly notifications: readonly string[];
-  /** By how much its clock is ahead of the machine's, ms: what a dead process held is free at once. */
+  /**
+   * How far the clock is ahead of the machine's clock, in ms. The leases of a dead process have then expired already.
+   */
   readonly ahead: number;
-  /** Dies the third time it comes there. */
+  /** The process dies when it gets to this point for the third time. */
   readonly dieAt?: Point;
 }
 
@@ -97,7 +99,7 @@ const client = new StayhookClient({
 });
 
 const webhooks = createWebhookHandler({
-  // A recheck runs no callback here, so that it would be done without a row in the table.
+  // A recheck runs no callback here, so its event would be done without a row in the table.
   recheckAfter: false,
   client,
   verify: false,

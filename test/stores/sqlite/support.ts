@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, onTestFinished, vi } from "vitest";
 import { startProcess } from "../processes.ts";
 
-/** Paths for databases in a directory that is deleted after the file's tests. */
+/** Returns paths for databases in a directory that is deleted after the file's tests. */
 export function createFiles() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-sqlite-"));
   let files = 0;
@@ -18,12 +18,12 @@ export function createFiles() {
   };
 }
 
-/** Another process, from a file beside this one. */
+/** Starts another process, from a file in this folder. */
 export function startWorker(name: string, args: object) {
   return startProcess(join(import.meta.dirname, `${name}.ts`), args);
 }
 
-/** On a machine that is busy, a transaction that takes too long is cut into pieces. */
+/** Stops the clock that limits a transaction. On a busy machine, the store would otherwise split a long transaction. */
 export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["performance"] });
   onTestFinished(() => {

@@ -43,7 +43,7 @@ test("a record is pruned by when it was last seen, and found by a time that is a
     found.push((Date.now() - Number(seen_from)) / minutes(1));
     expect(await store.recordOf("booking:A")).toMatchObject({ seenAt: new Date() });
   }
-  // Written anew only once it is more than an hour old, as each change of it changes the index.
+  // The store updates the time only after an hour, because each change also changes the index.
   expect(found).toEqual([0, 40, 0, 59, 0]);
   vi.setSystemTime(Date.now() + minutes(30));
   await store.learn("booking:A", seen);

@@ -35,6 +35,7 @@ export class Cluster {
 
   /**
    * Times are in ms.
+   *
    * @param context - context of a concurrent test
    */
   constructor(

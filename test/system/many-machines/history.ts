@@ -5,10 +5,8 @@ interface Line {
   readonly pid: number;
   /**
    * A callback logs `began`, and then one end: `ended`, `cut` (its signal aborted), or `late` (it ended after its
-   * signal
-   * aborted). The handler logs `done`, `failed`, `parked` and `warned`. The test logs `killed`, `frozen` and `woken`
-   * for a
-   * process.
+   * signal aborted). The handler logs `done`, `failed`, `parked` and `warned`. The test logs `killed`, `frozen` and
+   * `woken` for a process.
    */
   readonly what: string;
   readonly eventId: string;
@@ -60,8 +58,7 @@ export class History {
 
   /**
    * Returns bookings whose callback began while another callback of the same booking ran. A killed or frozen process
-   * runs
-   * nothing. After a frozen process wakes, it cancels the callbacks that it began before.
+   * runs nothing. After a frozen process wakes, it cancels the callbacks that it began before.
    */
   overlaps(): string[] {
     const found: string[] = [];
@@ -91,8 +88,7 @@ export class History {
 
   /**
    * Returns events whose callback began again although no process that began it was killed or frozen. A process that
-   * wakes
-   * may begin an event that it claimed just before it was frozen. So a frozen process is excused on both sides.
+   * wakes may begin an event that it claimed just before it was frozen. So a frozen process is excused on both sides.
    */
   repeatedForNothing(): string[] {
     const harmed = new Set(

@@ -55,8 +55,7 @@ describe.each(kinds)("on %s", (kind) => {
     workers[other] = await cluster.start("worker", ahead());
     await sending;
     // Both machines held leases. Wait until the leases have expired and all events are done. Wake the frozen machine
-    // only
-    // then.
+    // only then.
     const store = openStore(place);
     const finished = { pending: 0, processing: 0, retrying: 0, parked: 0, done: events.length };
     await cluster.until(async () => expect(await store.counts()).toEqual(finished));

@@ -20,6 +20,7 @@ export const kinds: readonly Kind[] = (
 
 /**
  * Makes a new schema, database or prefix on the shared server. It is deleted after the test.
+ *
  * @param context - context of a concurrent test
  */
 export async function newPlace(
