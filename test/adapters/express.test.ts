@@ -71,7 +71,7 @@ describe.each([
     const { port } = await serve(app);
     expect((await send(port, text, { path: "/api/hooks/geheim?a=1" })).status).toBe(200);
     expect((await send(port, text, { path: "/api/hooks/falsch" })).status).toBe(401);
-    // Of this, a router that is mounted at all of it leaves "/".
+    // Express leaves only "/" of the URL if the mount path covers all of it.
     app.use("/all/geheim", toNodeHandler(webhooks));
     expect((await send(port, text, { path: "/all/geheim" })).status).toBe(200);
   });

@@ -13,7 +13,7 @@ afterEach(() => {
 
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
-/** One request, as each of the things in front of a function tells it. */
+/** One request in the format of each service that can call a Lambda function. */
 const shapes: Record<string, (body: string | null, key?: string) => object> = {
   "API Gateway REST": (body, key = "s3cret") => ({
     httpMethod: "POST",
@@ -55,7 +55,7 @@ const shapes: Record<string, (body: string | null, key?: string) => object> = {
     isBase64Encoded: false,
     requestContext: { elb: { targetGroupArn: "arn:aws:elasticloadbalancing:…" } },
   }),
-  // Then it tells of nothing once.
+  // With multi-value headers on, the event has only the multi-value fields.
   "a load balancer, with several values": (body, key = "s3cret") => ({
     httpMethod: "POST",
     path: "/hooks",
@@ -162,7 +162,7 @@ test("a secret that a URL cannot hold as it is is known however the query is tol
     verify: sharedSecret({ query: "key", secret }),
     processing: "inline",
   });
-  // API Gateway REST decodes; the others tell it as it came.
+  // API Gateway REST decodes the query. The others pass it on as it was sent.
   for (const [name, key] of [
     ["API Gateway REST", secret],
     ["API Gateway HTTP", encoded],

@@ -26,7 +26,7 @@ async function open(port: number): Promise<Socket> {
   return socket;
 }
 
-/** What arrives until `done` holds, or the other side ends. */
+/** Returns the bytes that arrive until `done` holds or the other side ends. */
 function heard(socket: Socket, done: (text: string) => boolean = () => false): Promise<string> {
   return new Promise((resolve) => {
     let all = "";
@@ -284,7 +284,7 @@ describe("an answer to a body that nobody reads", () => {
 });
 
 describe("a body that something in front has read", () => {
-  /** As `(req) => {…}` in front would do it. */
+  /** Starts a server that reads the body first and then calls the handler. */
   const behind = async (prepare: (bytes: Buffer) => object, options = {}) => {
     const side = receivingOnly({ bodyTimeout: 1_000, ...options });
     const handler = toNodeHandler(side.webhooks);

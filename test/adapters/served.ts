@@ -16,7 +16,7 @@ afterEach(async () => {
   for (const close of closers.splice(0)) await close();
 });
 
-/** Serves on a port of its own until the test ends. */
+/** Serves on a free port until the test ends. */
 export async function serve(
   listener: RequestListener,
 ): Promise<{ readonly port: number; readonly url: string }> {
@@ -30,7 +30,7 @@ export async function serve(
   return { port, url: `http://127.0.0.1:${port}` };
 }
 
-/** A webhook handler that has no more than the receiving side, and counts its starts. */
+/** Makes a webhook handler that only receives. It counts the calls of `start`. */
 export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart = true) {
   const side: Harness = harness({ maxBodyBytes: 65_536, ...options });
   let starts = 0;
@@ -42,7 +42,7 @@ export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart 
   return { ...side, webhooks, starts: () => starts };
 }
 
-/** POSTs as Node's own client does. Resolves with the answer, or rejects where the connection breaks before it. */
+/** POSTs as Node's own client does. Resolves with the answer. Rejects if the connection breaks before it. */
 export function send(
   port: number,
   body: string | Uint8Array | undefined,

@@ -22,7 +22,7 @@ import { send, serve } from "./served.ts";
 
 const express4: typeof express5 = (await import("express4" as string)).default;
 
-/** An app that has the handler at /hooks, and its body parser in front or not. */
+/** Makes an app that serves the handler at /hooks, with or without its body parser in front. */
 type MakeApp = (webhooks: WebhookHandler, parses: boolean) => RequestListener | Promise<RequestListener>;
 
 const expressApp =
@@ -82,7 +82,7 @@ const apps: Record<string, MakeApp> = {
         handle(request, response);
       }
     }
-    // Decorators are functions: here Node strips types, and no more.
+    // Call decorators as functions, because Node only strips types.
     Controller("hooks")(Hooks);
     All()(Hooks.prototype, "take", Object.getOwnPropertyDescriptor(Hooks.prototype, "take") ?? {});
     Req()(Hooks.prototype, "take", 0);
@@ -144,7 +144,7 @@ describe.each(matrix)("$name, $how", ({ name, parses }) => {
       status: 405,
       headers: { allow: "POST" },
     });
-    // Less than the parsers themselves refuse.
+    // Below the limit of the body parsers themselves.
     const large = text({ padding: "x".repeat(70_000) });
     expect((await send(port, large, { path, headers: json })).status).toBe(413);
     expect(Object.values(await store.counts()).every((count) => count === 0)).toBe(true);
@@ -164,7 +164,7 @@ describe.each(matrix)("$name, $how", ({ name, parses }) => {
   });
 });
 
-// What a parser in front reads is the parser's to limit.
+// If a body parser runs first, its own limit applies.
 describe.each(Object.keys(apps))("%s reads no body by itself", (name) => {
   test("413 to what is far too large, while it is sent", async () => {
     const { port } = await serveApp(name, false);

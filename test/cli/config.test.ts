@@ -111,7 +111,7 @@ describe("endpoints", () => {
     expect(ended).toMatchObject({ code: 0, stderr: "" });
     expect(ended.stdout).not.toMatch(/s3cret|0ther/);
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, messages: other });
-    // An empty variable is an unset one. It removes no topic.
+    // An empty variable counts as unset. It removes no topic.
     const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_TO: "" };
     await configWith(["ensure"], { ...unset, STAYHOOK_ENDPOINT_LISTINGS: url });
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: url, messages: other });
@@ -159,7 +159,7 @@ describe("endpoints", () => {
     expect(sandbox.webhookConfig?.endpoints).toEqual(all(url));
     expect(await configWith(["ensure"], { STAYHOOK_TO: other })).toMatchObject({ code: 0, stderr: "" });
     expect(sandbox.webhookConfig?.endpoints).toEqual(all(other));
-    // Endpoints of topics go before STAYHOOK_TO.
+    // Endpoints of topics win over STAYHOOK_TO.
     await configWith(["ensure"], { STAYHOOK_TO: other, STAYHOOK_ENDPOINT_BOOKINGS: url });
     expect(sandbox.webhookConfig?.endpoints).toEqual({ ...all(other), bookings: url });
     expect(await configWith(["ensure", "--to", "-"], {}, "")).toMatchObject({ code: 2 });

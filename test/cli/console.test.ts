@@ -8,7 +8,7 @@ import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
 import { cli, start, until } from "./support.ts";
 
-/** A store with one event that waits, and a console of it. */
+/** Opens the console of a store with one pending event. */
 async function opened(...args: string[]) {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -36,7 +36,7 @@ async function opened(...args: string[]) {
 test("the URL that is printed opens the console once, and a cookie from then on", async () => {
   const { url, origin, eventId, running } = await opened();
   expect(new URL(url).hostname).toBe("127.0.0.1");
-  // Another address of this machine.
+  // 127.0.0.2 is another address of this machine.
   await expect(fetch(origin.replace("127.0.0.1", "127.0.0.2"))).rejects.toThrow();
   expect((await new Browser().get(origin)).status).toBe(403);
   expect((await new Browser().get(`${origin}/?token=guess`)).status).toBe(403);

@@ -3,7 +3,7 @@ import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { cli, closed, platform, quiet, receiver, serve } from "./support.ts";
 
-/** A subscriber, with or without a secret. */
+/** Starts a subscriber, with or without a secret. */
 async function subscriber(env: Readonly<Record<string, string>>, secret?: string) {
   const store = memoryStore();
   const webhooks = createWebhookHandler({
@@ -89,7 +89,7 @@ describe("doctor", () => {
       [{ ...env, STAYHOOK_BASE_URL: page }, undefined, { code: 1, check: "base URL" }],
       [{ ...env, STAYHOOK_ACCESS_TOKEN: "" }, undefined, { code: 2, check: undefined }],
     ] as const) {
-      // A later time than the client waits for makes it give up at once.
+      // The client gives up at once, because it never waits as long as this retryAfter.
       sandbox.faults.set(status === undefined ? [] : [{ status, retryAfter: 3600 }]);
       const { code, stdout } = await cli(["doctor", "--json"], { env: given });
       // The platform's own text ends with a period.
@@ -205,7 +205,7 @@ describe("doctor", () => {
     const { url } = await subscriber(env, "s3cret");
     await cli(["config", "set", "--bookings", url, "--listings", url], { env });
     let now = 0;
-    // The endpoint's answers; the platform's are by another clock.
+    // This clock measures the endpoint. The platform is measured with another clock.
     const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 11_000));
     onTestFinished(() => clock.mockRestore());
     const late = await doctor(env, "--deliver");
@@ -255,7 +255,7 @@ describe("doctor", () => {
     const { report } = await doctor({ STAYHOOK_BASE_URL: baseUrl, STAYHOOK_ACCESS_TOKEN: "t" });
     const clock = report.checks.find(({ check }) => check === "clock");
     expect(clock).toMatchObject({ state });
-    // The answer takes a moment.
+    // The answer takes time, so the difference may be a few seconds off.
     expect(clock?.detail.replace(/360\d|3599/, "3600")).toContain(text);
   });
 });

@@ -16,7 +16,7 @@ import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 import { cli, platform, quiet, start, until } from "./support.ts";
 
-/** A file with one done, two parked and one pending event. */
+/** Makes a file with one done, two parked and one pending event. */
 async function recorded() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -103,7 +103,7 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
     expect(await events("show", eventId)).toMatchObject({ reason: "denied", lastError: "no" });
     expect(await events("replay", "--all", "--yes")).toEqual({ replayed: 1 });
     expect(await events("counts")).toMatchObject({ pending: 1, parked: 0 });
-    // The second time proves that the first one created nothing.
+    // The second run proves that the first one created nothing.
     for (let time = 0; time < 2; time += 1) {
       const typo = await cli(["events", "ls", names, `${place}_typo`], { env: { STAYHOOK_STORE: url } });
       expect(typo).toMatchObject({ code: 4, stdout: "" });
@@ -466,7 +466,7 @@ describe("events", () => {
       follow("--json", "--ref", "booking:NEW"),
     ];
     await until(() => expect(since.stdout()).toContain(done));
-    // Each has taken its first look by the time of the second.
+    // Wait until each command has read the store once.
     await new Promise((resolve) => setTimeout(resolve, 600));
     const eventId = crypto.randomUUID();
     const rest = { ref: "booking:NEW", source: "webhook", topic: null, notification: "{}" } as const;

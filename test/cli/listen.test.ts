@@ -7,7 +7,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { closed, platform, quiet, receiver, start, until } from "./support.ts";
 
-/** A deployed app that records notifications in a file. */
+/** Makes a deployed app that records notifications in a file. */
 async function deployed() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -49,7 +49,7 @@ async function deployed() {
   return { file, store, record, rows };
 }
 
-/** Starts it, and resolves when it has taken its first look. */
+/** Starts the command. Resolves when the command has read the store once. */
 async function listen(file: string, args: readonly string[], env: Record<string, string> = {}) {
   const running = start(["listen", ...args, "--store", file], { env });
   await until(() => expect(running.stderr()).toContain("Forwarding new notifications"));
@@ -90,7 +90,7 @@ describe("listen", () => {
     const events = [await record("HX3K9"), await record("OTHER"), await record("HX3K9")];
     const rest = { ref: "booking:HX3K9", topic: null, timestamp: "2026-11-21T10:00:00Z" } as const;
     await store.add({ eventId: crypto.randomUUID(), source: "reconcile", notification: null, ...rest });
-    // A follow-up event, which repeats the notification of the first one.
+    // A follow-up event repeats the notification of the first event.
     const { body } = events[0]!;
     await store.add({ eventId: crypto.randomUUID(), source: "webhook", notification: body, ...rest });
     const { url, received } = await receiver();

@@ -6,14 +6,14 @@ import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { cli, platform, serve, start, until } from "./support.ts";
 
-/** An app that has handled a booking and knows a listing, at a platform where both have changed since. */
+/** Makes an app that has handled a booking and knows a listing. Both have changed on the platform since then. */
 async function app() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const file = join(directory, "events.db");
   const { sandbox, env } = await platform();
   const heard: string[] = [];
-  /** One life of the app's process. */
+  /** Runs the app's process once. */
   const live = async (arriving?: string) => {
     const store = sqliteStore(file, { durability: "process-crash" });
     const webhooks = createWebhookHandler({

@@ -2,7 +2,7 @@ import { StayhookClient } from "stayhook";
 import { describe, expect, test } from "vitest";
 import { cli, receiver, serve, start, until } from "./support.ts";
 
-/** Starts the command on a free port, and resolves when the sandbox listens. */
+/** Starts the command on a free port. Resolves when the sandbox listens. */
 async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
   const running = start(["sandbox", "--port", "0", "--seed", "7", ...args], { env });
   const url = await until(() => {

@@ -19,7 +19,7 @@ interface Given {
   readonly terminal?: boolean | undefined;
   /** Whether stdin is a terminal. */
   readonly typing?: boolean | undefined;
-  /** All of stdin. */
+  /** The text of stdin. */
   readonly input?: string | undefined;
 }
 
@@ -65,7 +65,7 @@ function sink(isTTY: boolean) {
   return { stream, text: () => Buffer.concat(chunks).toString() };
 }
 
-/** A listening sandbox, and the environment in which a command finds it. */
+/** Starts a sandbox. Also returns the environment variables that lead a command to it. */
 export async function platform(options: Parameters<typeof createProfiledSandbox>[0] = {}): Promise<{
   readonly sandbox: Sandbox;
   readonly env: Readonly<Record<string, string>>;
@@ -81,7 +81,7 @@ export async function platform(options: Parameters<typeof createProfiledSandbox>
 
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A server on a free port. Resolves to its origin. */
+/** Starts a server on a free port. Resolves to its origin. */
 export async function serve(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
@@ -92,7 +92,7 @@ export async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** An endpoint that answers 200 to everything, and keeps URLs and bodies. */
+/** Starts an endpoint that answers 200 to every request. It keeps URLs and bodies. */
 export async function receiver() {
   const bodies: string[] = [];
   const urls: string[] = [];
@@ -104,7 +104,7 @@ export async function receiver() {
   return { url: `${origin}/`, received: (): readonly string[] => bodies, urls };
 }
 
-/** A URL on which nobody listens. */
+/** Returns a URL on which no server listens. */
 export async function closed(): Promise<string> {
   const server = createServer();
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));

@@ -3,7 +3,7 @@ import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
 import { cli, closed, platform, quiet, serve, start, until } from "./support.ts";
 
-/** A subscriber that records the types of its events. */
+/** Starts a subscriber that records the types of its events. */
 async function subscriber(env: Readonly<Record<string, string>>) {
   const heard: string[] = [];
   const webhooks = createWebhookHandler({

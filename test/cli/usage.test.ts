@@ -197,7 +197,7 @@ test.each([
   [418, 1],
 ])("the platform's %i gives exit code %i", async (status, expected) => {
   const { sandbox, env } = await platform();
-  // A later time than the client waits for makes it give up at once.
+  // The client gives up at once, because it never waits as long as this retryAfter.
   sandbox.faults.set([{ status, retryAfter: 3600 }]);
   const { code, stdout, stderr } = await cli(["listings", "--json"], { env });
   expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
@@ -218,11 +218,11 @@ test("an error names the host and the reason", async () => {
   expect(code).toBe(5);
   expect(stderr).toContain("ECONNREFUSED");
   expect(stderr).not.toContain("see cause");
-  // The error has the reason once.
+  // The message contains the reason only once.
   expect(stderr).toBe(
     `stayhook: GET ${baseUrl}/v2/listings: connection refused (ECONNREFUSED). Is STAYHOOK_BASE_URL right?\n`,
   );
-  // fetch gives no code for a port that it refuses.
+  // fetch refuses this port and gives no error code.
   const refused = await cli(["listings", "--base-url", "http://127.0.0.1:1"], {
     env: { STAYHOOK_ACCESS_TOKEN: "t" },
   });

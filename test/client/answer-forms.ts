@@ -30,7 +30,7 @@ export const noDates = fc.constantFrom<[unknown, unknown]>(
   ["soon", {}],
 );
 
-/** Fields that no envelope should be mistaken for, and that should not be mistaken for one. */
+/** Fields beside the record. The client must not mistake them for an envelope. */
 const furtherFields = fc.subarray([
   ["code", 404],
   ["data", null],
@@ -50,7 +50,7 @@ export const records = fc.record({
   further: furtherFields,
 });
 
-/** A record as the platform sends it, and as the client is to give it. */
+/** Makes a record as the platform sends it, and as the client must return it. */
 export function recordOf({
   kind,
   status,
@@ -71,7 +71,7 @@ export function recordOf({
 }
 
 const names = ["data", "booking", "listing", "config", "result", "anything"];
-/** What stands beside a payload in an envelope of a success. */
+/** Fields beside the payload in a success envelope. */
 export const beside = fc.subarray([
   ["success", true],
   ["code", 0],
@@ -84,7 +84,7 @@ export const beside = fc.subarray([
 ] as [string, unknown][]);
 export const layers = fc.record({ name: fc.constantFrom(...names), beside });
 
-/** Puts a value into up to two wrappers, with an array around it at one level, or at none. */
+/** Puts a value into up to two wrappers. At one level, an array may surround it. */
 export const envelopes = fc.record({
   wrappers: fc.array(layers, { maxLength: 2 }),
   arrayAt: fc.constantFrom(undefined, 0, 1, 2),

@@ -17,8 +17,8 @@ import {
 } from "./answer-forms.ts";
 import { accessToken, type Platform, platformUntilEnd, rejection } from "./support.ts";
 
-// The platform's bodies are not documented. Whatever form it gives a record, the client gives the same record; and
-// what holds no such record is an error that says where, or "there is none".
+// The platform's bodies are not documented. The client must return the same record for every form of the body. For a
+// body without such a record, it must throw an error that names the place, or return "there is none".
 
 const seed = seedOf("COMBINATIONS");
 const numRuns = 300;
@@ -77,7 +77,7 @@ describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, 
           flawed = Object.fromEntries(Object.entries(sent).filter(([name]) => name !== field));
         if (flaw.startsWith("bad ")) flawed = { ...sent, [field]: [5] };
         if (flaw === "text") flawed = "maintenance";
-        // One of two is not said to be the one that was asked for.
+        // The body does not tell which of the two records was requested.
         if (flaw === "two") flawed = [sent, sent];
         const { json, path } = wrap(flawed, envelope);
         send(json);

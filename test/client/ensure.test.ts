@@ -5,7 +5,7 @@ import { clientOf, platform, type Received, type Reply, rejection } from "./supp
 const bookings = "https://hooks.example/b";
 const listings = "https://hooks.example/l";
 
-/** A platform that answers reads in turn, and writes as told. */
+/** Makes a platform that answers reads in turn and writes as given. */
 async function ensuring(
   reads: Reply[],
   input: EnsureInput,

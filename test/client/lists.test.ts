@@ -189,7 +189,7 @@ describe("nextPage", () => {
   const row = (listingId: number) => ({ listingId, status: "Hidden" });
   const search = (url: string) => new URL(url, "http://h").searchParams;
 
-  /** A platform with pages of one row. A page past the last has none. */
+  /** Makes a platform with pages of one row. Pages past the last one are empty. */
   const paged = (pages: number, body = (page: number): unknown => ({ data: [row(page)], page, limit: 1 })) =>
     platform(({ url }) => {
       const page = Number(search(url).get("page") ?? 1);

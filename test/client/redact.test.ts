@@ -38,7 +38,7 @@ test.each(Object.entries(forms))("a secret is taken out: %s", (_, form) => {
 describe("in base64", () => {
   test.each([0, 1, 2])("at alignment %i", (alignment) => {
     const whole = base64(`${"x".repeat(alignment)}${secret} and more`);
-    // The characters around it hold bits of their neighbors.
+    // The first and last character also encode bits of the neighboring bytes.
     const core = whole.slice(
       Math.ceil((alignment * 8) / 6),
       Math.floor(((alignment + secret.length) * 8) / 6),

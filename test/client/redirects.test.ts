@@ -6,7 +6,7 @@ const booking = { bookingCode: "A", status: "x" };
 const config = { isActive: true, endpoints: {} };
 const to = (location: string, status = 302) => ({ status, headers: { location } });
 
-/** /1 leads to /2 and so on, until `last`, which has the record. */
+/** Redirects from /1 to /2 and so on. `last` returns the record. */
 const chain = (last: number) => (request: Received) => {
   const at = Number(request.url.slice(1)) || 0;
   return at === last ? { json: booking } : to(`/${at + 1}`);

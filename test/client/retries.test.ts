@@ -15,7 +15,7 @@ const status = (code: number, headers: Record<string, string> = {}) =>
   new Response(null, { status: code, headers });
 const broken = new TypeError("fetch failed");
 
-// The first retry loads it, which takes real time.
+// The first retry loads ky, which takes real time. Load it before the fake timers.
 beforeAll(() => import("ky"));
 beforeEach(() => void vi.useFakeTimers({ now: new Date("2026-05-04T00:00:00Z") }));
 afterEach(() => void vi.useRealTimers());

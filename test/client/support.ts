@@ -12,7 +12,7 @@ export interface Received {
   readonly body: string;
 }
 
-/** How a request is answered: with a status, JSON, text, headers; or by hand. */
+/** An answer to a request: status, JSON, text and headers, or a function that uses the response. */
 export interface Reply {
   readonly status?: number;
   readonly json?: unknown;
@@ -28,14 +28,14 @@ export interface Platform {
 
 type Answering = (request: Received, index: number) => Reply | Promise<Reply>;
 
-/** A server on loopback that answers as told: in turn from a list (its last one stays), or by a function. */
+/** Starts a server on loopback. It answers from a list, whose last entry repeats, or by a function. */
 export async function platform(answer: readonly Reply[] | Answering): Promise<Platform> {
   const { close, ...started } = await startPlatform(answer);
   onTestFinished(close);
   return started;
 }
 
-/** The same for all tests of a file. */
+/** Starts such a server for all tests of a file. */
 export async function platformUntilEnd(answer: readonly Reply[] | Answering): Promise<Platform> {
   const { close, ...started } = await startPlatform(answer);
   afterAll(close);
@@ -79,7 +79,7 @@ export function clientOf<B extends Booking = Booking, L extends Listing = Listin
   return new StayhookClient<B, L>({ baseUrl: url, accessToken, ...options });
 }
 
-/** What a promise rejects with; fails where it does not. */
+/** Returns the error of a promise that must reject. */
 export async function rejection<E = Error & Record<string, unknown>>(promise: Promise<unknown>): Promise<E> {
   const resolved = Symbol();
   const error = await promise.then(
@@ -90,7 +90,7 @@ export async function rejection<E = Error & Record<string, unknown>>(promise: Pr
   return error as E;
 }
 
-/** A `fetch` without a network, answering in turn (its last one stays), and what it was called with. */
+/** Makes a `fetch` without network. It answers from a list, whose last entry repeats, and keeps its calls. */
 export function fakeFetch(
   answers: readonly (Response | Error | ((init: RequestInit) => Promise<Response>))[],
 ) {
@@ -104,7 +104,7 @@ export function fakeFetch(
   return { calls, fetch };
 }
 
-/** A logger that keeps its warnings. */
+/** Makes a logger that keeps its warnings. */
 export function keepingLogger() {
   const warnings: string[] = [];
   const nothing = (): void => {};

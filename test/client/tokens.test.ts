@@ -7,7 +7,7 @@ const booking = { bookingCode: "A", status: "x" };
 const config = { isActive: true, endpoints: {} };
 type Reason = { reason: "initial" | "unauthorized" };
 
-/** Answers those who have the token, and 401 to others. */
+/** Answers requests that have the token. Answers 401 to others. */
 const guarded = (token: string, reply: Reply = { json: booking }) =>
   platform(({ headers }) => (headers.authorization === `Bearer ${token}` ? reply : { status: 401 }));
 
@@ -93,7 +93,7 @@ describe("an access token", () => {
     const client = clientOf(server, { accessToken });
     await Promise.all(["a", "b", "c", "d", "slow"].map((code) => client.bookings.get(code)));
     expect(refreshes).toBe(1);
-    // A call that begins afterwards, and is given the old one again, has it refreshed for itself.
+    // A later call that gets the old token again refreshes it again.
     expect(await rejection(client.bookings.get("e"))).toMatchObject({ status: 401 });
     expect(refreshes).toBe(2);
   });

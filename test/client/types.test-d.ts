@@ -100,7 +100,7 @@ test("endpoints are a closed type", async () => {
   webhookConfig.create({ isActive: true, endpoints: { reviews: "https://h.example" } });
   webhookConfig.create({ isActive: true, endpoints: {}, otherEndpoints: { reviews: "https://h.example" } });
   webhookConfig.ensure({ endpoints: "https://h.example", otherEndpoints: { reviews: null } });
-  // What was read can be written.
+  // A configuration from a read is accepted by a write.
   if (config) webhookConfig.update(config);
   // @ts-expect-error only ensure takes one URL for all
   webhookConfig.update({ isActive: true, endpoints: "https://h.example" });

@@ -16,8 +16,8 @@ import { seedOf } from "../system/random.ts";
 import { dates, envelopes, type Path, recordOf, records, wrap } from "./answer-forms.ts";
 import { accessToken, type Platform, platformUntilEnd } from "./support.ts";
 
-// A notification, the read of its record over HTTP, and the callback. Whatever form the platform answers in, the
-// callback gets the same event, or the event is parked with an error that says why.
+// A test sends a notification, reads its record over HTTP, and runs the callback. Every form of the answer must lead to
+// the same event, or to a parked event with an error that says why.
 
 const seed = seedOf("WHOLE_PATH");
 const numRuns = 250;
@@ -30,12 +30,12 @@ beforeAll(async () => {
   server = await platformUntilEnd(() => answer);
 });
 
-/** What came of one notification. */
+/** The result of one notification. */
 interface Handled {
   readonly status: number;
   readonly events: WebhookEvent[];
   readonly end: Observation | undefined;
-  /** The errors that `observe` got. */
+  /** Errors that `observe` got. */
   readonly errors: unknown[];
 }
 

@@ -32,9 +32,10 @@ function launched(): Promise<Browser> {
 }
 
 /**
- * A page of a context of its own. The test fails where the browser reports an error, such as a breach of the policy.
+ * Opens a page in its own browser context. The test fails if the browser reports an error, such as a violation of the
+ * CSP.
  *
- * @param expected - the errors that are to be
+ * @param expected - errors that may occur
  */
 export async function openPage(options: BrowserContextOptions = {}, expected?: RegExp): Promise<Page> {
   const context = await (await launched()).newContext({ timezoneId: "UTC", ...options });
@@ -54,7 +55,7 @@ export async function openPage(options: BrowserContextOptions = {}, expected?: R
 }
 
 /**
- * What axe finds wrong with a page.
+ * Returns the violations that axe finds on a page.
  *
  * @param rules - default: all
  */
@@ -66,12 +67,12 @@ export async function violationsOf(page: Page, rules?: string[]): Promise<readon
   );
 }
 
-/** How many pixels of a page are beyond its right edge. */
+/** Returns by how many pixels a page is wider than its viewport. */
 export function overflowOf(page: Page): Promise<number> {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 }
 
-/** Saves a picture of the page where `STAYHOOK_SCREENSHOTS` names a directory. */
+/** Saves a picture of the page if `STAYHOOK_SCREENSHOTS` names a directory. */
 export async function screenshot(page: Page, name: string): Promise<void> {
   const directory = process.env.STAYHOOK_SCREENSHOTS;
   if (!directory) return;

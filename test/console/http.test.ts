@@ -6,7 +6,7 @@ import { Browser, type inboxOf, servedInboxOf } from "./support.ts";
 
 const hostile = `<script>alert("x")</script>'\u202e`;
 
-/** A served console with one event parked, whose error and notification have personal data. */
+/** Serves a console with one parked event. The error and the notification contain personal data. */
 async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
   const made = await servedInboxOf(
     {
@@ -22,7 +22,7 @@ async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
   return { ...made, eventId: await made.handle("HX3K9", "Confirmed", { guest: "Ann Lee" }) };
 }
 
-/** Sends the form that replays an event, with a token and its cookie, to a console at this address. */
+/** Sends the form that replays an event to the console at this address, with a token and its cookie. */
 function replay(
   { inbox, eventId }: Awaited<ReturnType<typeof parked>>,
   address: string,
@@ -215,7 +215,7 @@ describe("a form from elsewhere is refused", () => {
 
   test("a body that is too large or is no form", async () => {
     const { inbox } = await parked();
-    // Without a length that is told beforehand.
+    // A stream has no content-length.
     const chunk = new TextEncoder().encode("x".repeat(10_000));
     let pulled = 0;
     const endless = new ReadableStream<Uint8Array>({
@@ -257,7 +257,7 @@ describe("the path", () => {
     ["/console", "/console/"],
     ["/ops/inbox/", "/ops/inbox"],
     ["/ops/inbox/", "/ops/inbox/"],
-    // A router that cuts the prefix off.
+    // A router may strip the prefix.
     ["/console", "/"],
     [undefined, "/anywhere/at/all"],
     [undefined, "/"],
@@ -282,7 +282,7 @@ describe("the path", () => {
     async (path) => {
       const { inbox } = await parked({ basePath: "/console" });
       const { status } = await inbox.fetch(new Request(`https://ops.example${path}`));
-      // A router may have cut the prefix off.
+      // A router may have stripped the prefix.
       expect(status).toBe(path === "/" ? 200 : 404);
     },
   );

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { liveStream } from "../../src/console/site.ts";
 import { type inboxOf, servedInboxOf } from "./support.ts";
 
-/** A served console. The callback of a cancelled booking fails while `state.isBroken`. */
+/** Serves a console. The callback of a Cancelled booking fails while `state.isBroken`. */
 async function served(options: Parameters<typeof inboxOf>[0] = {}) {
   const state = { isBroken: true };
   const made = await servedInboxOf({
@@ -15,7 +15,7 @@ async function served(options: Parameters<typeof inboxOf>[0] = {}) {
     ...options,
   });
   const page = async (query: string) => (await made.browser.get(`${made.url}/${query}`)).text;
-  /** The ids of the events that a page lists. */
+  /** Returns the ids of the events on a page. */
   const listed = async (query: string) => idsIn(await page(query));
   return { ...made, page, listed, mend: () => (state.isBroken = false) };
 }
@@ -35,7 +35,7 @@ describe("the list", () => {
   });
 
   test("is filtered by the query, field by field", async () => {
-    // A time without a zone is UTC, wherever the server is.
+    // A time without a zone is UTC, in any zone of the server.
     vi.stubEnv("TZ", "America/New_York");
     onTestFinished(() => void vi.unstubAllEnvs());
     const { handle, listed, store } = await served();
@@ -58,7 +58,7 @@ describe("the list", () => {
       [`?receivedAfter=${iso(at + 60_000)}`, []],
       [`?receivedBefore=${iso(at - 60_000)}`, []],
       [`?receivedAfter=${iso(at - 60_000)}&receivedBefore=${iso(at + 60_000)}`, [parked, done]],
-      // What a browser sends, in UTC.
+      // Browsers send the time in this format, in UTC.
       [`?receivedAfter=${iso(at - 60_000).slice(0, 16)}`, [parked, done]],
       [`?receivedAfter=${iso(at + 120_000).slice(0, 16)}`, []],
     ] as const)
@@ -210,7 +210,7 @@ describe("several at once", () => {
     const lists = vi.spyOn(store, "list");
     expect(plain(await page("?confirm=discard&source=webhook"))).toContain("Discard at least 10,000 events?");
     expect(lists.mock.calls.length).toBeLessThan(30);
-    // By its counts, the store knows the number of a state.
+    // The store knows the number of events in a state from its counts.
     expect(plain(await page("?confirm=discard&state=pending"))).toContain("Discard 10,600 events?");
   });
 
@@ -311,7 +311,7 @@ describe("the stream of a page", () => {
       name: "page",
       data: expect.stringContaining(`row-${eventId}`),
     });
-    // Nothing has changed since.
+    // Nothing has changed, so no page follows.
     expect(await events.next()).toMatchObject({ name: "stats" });
     expect(await events.next()).toMatchObject({ name: "stats" });
     await events.end();
@@ -353,7 +353,7 @@ describe("the stream of a page", () => {
   });
 
   test.each([
-    // When each look begins and how long it takes, ms.
+    // The times at which the console reads the store, and the duration of each read, in ms.
     ["reads a slow store less often", [0, 3000, 14_000, 25_000], () => 1000],
     ["is not held up by one slow look", [0, 2000, 7000, 9000], (n: number) => (n === 2 ? 3000 : 0)],
   ])("%s", async (_, expected, durationOf) => {

@@ -17,7 +17,7 @@ import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Browser, inboxOf, serve, servedInboxOf } from "./support.ts";
 
-/** The example's console with two events, and a browser that is signed in. */
+/** Starts the example's console with two events, and a browser that is signed in. */
 async function example() {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-console-"));
   vi.stubEnv("EVENTS_DB", join(directory, "events.db"));

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
 import { servedInboxOf } from "./support.ts";
 
-/** A served console with events in every state but one. The callback fails while `state.isBroken`. */
+/** Serves a console with events in every state but one. The callback fails while `state.isBroken`. */
 async function season() {
   const state = { isBroken: true };
   let release = () => {};
@@ -36,7 +36,7 @@ async function season() {
   await receive({ bookingCode: "RT8VB" });
   const parked = await receive({ bookingCode: "HX3K9", guest: "Ann Lee" });
   await receive({ bookingCode: "PL7QD" });
-  // A drain leaves a retry that is due in a moment.
+  // A drain does not wait for a retry that is due soon, so repeat the drain.
   await expect
     .poll(async () => {
       await webhooks.drain();
@@ -53,7 +53,7 @@ async function season() {
 }
 
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
-  // Dark pages differ from light ones only in their colors, so that one width and one rule suffice.
+  // Dark pages differ from light pages only in their colors, so test them at one width and with one rule.
   test.each([
     ["light", undefined],
     ["dark", ["color-contrast"]],
@@ -72,7 +72,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
       missing: "?find=nobody",
       wrong: "?state=wrong",
     };
-    // Chromium reports the 400 and 404 of two of the pages.
+    // Two of the pages answer 400 and 404, which Chromium reports.
     const status = /responded with a status of 40[04]/;
     const page = await openPage({ colorScheme, viewport: { width: 1280, height: 800 } }, status);
     const small = await openPage({ colorScheme, viewport: { width: 375, height: 740 } }, status);
@@ -194,7 +194,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
   });
 });
 
-/** Presses Tab until an element has the focus, as somebody without a mouse does. */
+/** Presses Tab until an element has the focus, as a user without a mouse does. */
 async function tabTo(page: Page, selector: string, key = "Tab"): Promise<void> {
   for (let presses = 0; presses < 80; presses++) {
     await page.keyboard.press(key);

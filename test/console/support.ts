@@ -7,7 +7,7 @@ import { toNodeHandler } from "stayhook/node";
 import { onTestFinished } from "vitest";
 import { clientOf, platformOf, recordingLogger } from "../webhooks/support.ts";
 
-/** A handler over a platform in memory, and a console of it. Events are handled only when the test asks for it. */
+/** Makes a handler with a platform in memory, and its console. Events are handled only when the test asks for it. */
 export function inboxOf(
   options: Partial<WebhookHandlerOptions> = {},
   consoleOptions: Partial<ConsoleOptions> = {},
@@ -33,7 +33,7 @@ export function inboxOf(
     if (status !== 200) throw new Error(`The notification was answered ${status}`);
     return eventId;
   };
-  /** Notifies of a booking in this status, and handles the event. */
+  /** Delivers a notification of a booking in this status, and handles the event. */
   const handle = async (
     bookingCode: string,
     status: string,
@@ -51,13 +51,13 @@ export function inboxOf(
   return { platform, logger, store, webhooks, inbox, receive, handle };
 }
 
-/** The same, served over HTTP, with a browser. */
+/** Serves such a console over HTTP, and makes a browser. */
 export async function servedInboxOf(...options: Parameters<typeof inboxOf>) {
   const made = inboxOf(...options);
   return { ...made, url: await serve(toNodeHandler(made.inbox)), browser: new Browser() };
 }
 
-/** Serves on a port of its own until the test ends. */
+/** Serves on a free port until the test ends. */
 export async function serve(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
@@ -68,7 +68,7 @@ export async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** A page, after its redirections. */
+/** A page after its redirects. */
 export interface Page {
   readonly status: number;
   readonly headers: Headers;
@@ -76,7 +76,7 @@ export interface Page {
   readonly url: string;
 }
 
-/** A browser without a screen and without a script: keeps cookies, sends forms, and follows where they lead. */
+/** A browser without screen and scripts. It keeps cookies, sends forms, and follows redirects. */
 export class Browser {
   cookies = new Map<string, string>();
 
@@ -84,7 +84,7 @@ export class Browser {
     return this.#fetch(url, { headers });
   }
 
-  /** Sends the form of the page with this button. */
+  /** Sends the form that has this button. */
   async submit(
     url: string,
     button: string,

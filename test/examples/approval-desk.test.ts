@@ -35,7 +35,7 @@ function openDesk(file = ":memory:"): DatabaseSync {
   return db;
 }
 
-/** A request's event, of so many ms after noon. */
+/** Makes the event of a booking request, `after` ms after noon. */
 function asked(bookingCode: string, after = 0, fields: object = {}) {
   const booking = {
     bookingCode,
@@ -90,7 +90,7 @@ describe("the desk", () => {
     expect(open(db, asked("A"))).toBe(false);
     expect(open(db, asked("A", HOUR))).toBe(false);
     expect(codes(db)).toEqual(["B"]);
-    // Asked for anew.
+    // The guest has made a new request.
     expect(open(db, asked("A", 2 * HOUR))).toBe(true);
     expect(codes(db)).toEqual(["B", "A"]);
   });
@@ -118,7 +118,7 @@ describe("reminders", () => {
   beforeEach(() => void vi.useFakeTimers({ now: noon }));
   afterEach(() => void vi.useRealTimers());
 
-  /** Reminds 6 h and 1 h before, and when it is over; what it says is `<code> <minutes left>`. */
+  /** Makes reminders 6 h before, 1 h before, and at the deadline. They are logged as `<code> <minutes left>`. */
   function remind(db: DatabaseSync, options: Partial<RemindersOptions> = {}) {
     const said: string[] = [];
     const reminders = new Reminders({
@@ -200,7 +200,7 @@ describe("reminders", () => {
     expect([...one.said, ...other.said]).toEqual(["A 360"]);
 
     const dies = remind(openDesk(file), {
-      remind: () => new Promise<void>(() => {}), // the process ends in it
+      remind: () => new Promise<void>(() => {}), // the process dies during this call
     });
     one.reminders.stop();
     other.reminders.stop();
@@ -237,7 +237,7 @@ describe("reminders", () => {
     const { said, reminders } = remind(db, {
       isOpen: async (bookingCode) => {
         if (bookingCode === "C") throw new Error("the platform is out of reach");
-        // Decided on, by an event, while the platform was asked.
+        // An event decides the booking while the platform answers.
         if (bookingCode === "D") decide(db, "D", new Date());
         return bookingCode !== "B";
       },
@@ -318,7 +318,7 @@ describe("the app", async () => {
     return requests;
   }
 
-  /** A request whose event happened so many ms ago. Resolves when its notification is answered. */
+  /** Makes a request whose event happened `ago` ms ago. Resolves when its notification is answered. */
   async function request(sandbox: Sandbox, ago: number): Promise<string> {
     const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
     const timestamp = new Date(Date.now() - ago).toISOString();
@@ -391,12 +391,12 @@ describe("the app", async () => {
     const calm = await request(sandbox, HOUR);
     const soon = await request(sandbox, 18 * HOUR - 1500);
     await first.said(`REMINDER: decide on ${urgent}`);
-    // The timer was set to a later one, and is set again for this.
+    // The timer was set for a later reminder, and must be set again for this one.
     await first.said(`REMINDER: decide on ${soon}`);
     expect(first.output).not.toContain(`REMINDER: decide on ${calm}`);
     const lost = await request(sandbox, 15 * HOUR);
     await first.said(`decide on ${lost}`);
-    // Not asked for yet when it is read first.
+    // The first read finds this booking before the request.
     const { bookingCode: begun } = await sandbox.bookings.create({ status: "Initiated" });
     const timestamp = new Date().toISOString();
     const eventOf = () => ({ eventId: crypto.randomUUID(), timestamp, bookingCode: begun, listingId: null });
@@ -410,17 +410,17 @@ describe("the app", async () => {
     }));
     await sandbox.send(eventOf());
     await first.said(`decide on ${begun}`);
-    // Asks the platform before it reminds, and is killed there: this reminder has not been taken.
+    // The process is killed while it asks the platform, before it reminds. So the reminder is still open.
     proxy.hold(/\/bookings\//, 1);
     const cut = await request(sandbox, 20 * HOUR);
     await proxy.held(1);
     await first.kill();
     proxy.release();
-    // Nobody hears of it.
+    // The example is down, so it gets no notification.
     await sandbox.bookings.approve(lost);
     await sandbox.settled();
 
-    // Half an hour is left for two of them then, and it is time to remind of the one that was lost.
+    // Two of the requests then have half an hour left. The reminder that was cut off is due.
     const second = await start({
       sandbox,
       env,

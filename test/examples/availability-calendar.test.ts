@@ -30,13 +30,13 @@ function newCalendar(): DatabaseSync {
   return db;
 }
 
-/** A booking of July 2027, by its days. */
+/** Makes a booking of July 2027. */
 function july(bookingCode: string, from: number, to: number, listingId = "7"): BookedNights {
   const day = (number: number) => `2027-07-${String(number).padStart(2, "0")}`;
   return { bookingCode, listingId, checkIn: day(from), checkOut: day(to), nights: to - from };
 }
 
-/** What is blocked of listing 7, as `1-4`, with how often each has changed. */
+/** Returns the blocked nights of listing 7, as `1-4`, with the number of changes of each. */
 const blocked = (db: DatabaseSync) =>
   blockedStays(db, "7", today).map(
     ({ checkIn, checkOut, revision }) =>
@@ -110,7 +110,7 @@ describe("double bookings", () => {
   test("are found where two bookings of one listing have a night in common", () => {
     const db = newCalendar();
     block(db, july("B", 1, 4));
-    block(db, july("C", 4, 6)); // arrives on the day on which the other leaves
+    block(db, july("C", 4, 6)); // arrives on the day the other guest leaves
     block(db, july("D", 1, 6, "8"));
     block(db, july("E", 20, 25));
     expect(doubleBookings(db, today)).toEqual([]);
@@ -214,7 +214,7 @@ describe("the app", async () => {
   const start = (options: Omit<Parameters<typeof startExample>[0], "project" | "from">) =>
     startExample({ project, from, command: [process.execPath, "main.ts"], ...options });
 
-  /** The overview, by the URL that was printed. */
+  /** Fetches the overview from the URL that the example printed. */
   async function overview(example: Example) {
     await example.said("/calendars?key=");
     const key = /\/calendars\?key=(\S+)/.exec(example.output)?.[1];
@@ -233,7 +233,7 @@ describe("the app", async () => {
     return `${example.url}${found?.path}`;
   }
 
-  /** The stays in a listing's feed, as `20270701-20270704 #0`. */
+  /** Returns the stays in a listing's feed, as `20270701-20270704 #0`. */
   async function feed(example: Example, listingId: number): Promise<string[]> {
     const response = await fetch(await calendarOf(example, listingId));
     expect(response.headers.get("content-type")).toBe("text/calendar; charset=utf-8");
@@ -274,7 +274,7 @@ describe("the app", async () => {
     const all = text + (await (await fetch(await calendarOf(example, 12))).text());
     for (const private_ of ["Ada", other.bookingCode, last!.bookingCode]) expect(all).not.toContain(private_);
 
-    // Nothing new is 304, and each secret opens what it is for.
+    // An unchanged feed is 304. Each secret opens only its own pages.
     const etag = got.headers.get("etag") as string;
     expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
     expect((await fetch(url, { method: "HEAD" })).status).toBe(200);
@@ -291,7 +291,7 @@ describe("the app", async () => {
       `/calendars?key=${token?.replace(".ics", "")}`,
     ])
       expect((await fetch(example.url + path)).status, path).toBe(404);
-    // It holds guests' bookings, and secrets.
+    // The file contains secrets and bookings of guests.
     expect(statSync(join(example.directory, "events.db")).mode & 0o077).toBe(0);
     expect(await example.stop()).toEqual([0, null]);
   });
@@ -324,9 +324,9 @@ describe("the app", async () => {
     await sandbox.bookings.cancel(a.bookingCode);
     await second.said(`release ${a.bookingCode}`);
     expect((await fetch(`${second.url}/calendars?key=mine`)).status).toBe(200);
-    expect(second.output).not.toMatch(/DOUBLE|key=/); // told already; nobody but you knows the secret
+    expect(second.output).not.toMatch(/DOUBLE|key=/); // it has told the user already; it does not print the user's own secret
 
-    // The platform tells nobody that dates have changed, but with another event.
+    // The platform sends no event when dates change, so send another event.
     const moved = { checkIn: `${year}-08-01T14:00:00+02:00`, checkOut: `${year}-08-03` };
     proxy.change(new RegExp(`/bookings/${b.bookingCode}$`), (booking) => ({
       ...(booking as object),
@@ -335,11 +335,11 @@ describe("the app", async () => {
     await sandbox.send(eventOf(b));
     await second.said(`move ${b.bookingCode}: listing 7, ${year}-08-01 to ${year}-08-03`);
 
-    // Dates that cannot be read fail, and change nothing; the feed goes on with what was known.
+    // An event with unreadable dates fails and changes nothing. The feed keeps the earlier dates.
     const odd = await sandbox.bookings.instantBook({ listingId, checkIn: "next summer", checkOut: "later" });
     await second.said(`the nights of ${odd.bookingCode} are not blocked`);
 
-    // One whose telling a crash has cut off is told of at the start.
+    // If a crash cuts off the message about a double booking, the next start sends it.
     await sandbox.bookings.instantBook({ listingId, checkIn: `${year}-08-02`, checkOut: `${year}-08-04` });
     await second.said(/DOUBLE BOOKING of listing 7: .*08-02 to .*08-03/);
     await second.kill();
@@ -350,7 +350,7 @@ describe("the app", async () => {
     await subscribe(sandbox, third);
     await third.said(/DOUBLE BOOKING of listing 7: .*08-02 to .*08-03/);
 
-    // A booking that is declined after all has no nights either.
+    // A booking that the host declines later has no nights either.
     proxy.change(new RegExp(`/bookings/${b.bookingCode}$`), (booking) => ({
       ...(booking as object),
       status: "Declined",
@@ -358,7 +358,7 @@ describe("the app", async () => {
     await sandbox.send(eventOf(b));
     await third.said(`release ${b.bookingCode}`);
     expect(await feed(third, listingId)).toEqual([`${year}0802-${year}0804 #0`]);
-    // Not while it is being tried again.
+    // The overview lists the event while it is retried.
     const unhandled = [
       { ref: `booking:${odd.bookingCode}`, state: "retrying", lastError: expect.stringContaining("checkIn") },
     ];
@@ -429,7 +429,7 @@ describe("the app", async () => {
     await first.said(`block ${cancelled.bookingCode}`);
     for (let count = 0; count < 10; count++) await sandbox.bookings.instantBook({ listingId });
     await first.said(/(block [\s\S]*){3}/);
-    // Then it cannot go on: what comes now is recorded, and begun.
+    // Hold the reads. The next notifications are recorded, and their events begin but cannot end.
     proxy.hold(/\/bookings\//);
     await sandbox.bookings.cancel(cancelled.bookingCode);
     for (let count = 0; count < 15; count++) await sandbox.bookings.instantBook({ listingId });
@@ -439,7 +439,7 @@ describe("the app", async () => {
     expect(sandbox.deliveries.every(({ status }) => status === 200)).toBe(true);
     proxy.release();
 
-    // When the leases of the dead have ended.
+    // Start after the leases of the dead process have expired.
     const second = await start({ sandbox, env, directory: first.directory, command: later(31_000) });
     const expected = sandbox.bookings
       .list()

@@ -4,17 +4,20 @@ import type { AddressInfo } from "node:net";
 import { onTestFinished, vi } from "vitest";
 import type { Sandbox } from "../../src/testing/index.ts";
 
-/** Stands between an example and the platform's API, and lets a test hold answers back, or change them. */
+/** A proxy between an example and the platform's API. A test can hold answers back or change them. */
 export interface Between {
-  /** The example's base URL. */
+  /** The base URL for the example. */
   readonly url: string;
-  /** Answers to such requests, but for the first ones, are got from the platform, and kept until `release`. */
+  /**
+   * Holds answers to matching requests until `release`, except for the first `but` answers. The proxy fetches each
+   * answer before it holds it.
+   */
   hold(path: RegExp, but?: number): void;
-  /** Resolves when so many are kept. */
+  /** Resolves when so many answers are held. */
   held(count: number): Promise<void>;
-  /** Sends what is kept, as it was got, and keeps nothing more. */
+  /** Sends the held answers unchanged, and holds no more. */
   release(): void;
-  /** Changes what the platform has answered to such requests. */
+  /** Changes the platform's answers to matching requests. */
   change(path: RegExp, change: (body: unknown) => unknown): void;
 }
 
@@ -63,7 +66,7 @@ export async function between(sandbox: Sandbox): Promise<Between> {
   };
 }
 
-/** Starts an example's `main.ts` at a time that is so many ms later. */
+/** Returns a command that starts an example's `main.ts` with its clock `ms` ahead. */
 export function later(ms: number): string[] {
   const shift = `const now = Date.now; Date.now = () => now() + ${ms};`;
   return [process.execPath, "--import", `data:text/javascript,${encodeURIComponent(shift)}`, "main.ts"];

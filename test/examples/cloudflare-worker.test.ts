@@ -15,7 +15,7 @@ beforeAll(async () => {
   consumer = await installed();
 }, 300_000);
 
-/** What wrangler.jsonc says, as miniflare takes it. */
+/** Returns the settings of wrangler.jsonc in miniflare's format. */
 function configured(EVENTS: string) {
   const [binding] = wrangler.durable_objects.bindings;
   const [migration] = wrangler.migrations;
@@ -32,13 +32,13 @@ describe("the store in a Durable Object", () => {
       paths: ["test/examples/contract-worker.ts", folder],
       external: ["node:*"],
     });
-    // For the sandbox, which is in stayhook/testing, too.
+    // The sandbox in stayhook/testing needs this flag.
     const compatibilityFlags = ["nodejs_compat"];
     await using workerd = await startWorkerd(script, { ...configured("TestEvents"), compatibilityFlags });
     const names = (await (await fetch(`${workerd.url}/cases`)).json()) as string[];
     expect(names.length).toBeGreaterThan(100);
     expect(names.some((name) => name.startsWith("restart:"))).toBe(true);
-    // Their limits are in real time: not all at once, on a machine that may be busy.
+    // Run a few cases at a time: their limits are in real time, and the machine may be busy.
     const left = [...names];
     const broken: (readonly [string, string])[] = [];
     const runner = async () => {
@@ -96,7 +96,7 @@ describe("worker.ts", () => {
   test("its cron trigger takes up what is due later", { timeout: 3 * PATIENCE }, async () => {
     const { sandbox, workerd, example } = await start();
     await subscribe(sandbox, example);
-    // The platform knows of no such booking: it may lag behind, so there are other attempts.
+    // The platform does not know the booking. It may lag behind, so the handler retries.
     const eventId = crypto.randomUUID();
     await sandbox.send({ eventId, timestamp: "2026-05-01T12:00:00Z", bookingCode: "LATE1" });
     await example.said(new RegExp(`event ${eventId} .*failed`));

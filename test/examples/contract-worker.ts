@@ -1,8 +1,8 @@
-// Puts the example's store to the contract, where it lives: in workerd. `/cases` names them, `/?case=<name>` runs one.
+// Runs the store contract on the example's store inside workerd. `/cases` lists the cases, `/?case=<name>` runs one.
 import { type StoreContractCase, storeContract } from "stayhook/store";
 import { durableObjectStore, Events } from "../../examples/cloudflare-worker/durable-object-store.ts";
 
-/** An object that can be ended in the middle of its life. */
+/** A Durable Object that a test can abort. */
 export class TestEvents extends Events {
   end(): void {
     this.ctx.abort("ended by the test");

@@ -9,14 +9,14 @@ import { built, root } from "./built.ts";
 
 const main = "examples/day/main.ts";
 
-/** A directory for the day's file, to see that nothing stays in it. */
+/** Makes a directory for the day's file. The test checks that no file stays in it. */
 function temporaryDirectory(context: Pick<TestContext, "onTestFinished"> = { onTestFinished }): string {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-test-"));
   context.onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
 
-/** Runs what `npm start` runs, and resolves to what it printed; rejects where it does not exit with 0 in 15 s. */
+/** Runs the command of `npm start`. Resolves to its output. Rejects if it does not exit with 0 within 15 s. */
 async function runDay(env: NodeJS.ProcessEnv = {}) {
   built();
   const { stdout } = await promisify(execFile)(process.execPath, [main], {
@@ -27,10 +27,10 @@ async function runDay(env: NodeJS.ProcessEnv = {}) {
   return stdout;
 }
 
-/** Runs code in both processes before their own. */
+/** Runs code in both processes before their own code. */
 const preload = (code: string) => `--import data:text/javascript,${encodeURIComponent(code)}`;
 
-/** Of the subscriber's processes, by what was printed of them. */
+/** Returns the ids of the subscriber's processes from the output. */
 const pids = (stdout: string) =>
   [...stdout.matchAll(/ process {4}(\d+), the subscriber/g)].map(([, pid]) => Number(pid));
 
@@ -42,7 +42,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-// A day is mostly waiting: these two beside each other.
+// A day mostly waits, so run these two at the same time.
 it.concurrent("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
   timeout: 20_000,
 }, async (context) => {
@@ -62,7 +62,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
   expect(count(/^✓ /)).toBe(10);
   expect(stdout).not.toContain("NOT SO");
 
-  // The events that the kill cut are on disk, and those that begin again.
+  // The events that the kill interrupted are on disk, and they begin again.
   const [first, second] = pids(stdout);
   const [, killed, cut = ""] = / killed .*kill -9 (\d+), in the middle of (.*)/.exec(stdout) ?? [];
   expect([Number(killed), second === first]).toEqual([first, false]);
@@ -73,7 +73,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
   expect(found.split(", ").sort()).toEqual(cut.split(", ").sort());
   expect(again.sort()).toEqual(cut.split(", ").sort());
 
-  // Which nights, is the callbacks' own sum too.
+  // The totals also match the sum over the callbacks.
   const nights = (verb: string) =>
     [...stdout.matchAll(new RegExp(`${verb} (\\d+) nights?, `, "g"))].reduce(
       (sum, [, n]) => sum + Number(n),
@@ -88,7 +88,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
 
 it.concurrent("fails where a total does not add up", { timeout: 20_000 }, async (context) => {
   const TMPDIR = temporaryDirectory(context);
-  // Keeps one duplicate from being told of. Only the subscriber's process has somebody to tell.
+  // Keeps back one message about a duplicate. Only the subscriber's process has a parent to send to.
   const unreliable = `
     const { send } = process;
     let kept = 0;
@@ -109,7 +109,7 @@ it("fails at once where the subscriber ends by itself", { timeout: 20_000 }, asy
   expect(readdirSync(TMPDIR)).toEqual([]);
 });
 
-/** Makes the subscriber's process miss that its parent has gone: it has to be killed then. */
+/** Makes the subscriber's process ignore that its parent is gone, so that the parent must kill it. */
 const deaf = `
   const { on } = process;
   process.on = (name, ...rest) => name === "disconnect" ? process : on.call(process, name, ...rest);
@@ -132,7 +132,8 @@ it.each([
     stdout += chunk;
   });
   const exited = once(day, "exit");
-  // Before anything is delivered: it has nothing to tell, and so does not find out by itself that nobody hears it.
+  // Send the signal before any delivery. The subscriber then has no message to send, and cannot notice from a failed
+  // send that its parent is gone.
   await vi.waitFor(() => expect(stdout).toContain("the subscriber, listens on"), { timeout: 10_000 });
   const [pid] = pids(stripVTControlCharacters(stdout)) as [number];
   onTestFinished(() => void (isAlive(pid) && process.kill(pid, "SIGKILL")));
@@ -140,6 +141,6 @@ it.each([
   day.kill(signal);
   expect(await exited).toEqual(ending);
   await vi.waitFor(() => expect(isAlive(pid)).toBe(false), { timeout: 5000 });
-  // Nobody can tidy up after kill -9 of the whole day.
+  // After SIGKILL, no process is left to delete the files.
   if (signal !== "SIGKILL") expect(readdirSync(TMPDIR)).toEqual([]);
 });

@@ -22,12 +22,12 @@ const project = await installed([
   ...["@nestjs/common", "@nestjs/core", "@nestjs/platform-express", "reflect-metadata", "rxjs"],
   ...["next", "react", "react-dom", "@types/react"],
 ]);
-// Its packages are links to where this repository has them.
+// node_modules holds links to this repository's packages, so the root must be above both.
 const nextConfig = "export default { turbopack: { root: '/' }, devIndicators: false };";
 
 const node = process.execPath;
 
-/** How each is started, by a command that its header or package.json has. */
+/** The options to start each example. The command is the one in its header or package.json. */
 const examples: Record<string, Omit<ExampleOptions, "project" | "sandbox" | "from">> = {
   "node-http.ts": {},
   "express.ts": {},
@@ -53,13 +53,13 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
   const example = await startExample({ ...options, env, project, sandbox, from });
   await driveBookingAndListing(sandbox, example);
   await expectRefusals(example);
-  // A route of its own, through the body parser that it has in front; a function has no other.
+  // The app's own route works with the body parser in front. A Lambda function has no other route.
   if (from !== "lambda") {
     const answer = await post(`${example.url}/echo`, '{"a":1}');
     expect(await answer.text()).toBe(from === "node-http.ts" ? "Hello\n" : '{"a":1}');
   }
   if (from === "next") await expectDrainRoute(example);
-  // Those two are for where no process lives on.
+  // These two run on serverless platforms, so they need not drain before they exit.
   if (from === "next" || from === "lambda") expect(await example.stop()).toEqual([0, null]);
   else await expectCleanExit(sandbox, example, way);
   const store = sqliteStore(join(example.directory, "events.db"));
@@ -90,7 +90,7 @@ test("lambda: its other function takes up what was left", { timeout: PATIENCE },
   expect(stdout).toBe("{ done: 1, failed: 0 }\n");
 });
 
-/** An event that was recorded, and that nobody has processed. */
+/** Records an event that no process handles. */
 async function leaveBehind(path: string): Promise<void> {
   const store = sqliteStore(path);
   const timestamp = new Date().toISOString();

@@ -11,7 +11,7 @@ export interface Property {
   readonly value: string;
 }
 
-/** Reads an iCalendar stream of one calendar as RFC 5545 has it, and takes nothing that is not so. */
+/** Parses an iCalendar stream with one calendar. Throws on any violation of RFC 5545. */
 export function parseICalendar(text: string): Component {
   const lines = unfold(text);
   const calendar = readComponent(lines);
@@ -24,14 +24,14 @@ export function parseICalendar(text: string): Component {
   return calendar;
 }
 
-/** The value of a component's only property of that name. */
+/** Returns the value of the component's only property with that name. */
 export function only(component: Component, name: string): string {
   const found = component.properties.filter((property) => property.name === name);
   if (found.length !== 1 || !found[0]) throw new Error(`${component.name} has ${found.length} times ${name}`);
   return found[0].value;
 }
 
-/** Of a TEXT value, what it says. */
+/** Decodes a TEXT value. */
 export function textOf(value: string): string {
   if (/(?<!\\)(?:\\\\)*[;,]/.test(value)) throw new Error(`not escaped: ${value}`);
   return value.replace(/\\(.?)/gs, (_, character: string) => {
@@ -50,7 +50,7 @@ function unfold(text: string): string[] {
     if (/[\r\n]/.test(line)) throw new Error(`a bare line break in ${JSON.stringify(line)}`);
     const octets = new TextEncoder().encode(line).length;
     if (octets > 75) throw new Error(`${octets} octets: ${line}`);
-    // Half of a character does not come back from its octets.
+    // A line with half of a character does not survive the round trip.
     if (new TextDecoder().decode(new TextEncoder().encode(line)) !== line)
       throw new Error(`a character is cut in two: ${line}`);
     if (/^[ \t]/.test(line)) {

@@ -12,7 +12,7 @@ const examples = globSync("examples/**/*.{ts,cjs,json}", {
   exclude: (name) => /node_modules/.test(String(name)),
 }).map((path) => ({ path, code: readFileSync(join(root, path), "utf8") }));
 
-/** The code from each call that opens a port to the end of its statement or arrow. */
+/** Returns the code of each call that opens a port, up to the end of its statement or arrow function. */
 function opened(code: string): string[] {
   const calls = code.matchAll(
     /(?:\.listen\((?!\))|[^.\w](?:Deno|Bun)\.serve\(|[^.\w]serve\(\{|"next (?:dev|start))/g,
@@ -33,7 +33,7 @@ test.each(examples.filter(({ code }) => opened(code).length > 0))("$path listens
 test.each(examples.filter(({ code }) => code.includes('"node:http"')))(
   "$path does not throw on a malformed URL",
   ({ code }) => {
-    // new URL() throws on "//", which every client may send.
+    // new URL() throws on "//", which any client may send.
     expect(code).not.toMatch(/new URL\((?:\w+\.)?(?:request|req|incoming)?\.?url\b/);
   },
 );

@@ -31,7 +31,7 @@ const listing = (listingId: number, status: string, listingName = `Loft ${listin
 
 const none: ReadonlySet<number> = new Set();
 
-/** Asks for the list, and corrects by it, at one moment. */
+/** Fetches the list and corrects the mirror by it, at one moment. */
 function list(db: DatabaseSync, listings: ReturnType<typeof listing>[], now = 1000) {
   return correct(db, { listings, since: version(db), atWork: none }, now);
 }
@@ -108,7 +108,7 @@ describe("the mirror", () => {
     list(db, [listing(1, "InReview"), listing(2, "InReview"), listing(3, "Hidden")]);
     const since = version(db);
     writeListing(db, listing(1, "Published"));
-    writeListing(db, listing(3, "Hidden")); // the same, but read later: it is there
+    writeListing(db, listing(3, "Hidden")); // unchanged, but read after the list: the listing still exists
     writeListing(db, listing(4, "Published"));
     const late = correct(db, {
       listings: [listing(1, "InReview"), listing(2, "Published")],
@@ -144,7 +144,7 @@ describe("the mirror", () => {
   test("never goes back to an older state, in whatever order reads and writes come", {
     timeout: PATIENCE,
   }, () => {
-    // One listing, whose status counts up. Events of it, one at a time, and two lists at once, each in its steps.
+    // One listing has a status that counts up. One event and two lists read and write it in random order.
     const step = fc.constantFrom("change", "event", "list0", "list1");
     fc.assert(
       fc.property(fc.array(step, { minLength: 10, maxLength: 80 }), (steps) => {
@@ -300,11 +300,11 @@ describe("the app", async () => {
     await first.said("listed 3, corrected 3");
     await first.kill();
 
-    await sandbox.listings.hide(hidden.listingId); // there is no event for it
+    await sandbox.listings.hide(hidden.listingId); // the platform sends no event for this
     proxy.change(/\/listings$/, (all) =>
       (all as { listingId: number }[]).filter(({ listingId }) => listingId !== gone.listingId),
     );
-    // The list is on its way, and says InReview, when an event says Published.
+    // Hold a list that says InReview. Meanwhile an event says Published.
     proxy.hold(/\/listings$/);
     const second = await start({ sandbox, env, directory: first.directory });
     await proxy.held(1);
@@ -337,17 +337,17 @@ describe("the app", async () => {
     const first = await start({ sandbox, env });
     await first.said("listed 1, corrected 1");
     await subscribe(sandbox, first);
-    // The event has read Published, and is held up on its way; then the listing is hidden.
+    // Hold an event's read that says Published. Then hide the listing.
     proxy.hold(/\/listings\/\d+$/);
     await sandbox.listings.publish(listingId);
     await proxy.held(1);
     await sandbox.listings.hide(listingId);
-    // Another process at the same file lists meanwhile.
+    // Meanwhile another process on the same file reads the list.
     const second = await start({ sandbox, env, directory: first.directory });
     await second.said("listed 1, corrected 0");
     proxy.release();
     await first.said(`listing ${listingId} (${listingName}): InReview -> Published`);
-    // It has not thought that it was done, and asks again.
+    // The second process sees that its pass was not the last word, and reads the list again.
     await second.said(`listing ${listingId} (${listingName}): Published -> Hidden`);
     expect(table(first)).toMatchObject([{ status: "Hidden" }]);
   });

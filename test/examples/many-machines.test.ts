@@ -10,7 +10,7 @@ import { built, root } from "./built.ts";
 const postgres = await postgresUrl();
 const redis = await redisUrl();
 
-/** Resolves to what it printed; rejects where it does not exit with 0. */
+/** Resolves to the output. Rejects if the process does not exit with 0. */
 async function run(env: NodeJS.ProcessEnv): Promise<string> {
   built();
   const { stdout } = await promisify(execFile)(process.execPath, ["examples/many-machines/main.ts"], {

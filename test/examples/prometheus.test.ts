@@ -13,7 +13,7 @@ const rules = readFileSync(join(import.meta.dirname, "../../examples/prometheus/
 
 type Sample = readonly [name: string, labels: Readonly<Record<string, string>>, value: number];
 
-/** The samples of a scrape. */
+/** Parses the samples of a scrape. */
 function samplesOf(text: string): Sample[] {
   return [...text.matchAll(/^(stayhook_\w+)(?:\{(.*)\})? (\S+)$/gm)].map(
     ([, name = "", labels = "", value]) => [

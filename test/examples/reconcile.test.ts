@@ -35,7 +35,7 @@ test("hears of what was changed while it was down, on the first pass of its next
   ]);
   expect(once.match(/ reconcile$/gm)).toHaveLength(2);
 
-  // A pass was made less than a day ago: it makes none.
+  // The last pass is less than a day old, so the process makes none.
   const second = await startExample({ project, sandbox, from: "reconcile.ts", directory });
   await subscribe(sandbox, second);
   const other = await sandbox.bookings.instantBook();
@@ -55,7 +55,7 @@ test("as a cron job it ends by itself, and says by its exit code that not all co
   await expect(refused).rejects.toMatchObject({ code: 1, stdout: "checked 0, changed 0, failed 1\n" });
 });
 
-/** As cron would, to its end. */
+/** Runs the example to its end, as cron does. */
 async function run(directory: string, url: string, token: string): Promise<string> {
   const env = {
     ...process.env,

@@ -18,7 +18,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** Each as its framework calls it: with an object that has the request, among other things. */
+/** The framework passes an object that contains the request. */
 type Context = { readonly request: Request; readonly params: object };
 const routes: Record<string, () => Promise<(context: Context) => Promise<Response>>> = {
   "sveltekit.ts": async () => (await import("../../examples/routes/sveltekit.ts")).POST,

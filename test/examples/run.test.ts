@@ -9,7 +9,7 @@ interface Ran {
   readonly stderr: string;
 }
 
-/** As `npm run example <name>` does, when it has built. */
+/** Runs the same command as `npm run example <name>` after the build. */
 function run(...args: readonly string[]): Promise<Ran> {
   built();
   return new Promise((resolve) => {
@@ -24,7 +24,7 @@ function run(...args: readonly string[]): Promise<Ran> {
   });
 }
 
-// A file, and a folder with a package.json of its own.
+// One example is a file, the other a folder with its own package.json.
 test.concurrent.for(["express", "lambda"])("shows %s at work", { timeout: 90_000 }, async (name) => {
   const { code, stdout, stderr } = await run(name);
   expect([code, stderr]).toEqual([0, ""]);

@@ -27,7 +27,7 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
   expect(await (await post(`${first.url}/echo`, '{"a":1}')).text()).toBe('{"a":1}');
   expect(await first.stop()).toEqual([0, null]);
 
-  // What it has handled is in its file.
+  // The handled events are in the file, so a restart does not repeat them.
   const second = await startExample({ ...options, directory: first.directory });
   const [delivery] = sandbox.deliveries;
   expect(await sandbox.send(delivery?.notification, { url: second.hooks })).toMatchObject({ status: 200 });

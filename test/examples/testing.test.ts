@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { type Consumer, installed } from "../package/support/consumer.ts";
 import { root } from "../package/support/pack.ts";
 
-// Each test file that docs/testing.md shows, run by its own runner in a project that has installed the package.
+// Runs each test file of docs/testing.md with its own runner, in a project that has installed the package.
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed(["ky", "uuid", "zod", "msw", "vitest", "jest", "@types/node"]);
@@ -14,7 +14,7 @@ beforeAll(async () => {
 
 function run(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve) => {
-    // The runner that this runs in leaves its own settings there.
+    // Vitest leaves settings in process.env, so do not pass all of it on.
     const env = { PATH: process.env.PATH, CI: "1", NO_COLOR: "1" };
     const options = { cwd: consumer.directory, encoding: "utf8", timeout: 110_000, env } as const;
     const child = execFile(process.execPath, args, options, (_error, stdout, stderr) =>
@@ -23,7 +23,7 @@ function run(...args: readonly string[]): Promise<{ code: number | null; output:
   });
 }
 
-/** Runs it, and tells how many tests have passed by its JSON report. */
+/** Runs a runner with a JSON report. Returns the numbers of passed and failed tests. */
 async function report(...args: readonly string[]): Promise<{ passed: number; failed: number }> {
   const file = join(consumer.directory, `${args.length}-${Date.now()}.json`);
   const { code, output } = await run(...args, `--outputFile=${file}`);

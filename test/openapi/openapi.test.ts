@@ -32,7 +32,7 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   })),
 );
 
-/** What is wrong with a value by the schema at a place of the document. */
+/** Returns the errors of a value by the schema at a pointer of the document. */
 function problems(pointer: string, value: unknown): unknown {
   const validate = ajv.compile({ $ref: `openapi#${pointer}` });
   return validate(value) ? [] : validate.errors;
@@ -60,7 +60,7 @@ let client: StayhookClient;
 
 const json = (body: string): unknown => (body === "" ? undefined : JSON.parse(body));
 
-/** Sends a request to the sandbox, and keeps both sides of the exchange. */
+/** Sends a request to the sandbox, and keeps the request and the answer. */
 const record: typeof fetch = async (input, init) => {
   const request = new Request(input, init);
   const requestBody = json(await request.clone().text());
@@ -71,7 +71,7 @@ const record: typeof fetch = async (input, init) => {
   return response;
 };
 
-/** Every method of the client, and each of its failures that the description names. */
+/** Calls every method of the client, and each failure that the description names. */
 const calls: Readonly<Record<string, () => Promise<unknown>>> = {
   "webhookConfig.create": () =>
     client.webhookConfig.create({ isActive: true, endpoints: { bookings: endpoint } }),
@@ -145,7 +145,7 @@ test("each operation is a method of the client, and each method an operation", (
   const own = Object.entries(resources).flatMap(([name, resource]) =>
     Object.keys(resource).map((method) => `${name}.${method}`),
   );
-  // `ensure` is made of the others.
+  // `ensure` has no route of its own: it calls the others.
   expect(own.filter((name) => name !== "webhookConfig.ensure").sort()).toEqual(methods.sort());
 });
 

@@ -24,10 +24,10 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { alteredStore } from "../queue/support.ts";
 import { makeSdk, type SpanShown } from "./sdk.ts";
 
-// Whatever the transaction of a store.
+// The type of the store's transaction does not matter here.
 type Store = EventStore;
 
-/** A subscriber on loopback, traced into memory, and a platform that it is subscribed to. */
+/** Starts a subscriber on loopback and its platform. Traces go into memory. */
 async function subscriber({ on = {}, ...options }: Partial<WebhookHandlerOptions> & { store?: Store } = {}) {
   const sdk = makeSdk();
   onTestFinished(() => sdk.end());

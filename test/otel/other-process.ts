@@ -1,4 +1,4 @@
-// Handles what another process has recorded, and sends its spans to that one.
+// Handles events that another process has recorded, and sends its spans to that process.
 import { trace } from "@opentelemetry/api";
 import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
 import { telemetry } from "../../src/otel/otel.ts";
@@ -25,7 +25,7 @@ const webhooks = createWebhookHandler({
   telemetry: otel,
   autoStart: false,
 });
-// As if a request that has nothing to do with the event had started the processing.
+// An unrelated request has started the processing.
 await tracer.startActiveSpan("a request", async (span) => {
   await webhooks.drain();
   span.end();

@@ -13,7 +13,7 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 
-/** An OpenTelemetry SDK that exports into memory. */
+/** Makes an OpenTelemetry SDK that exports into memory. */
 export function makeSdk() {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   const exporter = new InMemorySpanExporter();
@@ -25,13 +25,13 @@ export function makeSdk() {
   return {
     tracer,
     instruments: { tracer, meter: meters.getMeter("test") },
-    /** The spans that have ended, in the order of their ends. */
+    /** The ended spans, in the order of their ends. */
     spans: (name?: string): SpanShown[] =>
       exporter
         .getFinishedSpans()
         .filter((span) => name === undefined || span.name === name)
         .map(shown),
-    /** The points of a metric as of now. */
+    /** Returns the current points of a metric. */
     async points(name: string): Promise<PointShown[]> {
       measured.reset();
       await meters.forceFlush();

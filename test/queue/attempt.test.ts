@@ -295,7 +295,7 @@ describe("the end of an attempt", () => {
     await add("a", "b", "c");
     queue.start();
     await advance(29 * SECOND);
-    // One more than there are slots: the next one begins while an end is on the way.
+    // One event more than there are slots: the queue begins the next event while it records an outcome.
     expect(ran).toEqual(["a", "b"]);
     hanging = false;
     await advance(SECOND);
@@ -394,7 +394,7 @@ describe("writes that go with the end of an event", () => {
           try {
             for (const one of writes) await one(undefined as never);
           } catch {
-            // it is run again, alone
+            // the store runs this event again, alone
           }
         }
         settles += 1;
@@ -460,7 +460,7 @@ describe("writes that go with the end of an event", () => {
   test("are tried again under the lease if the store's connection is lost, and no attempt counts", async () => {
     let settles = 0;
     let wrote = 0;
-    // As a driver does: the statement of the user's own write rejects, and the store then tells that it lost its connection.
+    // A driver behaves like this: the user's own write rejects, and then the store reports a lost connection.
     const store = alteredStore(memoryStore(), {
       settle: (own) => async (claim, outcome) => {
         settles += 1;
@@ -499,7 +499,7 @@ describe("work that has ended", () => {
     queue.start();
     await advance(0);
     await queue.close(0);
-    // What is left are the renewal's and the sweep's, which hold no process open and end by themselves.
+    // Only the timers of the renewal and the pruner are left. They do not keep the process alive, and end on their own.
     await advance(HOUR);
     expect(vi.getTimerCount()).toBe(0);
   });

@@ -12,7 +12,7 @@ afterEach(() => {
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 const soon = () => performance.now() + 25 * SECOND;
 
-/** Whether a promise has settled, as the test goes on. */
+/** Returns an object that shows whether a promise has settled. */
 function watch(promise: Promise<unknown>) {
   const seen = { settled: false };
   promise.finally(() => {
@@ -84,7 +84,7 @@ describe("an event that is processed inline", () => {
     for (const id of ids) await store.add(eventOf(id, "booking:x"));
     const runs = Promise.all(ids.map((id) => queue.runNow(id, soon())));
     await advance(5 * SECOND);
-    // Each of the three looks again four times a second.
+    // Each of the three polls four times a second.
     expect(claims).toBeLessThan(100);
     held.open();
     await advance(2 * SECOND);

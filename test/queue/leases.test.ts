@@ -22,7 +22,7 @@ afterEach(() => {
 
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
-/** Work that goes on until the test ends it, and tells when it is aborted. */
+/** Makes work that runs until the test ends it. It logs when it is aborted. */
 function longWork() {
   const held = gate();
   const aborted: unknown[] = [];
@@ -100,7 +100,7 @@ describe("a lease", () => {
     const { work, end, aborted } = longWork();
     const { queue, add, observed } = queueOf({ store, work });
     await add("a");
-    // No loop, which would take the event over itself.
+    // Do not start the loop, because it would claim the event itself.
     void queue.runNow("a", HOUR);
     await advance(27 * SECOND - 1);
     expect(aborted).toEqual([]);
@@ -159,7 +159,7 @@ describe("a lease", () => {
     queue.start();
     await advance(9 * SECOND);
     end();
-    await advance(2 * SECOND); // a renewal, which finds it no more
+    await advance(2 * SECOND); // the renewal does not find the event
     answer.open();
     await advance(0);
     expect(kinds()).toEqual(["done"]);
@@ -174,7 +174,7 @@ describe("a lease", () => {
     const { work, end } = longWork();
     const { queue, add, kinds, logged } = queueOf({ store, work, leaseDuration: 30 * SECOND });
     await add("a");
-    // No loop, which would claim the event again.
+    // Do not start the loop, because it would claim the event again.
     void queue.runNow("a", HOUR);
     await advance(9 * SECOND);
     end();
@@ -247,7 +247,7 @@ describe("a lease", () => {
     const { queue, add } = queueOf({ store, work, leaseDuration: 60 * SECOND });
     await add("a");
     void queue.runNow("a", HOUR);
-    // Renewed at 20 s, answered at 28 s: it ends at 80 s, as the later renewals hang.
+    // The renewal at 20 s is answered at 28 s, and the later ones hang. So the lease ends at 80 s.
     await advance(77 * SECOND - 1);
     expect(aborted).toEqual([]);
     await advance(1);
@@ -262,7 +262,7 @@ describe("a lease", () => {
     await add("a");
     void queue.runNow("a", HOUR);
     await advance(0);
-    // The clock goes on, no timer runs: as after SIGSTOP.
+    // After SIGSTOP, the clock goes on but no timer runs.
     vi.setSystemTime(Date.now() + MINUTE);
     const real = performance.now.bind(performance);
     const frozen = vi.spyOn(performance, "now").mockImplementation(() => real() + MINUTE);
@@ -369,7 +369,7 @@ describe("a lease", () => {
       second.queue.start();
       await advance(MINUTE);
       expect(log).toEqual([`aborted at ${aborts}`, "cleaned up", "successor"]);
-      // The attempt was given back, so it does not count.
+      // The event was released, so the attempt does not count.
       expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
       await second.queue.close(0);
     },
@@ -391,7 +391,7 @@ describe("a lease", () => {
 });
 
 describe("a store's clock that steps", () => {
-  /** A memory store whose clock runs `step` ms ahead of the process's from now on. */
+  /** Makes a memory store whose clock can step ahead of the process's clock. */
   function stepped() {
     const store = memoryStore();
     const clock = Date.now;
@@ -422,7 +422,7 @@ describe("a store's clock that steps", () => {
     queue.start();
     await advance(SECOND);
     step(HOUR);
-    // Wakes the loop, which claims "a" again.
+    // The new event wakes the loop, which claims "a" again.
     await add("b");
     await advance(MINUTE);
     expect(overlaps).toEqual([]);

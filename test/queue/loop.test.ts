@@ -285,7 +285,7 @@ describe("an outage", () => {
     queue.start();
     await advance(HOUR);
     expect(queue.state).toBe("paused");
-    // A round of ten probes every 45 s at the most, and the quicker ones of the beginning.
+    // At most one round of ten half-open reads every 45 s, plus the quicker rounds at the beginning.
     expect(ran.length).toBeLessThan(10 * 85);
     expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });
     down = false;

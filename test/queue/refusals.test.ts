@@ -25,7 +25,7 @@ afterEach(() => {
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 const forgedIds = (count: number, name = "forged") => Array.from({ length: count }, (_, n) => `${name} ${n}`);
 
-/** Refuses forged events; a read takes `latency` ms. Notes when each read began. */
+/** Makes a platform that refuses forged events. A read takes `latency` ms. It logs when each read began. */
 function platform(latency = 20) {
   const reads: { id: string; at: number }[] = [];
   const work: TestWork = async ({ eventId }) => {
@@ -33,7 +33,7 @@ function platform(latency = 20) {
     await new Promise((resolve) => setTimeout(resolve, latency));
     return eventId.startsWith("forged") ? refused : done;
   };
-  /** The most reads in any second from `from` on. */
+  /** Returns the largest number of reads in any second since `from`. */
   const mostInASecond = (from = 0): number => {
     const times = reads.map(({ at }) => at).filter((at) => at >= from);
     return Math.max(
@@ -55,7 +55,7 @@ describe("while the platform refuses many records in a row", () => {
     expect(kinds()).not.toContain("paused");
     expect(queue.state).toBe("running");
     expect(mostInASecond(start + 100)).toBeLessThanOrEqual(50);
-    // And not much slower: the ten before the limit, then 45 a second.
+    // The limit must not slow reads further: ten reads before the limit, then 45 a second.
     expect(reads.length).toBeGreaterThan(170);
   });
 
@@ -166,7 +166,7 @@ describe("while the platform refuses many records in a row", () => {
     const before = reads.length;
     await add(...forgedIds(40, "forged new"));
     await advance(800);
-    // Retries of the first hundred have been due all along.
+    // The retries of the first hundred are due all the time.
     expect(new Set(reads.slice(before + 5, before + 30).map(({ id }) => id.slice(0, 10)))).toEqual(
       new Set(["forged new"]),
     );
@@ -247,7 +247,7 @@ describe("a drain among refused records", () => {
     await add(...forgedIds(150), "genuine", ...forgedIds(150, "forged too"));
     const draining = queue.drain({});
     await advance(7 * SECOND);
-    // The drain claims from both ends of the queue, so the event in the middle is the last one.
+    // A drain claims from both ends of the queue. So it reaches the genuine event, which is in the middle, last.
     expect(await stateOf("genuine")).toBe("done");
     await advance(5 * SECOND);
     expect(await draining).toEqual({ done: 1, failed: 300 });

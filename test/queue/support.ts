@@ -57,7 +57,7 @@ export type TestWork = (
   context: WorkContext,
 ) => WorkResult<never> | Promise<WorkResult<never>>;
 
-/** A queue over a memory store, with what it said and what it ran. */
+/** Makes a queue on a memory store. It records the log and the runs. */
 export function queueOf({
   work = () => done,
   store = memoryStore(),
@@ -107,7 +107,7 @@ export function queueOf({
   };
 }
 
-/** A promise that the test resolves. */
+/** Makes a promise that the test resolves. */
 export function gate<T = void>() {
   let open!: (value: T) => void;
   const opened = new Promise<T>((resolve) => {
@@ -116,7 +116,7 @@ export function gate<T = void>() {
   return { open, opened };
 }
 
-/** A store with some of its methods done otherwise; each is handed the store's own. */
+/** Replaces methods of a store. Each replacement gets the store's own method. */
 export function alteredStore(
   store: EventStore,
   altered: { [K in keyof EventStore]?: (own: NonNullable<EventStore[K]>) => EventStore[K] | undefined },
@@ -131,7 +131,7 @@ export function alteredStore(
   });
 }
 
-/** Fails the methods that are listed here, for as long as they are. */
+/** Makes methods fail while they are listed in `broken`. */
 export function brokenStore(
   store: EventStore,
   broken: Partial<Record<keyof EventStore, () => Error>>,

@@ -7,7 +7,7 @@ import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
 
 const memory = () => stores.memory!()();
 
-/** A machine that has handled one confirmed booking. */
+/** Makes a machine that has handled one confirmed booking. */
 async function known(handler: Partial<WebhookHandlerOptions> = {}) {
   const sandbox = await startSandbox();
   const alarms: ReconcilerAlarm[] = [];
@@ -76,7 +76,8 @@ describe("changes of tracked fields", () => {
     client.listings.list = (async () =>
       (await list()).map((row) => ({ listingId: row.listingId, status: row.status }))) as never;
     const reconciler = createReconciler(webhooks);
-    // What the list leaves out is not learned: the first event of the listing would find it changed.
+    // The pass must not learn a listing without the fields that the list leaves out. Otherwise the listing's first
+    // event would count as a change.
     await reconciler.run();
     await notify({ listingId });
     await webhooks.drain();
@@ -150,7 +151,7 @@ describe("drift", () => {
   const url = "https://example.com/hooks?key=s3cret";
   const other = "https://example.com/other";
 
-  /** What a pass says of the configuration. */
+  /** Returns the drift of the configuration that a pass reports. */
   async function driftAt(sandbox: Sandbox, expected: Partial<ReconcilerOptions> = {}) {
     const { reconciler, observations } = machineOf(sandbox, memory(), { reconciler: expected });
     await reconciler.run();
@@ -201,7 +202,7 @@ describe("drift", () => {
 });
 
 describe("a partial list", () => {
-  /** A machine whose platform answers the list with this body. */
+  /** Makes a machine whose platform answers the list with this body. */
   function listing(body: () => unknown, client: object = {}) {
     const platform = { url: "https://platform.example", accessToken: "secret-token" };
     const machine = machineOf(platform, memory());
@@ -242,7 +243,7 @@ describe("a partial list", () => {
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 2 });
     expect(observed.filter(({ kind }) => kind === "learned")).toHaveLength(2);
     expect(observed.filter(({ kind }) => kind === "failed")).toMatchObject([{ ref: "listings" }]);
-    // The first pass is over although a row stays invalid.
+    // The first pass completes although one row stays invalid.
     body = [row(1), { listingId: "x" }, row(3)];
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 1, changed: 1 });
     expect(observed.filter(({ kind }) => kind === "vanished")).toEqual([]);

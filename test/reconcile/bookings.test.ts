@@ -41,11 +41,11 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     await sandbox.settled();
     await webhooks.drain();
     expect(await statusesIn(store)).not.toEqual(statusesAt(sandbox));
-    // Of these no notification has come at all: the user knows of them from elsewhere.
+    // The user knows these bookings from elsewhere: no notification has arrived for them.
     for (const code of codes) await reconciler.watch(code);
     const report = await reconciler.run();
     expect(report).toMatchObject({ failed: 0 });
-    // What the subscriber knows to be declined is not read.
+    // The pass does not read bookings that the subscriber knows to be declined.
     expect(report.checked).toBeGreaterThanOrEqual(16);
     expect(report.changed).toBeGreaterThan(0);
     expect(await statusesIn(store)).toEqual(statusesAt(sandbox));
@@ -131,7 +131,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     const first = machineOf(sandbox, open(), { handler: { autoStart: false } });
     await first.reconciler.watch(bookingCode);
     await first.reconciler.watch(bookingCode);
-    // What the process that was asked does not handle any more, another does.
+    // Another process takes over the booking that the closed process was asked to watch.
     await first.reconciler.close();
     const second = machineOf(sandbox, open());
     await second.reconciler.run();
@@ -231,7 +231,7 @@ test("an event of the reconciler runs no callback if a webhook was faster", asyn
     ["webhook", "Request", true],
     ["webhook", "Confirmed", true],
   ]);
-  // A replay by hand runs the callback, although nothing has changed.
+  // A replay runs the callback although nothing has changed.
   const [event] = (await store.list({ limit: 100 })).filter(
     ({ ref, source }) => ref === `booking:${bookingCode}` && source === "reconcile",
   );

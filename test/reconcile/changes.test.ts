@@ -9,7 +9,7 @@ const confirmed: Snapshot = {
   fields: { checkIn: null, checkOut: null, listingId: null },
 };
 
-/** A store with a handler whose client finds one confirmed booking. */
+/** Makes a store with a handler whose client finds one confirmed booking. */
 async function seen() {
   const store = memoryStore();
   const client = new StayhookClient({
@@ -33,7 +33,7 @@ test("a change that was handled meanwhile gets no second event", async () => {
   expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   await webhooks.drain();
   expect(told).toEqual([eventId]);
-  // Late: it has the status as it was before.
+  // This late call still has the old status.
   expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   expect(await store.counts()).toMatchObject({ pending: 0, done: 1 });
 });
@@ -47,7 +47,7 @@ test("the id of a change is the same on every machine, and differs from change t
     seenAt: new Date(),
   });
   const id = await first.changes.add("booking:A1", at(1, "Request"), confirmed);
-  // The order of fields is a store's own.
+  // A store may change the order of fields.
   const reordered = {
     ...at(1, ""),
     snapshot: { fields: { listingId: null, checkOut: null, checkIn: null }, status: "Request" },

@@ -43,7 +43,7 @@ test("after a kill -9 during a pass another process goes on from the checkpoint,
   const before = new Set(reads().map((read) => read.split("/").at(-1)));
   const place = (await placeOf())!.slice("booking:".length);
 
-  // Its lock lasts for the lease, as nobody can know that it is dead.
+  // The lock of the dead process lasts as long as its lease: no other process can know that it died.
   const report = await vi.waitFor(
     async () => {
       const made = await machine.reconciler.run();

@@ -1,4 +1,4 @@
-// Makes a pass whose events nobody handles here, until it is killed.
+// Makes a pass until it is killed. Its process handles no events.
 import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
 import { createReconciler } from "../../src/reconcile/reconciler.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";

@@ -9,7 +9,7 @@ const memory = () => stores.memory!()();
 const everyBooking = "GET /v2/bookings/{bookingCode}";
 const waitFor = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20_000, interval: 20 });
 
-/** So many bookings that the subscriber has handled. */
+/** Makes bookings that the subscriber then handles. */
 async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, count: number) {
   const codes: string[] = [];
   for (let n = 0; n < count; n += 1) {
@@ -22,7 +22,7 @@ async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, co
   reads();
   return {
     codes,
-    /** Codes of the bookings that were read since this was asked last. */
+    /** Returns codes of the bookings that were read since the last call. */
     read: () =>
       reads()
         .filter((path) => path.startsWith("/v2/bookings/"))
@@ -30,7 +30,7 @@ async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, co
   };
 }
 
-/** Lets reads of bookings wait until they are let go. */
+/** Holds reads of bookings until they are released. */
 function holdReads(client: StayhookClient) {
   let letGo!: () => void;
   let held = 0;
@@ -159,7 +159,7 @@ test("a machine makes no pass if another one has just made it", async () => {
       const value = Reflect.get(target, name);
       if (name !== "getMeta") return typeof value === "function" ? value.bind(target) : value;
       return async (key: string) => {
-        // The first read gives the state before that pass.
+        // The first read returns the state before that pass.
         if (!late) return target.getMeta(key);
         late = false;
         return undefined;
@@ -186,7 +186,7 @@ test("a pass ends if another process has taken its lock", async () => {
   }) as never;
   const running = machine.reconciler.run();
   await waitFor(() => expect(reading).toBe(1));
-  // Another process found this one's lease over, because this one stood still.
+  // This process stood still, so another process has taken its expired lease.
   await waitFor(async () => {
     const reading = await readState(store);
     expect(await writeState(store, reading, { ...reading.state, owner: "another", lease: 60_000 })).toBe(
@@ -301,7 +301,7 @@ describe("out of reach", () => {
     expect(report).toMatchObject({ checked: 8, failed: 0 });
     expect(report.duration).toBeGreaterThan(990);
     expect(read()).toHaveLength(codes.length + 1);
-    // Beside the one that was refused, three were under way; nothing else was asked meanwhile.
+    // Three reads were already pending when one was refused. No other read starts before Retry-After is over.
     const times = sandbox.requests
       .filter(({ path }) => path.startsWith("/v2/bookings/"))
       .map(({ receivedAt }) => +receivedAt);
@@ -364,7 +364,7 @@ describe("out of reach", () => {
     expect(await machine.reconciler.run()).toMatchObject({ checked: 2, failed: 1 });
     expect(machine.observations("failed")).toMatchObject([{ ref: "listings", error: { status: 403 } }]);
     sandbox.faults.clear();
-    // They were never seen: this is the first pass for them.
+    // No pass has seen these listings, so this is their first pass.
     expect(await machine.reconciler.run()).toMatchObject({ checked: 3, changed: 0 });
     expect(machine.observations("learned")).toHaveLength(1);
   });
@@ -399,7 +399,7 @@ describe("out of reach", () => {
         .toSorted(),
     ).toEqual([`booking:${codes[1]}`, `booking:${codes[4]}`]);
     expect(machine.told.at(-1)).toMatchObject({ record: codes[8], status: "Confirmed" });
-    // It was through all: the next begins anew.
+    // The pass has read all bookings, so the next pass starts over.
     expect(await machine.reconciler.run()).toMatchObject({ checked: 7, failed: 2 });
   });
 });

@@ -21,10 +21,10 @@ import type { PassState } from "../../src/reconcile/state.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 
-// What takes a second on a machine of its own takes many where all tests run at once.
+// Work that takes a second alone can take many when all tests run at once.
 vi.setConfig({ testTimeout: 60_000 });
 
-/** Opens stores on one and the same place: each call is another machine, or the next start of one. */
+/** Opens stores on the same place. Each call stands for another machine, or the next start of one. */
 export type OpenStore = () => EventStore<never>;
 
 const postgres = await postgresUrl();
@@ -82,7 +82,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   return sandbox;
 }
 
-/** What a callback was told, as far as tests ask. */
+/** The parts of a callback's event that tests need. */
 export interface Told {
   readonly type: string;
   readonly status: string | undefined;
@@ -95,11 +95,14 @@ export interface Told {
 interface MachineOptions {
   readonly handler?: Partial<WebhookHandlerOptions>;
   readonly reconciler?: Partial<ReconcilerOptions>;
-  /** Called for each event before it is told. */
+  /** Called for each event before the event is logged. */
   readonly callback?: (event: WebhookEvent) => unknown;
 }
 
-/** A machine of the subscriber's: client, handler and reconciler, and a record of what callbacks and `observe` got. */
+/**
+ * Makes one machine of the subscriber: client, handler and reconciler. It keeps the events of callbacks and of
+ * `observe`.
+ */
 export function machineOf(
   platform: { readonly url: string; readonly accessToken: string },
   store: EventStore<never>,
@@ -135,7 +138,7 @@ export function machineOf(
     await reconciler.close();
     await webhooks.close({ timeout: 0 });
   });
-  /** As the platform would, of a booking or a listing. */
+  /** Delivers a notification of a booking or a listing, as the platform does. */
   const notify = (about: { bookingCode?: string; listingId?: number }) =>
     webhooks.receive({
       method: "POST",
@@ -165,7 +168,7 @@ function shown(event: WebhookEvent): Told {
   };
 }
 
-/** The reads of records that the sandbox has got since the last call. */
+/** Returns a function that lists the reads of records since its last call. */
 export function readsOf(sandbox: Sandbox) {
   let seen = 0;
   return () => {
@@ -176,7 +179,7 @@ export function readsOf(sandbox: Sandbox) {
   };
 }
 
-/** The state that the passes on a store share. */
+/** Returns the state that passes share on a store. */
 export async function stateIn(store: EventStore<never>): Promise<PassState | undefined> {
   const kept = await store.getMeta("stayhook:reconciler");
   return kept && (JSON.parse(kept.value) as PassState);
@@ -188,7 +191,7 @@ export async function statusesIn(store: EventStore<never>): Promise<Record<strin
   return statuses;
 }
 
-/** All that the platform has, as a store would name it. */
+/** Returns the statuses on the platform, by the store's names of the records. */
 export function statusesAt({ bookings, listings }: Sandbox): Record<string, string> {
   return Object.fromEntries([
     ...bookings.list().map(({ bookingCode, status }) => [`booking:${bookingCode}`, status]),

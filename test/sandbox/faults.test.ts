@@ -128,7 +128,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     });
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(answered).toBe(false);
-    // The request may still be on its way to the server.
+    // The server may not have received the request yet, so advance the clock more than once.
     while (!answered) {
       await sandbox.advance(3_600_000);
       await new Promise((resolve) => setTimeout(resolve, 5));

@@ -211,7 +211,7 @@ describe("the page", () => {
     const until = async (text: string) => {
       while (!read.includes(text)) {
         const { done, value } = await reader.read();
-        // Without this, a stream that ends is a loop that no timeout can stop.
+        // Without this check, the loop would spin on an ended stream, and no timeout could stop it.
         if (done) throw new Error(`The stream ended before ${text}. It said: ${read}`);
         read += value;
       }
@@ -220,7 +220,7 @@ describe("the page", () => {
     read = "";
     await sandbox.bookings.request({ bookingCode: "HX3K9" });
     await until("Booking HX3K9");
-    // The stream is open: closing must not wait for it.
+    // A stream is still open. Closing must not wait for it.
     await sandbox.close();
     await expect(reader.read()).rejects.toThrow();
   });
@@ -263,7 +263,7 @@ describe("guards", () => {
   });
 });
 
-/** A day at the platform, with every kind of row. */
+/** Makes a day at the platform, with every kind of row. */
 async function season() {
   const made = await start({ delivery: { retry: { schedule: [300, 900] } } });
   const { sandbox } = made;
@@ -301,7 +301,7 @@ async function season() {
 }
 
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
-  // The dark page differs from the light one only in its colors, so that one width and one rule suffice.
+  // The dark page differs from the light page only in its colors, so test it at one width and with one rule.
   it.each([
     ["light", [1280, 375], undefined],
     ["dark", [1280], ["color-contrast"]],

@@ -4,7 +4,7 @@ import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 
 const config = JSON.stringify({ isActive: true, endpoints: { bookings: "https://subscriber.example/" } });
 
-/** The answers to one request of each kind, as they are sent. */
+/** Returns the answers to one request of each kind, as sent. */
 async function answers(profile: SandboxProfile, seed = 1) {
   const sandbox = createProfiledSandbox({ seed, profile });
   onTestFinished(() => sandbox.close());

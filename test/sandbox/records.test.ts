@@ -4,7 +4,7 @@ import { createSandbox, type Sandbox } from "../../src/testing/index.ts";
 
 afterEach(() => void vi.useRealTimers());
 
-/** The error of a call that must be refused. */
+/** Returns the error of a call that must be refused. */
 async function refusal(promise: Promise<unknown>): Promise<InvalidArgumentError> {
   const error = await promise.then(
     () => undefined,

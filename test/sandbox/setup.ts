@@ -19,7 +19,7 @@ interface Received {
   readonly body: string;
 }
 
-/** Starts an endpoint until the end of the test. It keeps the requests it gets, and answers by a function. */
+/** Starts an endpoint until the end of the test. It keeps its requests, and a function makes its answers. */
 export async function startEndpoint(
   answer: (response: ServerResponse, received: Received, request: IncomingMessage) => void = (response) =>
     response.end(),
@@ -71,7 +71,7 @@ export async function call(
   return { status, headers: answered, body: answer === "" ? undefined : JSON.parse(answer) };
 }
 
-/** Configures a URL for each topic. Default: for `bookings` and `listings`. */
+/** Configures a URL for each topic. Default: `bookings` and `listings`. */
 export async function configure(
   sandbox: Listening,
   url: string,

@@ -14,7 +14,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** A memory store with some of its methods in other words. */
+/** Replaces methods of a memory store. */
 function storeWith(altered: Partial<EventStore>, memory = memoryStore()): EventStore {
   return new Proxy(memory, {
     get: (target, property: keyof EventStore) => {
@@ -24,7 +24,7 @@ function storeWith(altered: Partial<EventStore>, memory = memoryStore()): EventS
   });
 }
 
-/** Settles when the answer is there; its status, or `undefined` until then. */
+/** Returns an object with the status of the answer. The status is `undefined` until the answer arrives. */
 function statusOf(answer: Promise<{ readonly status: number }>) {
   const seen: { status: number | undefined } = { status: undefined };
   answer.then(({ status }) => {
@@ -33,7 +33,7 @@ function statusOf(answer: Promise<{ readonly status: number }>) {
   return seen;
 }
 
-// README's table. Where an option is given, other tests hold it to what it does.
+// The defaults in README's table. Other tests check the effect of each option.
 describe("the default", () => {
   test("a body has 65,536 bytes at most", async () => {
     const { deliver } = handlerOf();
@@ -107,7 +107,7 @@ describe("the default", () => {
     handlerOf({ store, on: { unknown: callback } }).webhooks.start();
     await advance(30_000 - 1);
     expect(callback).not.toHaveBeenCalled();
-    // Which of them it is that takes over is not said; one that has lost its lease may be the first.
+    // Any of the processes may take over first, even the one that lost its lease.
     await advance(1_000);
     expect((await store.list({ limit: 1 }))[0]).toMatchObject({ attempts: 2 });
   });

@@ -212,7 +212,7 @@ describe("atomically", () => {
     expectTypeOf(sqliteStore("events.db")).toExtend<EventStore<SqliteTransaction>>();
     expectTypeOf(sqliteStore("events.db")).toExtend<EventStore>();
     expectTypeOf<SqliteTransaction>().toExtend<DatabaseSync>();
-    // A function of the user's own, written for any database of node:sqlite.
+    // A user's function for any database of node:sqlite.
     const sell = (db: DatabaseSync) => db.exec("insert");
     const confirmed = ({ atomically }: BookingEvent<"Confirmed", Booking, Listing, SqliteTransaction>) =>
       atomically(sell);
@@ -242,7 +242,7 @@ describe("atomically", () => {
 });
 
 describe("changes and previous", () => {
-  /** The members with a name, which editors complete. */
+  /** The named members, which editors complete. */
   type Named<T> = keyof { [K in keyof T as string extends K ? never : K]: T[K] };
   type Names = "status" | "checkIn" | "checkOut" | "listingId" | "listingName";
 
@@ -314,7 +314,7 @@ describe("the exported event types", () => {
     createWebhookHandler({ client, store, on: { "booking.Confirmed": writing } });
     const callbacks: WebhookCallbacks = { "booking.Request": ({ decideBy }) => decideBy?.getTime() };
     createWebhookHandler({ client, store, on: callbacks });
-    // Callbacks that write nothing serve a store with transactions, too.
+    // Callbacks without writes also work with a transactional store.
     createWebhookHandler({ client, store: database, on: callbacks });
     expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingEventOf<"Confirmed">>();
     expectTypeOf<BookingEvent<"Request">>().toEqualTypeOf<BookingRequestEvent>();

@@ -43,7 +43,7 @@ test("an event that the reconciler adds is handled even on a store without notif
   const event = reconcileEvent();
   expect(await internalsOf(webhooks)!.add(event)).toBe("added");
   await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 1 }), { interval: 5 });
-  // The loop asks such a store once a second by itself.
+  // The loop also polls such a store once a second.
   expect(performance.now() - startedAt).toBeLessThan(500);
   expect(await internalsOf(webhooks)!.add(event)).toBe("duplicate");
   await webhooks.close();

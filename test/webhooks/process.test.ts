@@ -22,7 +22,7 @@ afterEach(() => {
 
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
-/** A handler whose notifications go to an array, as to a queue. */
+/** Makes a handler that forwards its notifications to an array, which stands for a queue. */
 function forwarding(options: { send?: (event: NewEvent) => unknown } & Record<string, unknown> = {}) {
   const platform = platformOf();
   const sent: NewEvent[] = [];
@@ -33,7 +33,7 @@ function forwarding(options: { send?: (event: NewEvent) => unknown } & Record<st
     on: {},
     logger: recordingLogger(),
     ...more,
-    // At run time it has the functions that its type leaves out, for JavaScript.
+    // At run time, JavaScript users can call functions that the type leaves out.
   }) as WebhookHandler;
   const deliver = (body: unknown) =>
     webhooks.fetch(new Request("https://example.com", { method: "POST", body: JSON.stringify(body) }));

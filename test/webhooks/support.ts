@@ -5,7 +5,7 @@ import { vi } from "vitest";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
 
-/** A platform that answers in memory: `answers` by record, and a log of what was read. */
+/** Makes a platform in memory: `answers` by record, and a log of reads. */
 export function platformOf() {
   const answers = new Map<string, Answer | ((reads: number) => Answer)>();
   const reads: string[] = [];
@@ -43,7 +43,7 @@ export function clientOf(platform: { fetch: (url: string, init: RequestInit) => 
   });
 }
 
-/** A handler over a platform in memory, with what it said. */
+/** Makes a handler with a platform in memory, and keeps its log. */
 export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: EventStore } = {}) {
   const platform = platformOf();
   const observed: Observation[] = [];
@@ -95,7 +95,7 @@ export function notificationOf(fields: Fields = {}) {
   };
 }
 
-/** A callback that the test lets go. */
+/** Makes a callback that the test releases. */
 export function heldCallback() {
   let release!: () => void;
   const released = new Promise<void>((resolve) => {

@@ -16,7 +16,7 @@ const nats = await natsUrl();
 
 const enough = { timeout: 180_000 };
 
-// Most of their time they wait.
+// Run the engines concurrently, because they wait most of the time.
 describe.concurrent("handles each event once, one at a time of a record, and keeps what failed", () => {
   test.skipIf(redis === undefined)("on BullMQ", enough, async (context) => {
     const QUEUE = `stayhook-test-${randomUUID()}`;

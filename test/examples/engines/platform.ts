@@ -3,21 +3,21 @@ import { createServer, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
 
-/** The sandbox behind a server that watches who asks for which record at the same time, and fails where it is told to. */
+/** The sandbox behind a server that counts concurrent reads and can fail on demand. */
 export interface WatchedPlatform {
   readonly sandbox: Sandbox;
   readonly url: string;
-  /** The most that asked at once: for one record, and in all. */
+  /** The largest number of concurrent reads: of one record, and in total. */
   readonly most: { ofOne: number; inAll: number };
-  /** How often each path was asked for. */
+  /** The number of reads of each path. */
   readonly asked: ReadonlyMap<string, number>;
-  /** ms for which an answer is held back: about what a callback would take. */
+  /** How long to hold each answer, in ms. A callback would take about as long. */
   hold: number;
-  /** Answers in the sandbox's place where it returns something. */
+  /** Replaces the sandbox's answer if it returns a value. */
   fault: (path: string) => { readonly status: number; readonly headers?: Record<string, string> } | undefined;
 }
 
-/** @param onEnd - takes what is to be called when the test has ended */
+/** @param onEnd - registers a function to call at the end of the test */
 export async function watchedPlatform(
   onEnd: (end: () => void | Promise<void>) => void,
 ): Promise<WatchedPlatform> {

@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { expect, vi } from "vitest";
 import { built, root } from "../built.ts";
 
-/** An example as a process of its own, and what it has printed. */
+/** An example in its own process, and its output. */
 export class ExampleProcess {
   readonly #child;
   #output = "";
 
-  /** @param hear - told of what it prints, as it does */
+  /** @param hear - gets the output as it arrives */
   constructor(file: string, env: NodeJS.ProcessEnv, hear: (text: string) => void) {
     built();
     this.#child = spawn(process.execPath, [file], {
@@ -23,7 +23,7 @@ export class ExampleProcess {
     }
   }
 
-  /** Where it takes notifications. */
+  /** Returns the URL for notifications. */
   async url(): Promise<string> {
     const port = await vi.waitFor(
       () => {
@@ -40,7 +40,7 @@ export class ExampleProcess {
     this.#child.kill("SIGKILL");
   }
 
-  /** Asks it to end, and resolves to its exit code. */
+  /** Sends SIGTERM. Resolves to the exit code. */
   async end(): Promise<number | null> {
     const exited = once(this.#child, "exit");
     this.#child.kill("SIGTERM");

@@ -9,17 +9,20 @@ export interface Engine {
   readonly file: string;
   /** URL of the engine's server. */
   readonly server: string;
-  /** @param server - its URL, by a way that can be cut */
+  /** @param server - its URL, through a proxy that the test can cut */
   env(server: string): NodeJS.ProcessEnv;
-  /** Puts something into the queue that is no notification. */
+  /** Puts a message into the queue that is not a notification. */
   sendJunk(id: string): Promise<void>;
-  /** Puts something into the queue that has ended its workers as often as it may, where a worker has to see to that. */
+  /**
+   * Puts a message into the queue that has crashed its workers as often as allowed. Only for engines whose workers must
+   * handle that.
+   */
   sendDeadly?(id: string): Promise<void>;
-  /** The dead letters, each as text in which its event can be found, or the id of the junk. */
+  /** Returns the dead letters as text. Each text contains the event's id or the junk's id. */
   deadLetters(): Promise<string[]>;
 }
 
-/** What every engine's example has to do, on two processes, with its real server. */
+/** Tests an engine's example on two processes with its real server. */
 export async function proveEngine(
   { file, server, env, sendJunk, sendDeadly, deadLetters }: Engine,
   { onTestFinished }: TestContext,
@@ -51,10 +54,10 @@ export async function proveEngine(
     for (const one of processes) one.kill();
   });
   const urls = await Promise.all(processes.map((one) => one.url()));
-  /** Lines of callbacks: they begin with the event's id. */
+  /** Returns the lines of callbacks, which begin with the event's id. */
   const handled = (eventId: string) => output.match(new RegExp(`^${eventId}: .*`, "gm")) ?? [];
   const until = (check: () => void | Promise<void>) => vi.waitFor(check, { timeout: 40_000, interval: 100 });
-  /** To both processes at the same instant, each twice. */
+  /** Sends the notification twice to both processes at the same instant. */
   const send = (notification: object) =>
     Promise.all(
       urls.map(async (url) =>
@@ -69,7 +72,7 @@ export async function proveEngine(
     };
   };
 
-  // A booking and a listing, each notified twice: a callback each.
+  // A booking and a listing, each notified twice, get one callback each.
   const [url = ""] = urls;
   const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
   await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: url } });
@@ -86,7 +89,7 @@ export async function proveEngine(
     expect(handled(live)).toEqual([expect.stringContaining(`${listingId} is live`)]);
   });
 
-  // Many, each to both processes: once each, and no booking twice at once.
+  // Send many notifications, each to both processes. Each runs once, and no booking runs twice at the same time.
   platform.hold = 30;
   const bookings = await Promise.all(
     Array.from({ length: 6 }, () => sandbox.bookings.create({ status: "Request" })),
@@ -97,18 +100,18 @@ export async function proveEngine(
   expect(platform.most.ofOne, "one booking at a time").toBe(1);
   expect(platform.most.inAll, "others beside it").toBeGreaterThan(1);
 
-  // At the same time: an outage that says how long, a record that is not there, what is no notification at all, and
-  // an event that waits for its next attempt, behind which no other of its record waits.
+  // Test four problems at the same time: an outage with Retry-After, a missing record, a message that is not a
+  // notification, and an event that waits for a retry. No other event of the same record may wait behind that retry.
   platform.hold = 0;
   const outage = await sandbox.bookings.create({ status: "Cancelled" });
-  const seconds = [5, 1]; // that it asks to wait; more attempts than there are in all, were they counted
+  const seconds = [5, 1]; // these waits would use up all attempts if each counted as one
   const asked: number[] = [];
   let forbidden = "none yet";
   let refused = false;
   platform.fault = (path) => {
     if (path.endsWith(outage.bookingCode)) {
       const wait = seconds[asked.push(performance.now()) - 1];
-      // Not 503: this is not tried again by the client, which would wait by itself.
+      // Use 401, not 503: the client itself would retry a 503.
       return wait === undefined ? undefined : { status: 401, headers: { "retry-after": String(wait) } };
     }
     if (refused || !path.endsWith(forbidden)) return undefined;
@@ -121,7 +124,7 @@ export async function proveEngine(
   await sendJunk(junk);
   const deadly = randomUUID();
   await sendDeadly?.(deadly);
-  // In three rounds: on a slow machine the wait may be over too early to see it.
+  // Try up to three rounds: on a slow machine, the wait may end before the test sees it.
   for (let round = 1; ; round += 1) {
     refused = false;
     ({ bookingCode: forbidden } = await sandbox.bookings.create({ status: "Declined" }));
@@ -147,7 +150,7 @@ export async function proveEngine(
   });
   expect(platform.asked.get("/v2/bookings/NOT-THERE"), "its attempts").toBe(2);
 
-  // With the engine out of reach, nothing is answered 200; then all goes on by itself.
+  // While the engine is out of reach, no notification is answered 200. Afterwards the example recovers on its own.
   const lost = { eventId: randomUUID(), timestamp: new Date().toISOString(), bookingCode, listingId: null };
   way.cut();
   expect((await sandbox.send(lost, { url })).status).toBe(503);
@@ -155,7 +158,7 @@ export async function proveEngine(
   await until(async () => expect((await sandbox.send(lost, { url })).status).toBe(200));
   await until(() => expect(handled(lost.eventId)).toHaveLength(1));
 
-  // Nothing ran twice, even now; and a duplicate that is as late as this is known.
+  // Nothing has run twice, and even a late duplicate is recognized.
   await send({ eventId: booked, timestamp: new Date().toISOString(), bookingCode, listingId: null });
   const last = notify(bookingCode);
   await until(() => expect(handled(last.eventId)).toHaveLength(1));

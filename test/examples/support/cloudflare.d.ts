@@ -1,4 +1,4 @@
-// Of Cloudflare's own types, which a project has by `wrangler types`, what examples/cloudflare-worker uses.
+// The part of Cloudflare's types that examples/cloudflare-worker uses. A project gets the types from `wrangler types`.
 
 interface SqlStorage {
   exec(
@@ -9,11 +9,11 @@ interface SqlStorage {
 
 interface DurableObjectState {
   readonly storage: { readonly sql: SqlStorage; transactionSync<T>(work: () => T): T };
-  /** Ends the object's process; the next call begins another. */
+  /** Ends the object's process. The next call starts another one. */
   abort(reason?: string): void;
 }
 
-/** Methods are called in another process. */
+/** Methods run in another process, so each returns a promise. */
 type DurableObjectStub<T> = {
   readonly [K in keyof T]: T[K] extends (...args: infer A) => infer R
     ? (...args: A) => Promise<Awaited<R>>

@@ -8,7 +8,7 @@ import { StayhookClient } from "../../../src/index.ts";
 import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
 import { type Example, PATIENCE } from "./example.ts";
 
-/** A platform that listens, and delivers everything twice. Closed after the test. */
+/** Starts a platform that delivers everything twice, and closes it after the test. */
 export async function platform(): Promise<Sandbox> {
   const sandbox = createSandbox({ delivery: { duplicates: 1 } });
   onTestFinished(() => sandbox.close());
@@ -16,7 +16,7 @@ export async function platform(): Promise<Sandbox> {
   return sandbox;
 }
 
-/** The platform's API, by a way that can be blocked: until `release`, what is asked there gets no answer. */
+/** Starts a proxy to the platform's API that can be blocked. While blocked, requests get no answer. */
 export async function slowWayTo(sandbox: Sandbox) {
   let open: Promise<void> = Promise.resolve();
   let waiting = 0;
@@ -34,9 +34,9 @@ export async function slowWayTo(sandbox: Sandbox) {
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    /** How many requests it holds up. */
+    /** Returns how many requests are blocked. */
     waiting: () => waiting,
-    /** @returns what lets go */
+    /** @returns a function that unblocks the requests */
     block(): () => void {
       let release = (): void => {};
       open = new Promise((resolve) => {
@@ -48,9 +48,9 @@ export async function slowWayTo(sandbox: Sandbox) {
 }
 
 /**
- * Sends SIGTERM while it has a booking to read, and sees that it comes to the end of that, and then to its own.
+ * Sends SIGTERM while the example reads a booking. Checks that the example finishes the booking and then exits.
  *
- * @param way - what it was given as the platform's API
+ * @param way - the proxy that the example uses as the platform's API
  */
 export async function expectCleanExit(
   sandbox: Sandbox,
@@ -61,22 +61,22 @@ export async function expectCleanExit(
   const { bookingCode } = await sandbox.bookings.instantBook();
   await vi.waitFor(() => expect(way.waiting()).toBe(1), { timeout: PATIENCE });
   const stopped = example.stop();
-  // Long enough that one that does not wait would be gone.
+  // Long enough for an example that does not wait to exit.
   await Promise.race([stopped, sleep(200)]);
   release();
   expect(await stopped).toEqual([0, null]);
   expectLines(example, [["block", bookingCode]]);
 }
 
-/** Tells the platform where the example is. */
+/** Configures the example's URL on the platform. */
 export async function subscribe(sandbox: Sandbox, { hooks }: Pick<Example, "hooks">): Promise<void> {
   const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
   await client.webhookConfig.ensure({ endpoints: { bookings: hooks, listings: hooks } });
 }
 
 /**
- * Books, cancels, publishes a listing and books again, and sees that the example was told of each, once: it
- * prints a line with `block`, `release` or `live` and then the code or id.
+ * Makes a booking, cancels it, publishes a listing and makes another booking. Checks that the example prints one line
+ * for each: `block`, `release` or `live`, and then the code or id.
  */
 export async function driveBookingAndListing(
   sandbox: Sandbox,
@@ -91,7 +91,7 @@ export async function driveBookingAndListing(
   await sandbox.listings.publish(listingId);
   await example.said(line("live", listingId));
   await sandbox.settled();
-  // What was sent before this one and had to be handled, would have been before it.
+  // Lines of earlier deliveries come before the line of this booking.
   const last = await sandbox.bookings.instantBook();
   await example.said(line("block", last.bookingCode));
   await sandbox.settled();
@@ -104,7 +104,7 @@ export async function driveBookingAndListing(
   ]);
 }
 
-/** That each of these was printed once. */
+/** Checks that each line was printed exactly once. */
 export function expectLines(
   { output }: Pick<Example, "output">,
   lines: readonly (readonly [word: string, id: string | number])[],
@@ -118,7 +118,7 @@ function line(word: string, id: string | number): RegExp {
   return new RegExp(`^${word} ${id}\\b.*$`, "m");
 }
 
-/** That it refuses what it has to refuse, and says which part of a notification is wrong. */
+/** Checks that the example rejects invalid requests, and names the wrong part of a notification. */
 export async function expectRefusals({ url, hooks }: Pick<Example, "url" | "hooks">): Promise<void> {
   const { pathname } = new URL(hooks);
   const good = JSON.stringify({

@@ -11,39 +11,39 @@ import type { Sandbox } from "../../../src/testing/index.ts";
 import type { Consumer } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
 
-/** How long anything may take here, in ms: other tests run beside it. */
+/** The longest time to wait for anything, in ms. Other tests run at the same time. */
 export const PATIENCE = 40_000;
 
 export interface ExampleOptions {
-  /** The project to copy it into: what `installed([...])` has made, with the packages that it needs. */
+  /** The project for the copy, from `installed([...])`, with the packages that the example needs. */
   readonly project: Consumer;
-  /** The platform. It listens. */
+  /** The platform, which must be listening. */
   readonly sandbox: Sandbox;
   /** A file or a folder of `examples/`. */
   readonly from: string;
-  /** Written beside the copy, by name: settings that only the test needs. */
+  /** Files to write next to the copy, by name, for settings that only the test needs. */
   readonly files?: Readonly<Record<string, string>>;
-  /** Run to their ends before it, where the copy is: compilers and the like. */
+  /** Commands to run before the example, in the copy's folder, such as a compiler. */
   readonly before?: readonly (readonly string[])[];
-  /** What starts it, run where the copy is. Default: Node, with the file. */
+  /** The command that starts the example, in the copy's folder. Default: Node with the file. */
   readonly command?: readonly string[];
-  /** Beside those that every example has. */
+  /** Added to the variables that every example gets. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Its own path for notifications. Default: `/hooks`. */
+  /** The example's path for notifications. Default: `/hooks`. */
   readonly path?: string;
-  /** Where one ran before: it is started there again, with what that has left. Nothing is copied then. */
+  /** The folder of an earlier run. The example starts there again with the files of that run, and nothing is copied. */
   readonly directory?: string;
 }
 
-/** An example that listens, as a process of its own. */
+/** A listening example in its own process. */
 export interface Example {
   /** `http://127.0.0.1:<port>`. */
   readonly url: string;
-  /** Where it takes notifications, with the secret. */
+  /** The URL for notifications, with the secret. */
   readonly hooks: string;
-  /** Where its copy is, and runs. */
+  /** The folder of the copy. */
   readonly directory: string;
-  /** All that it has printed. */
+  /** The whole output. */
   readonly output: string;
   /** Resolves when the example has printed `what`. */
   said(what: string | RegExp): Promise<void>;
@@ -53,10 +53,12 @@ export interface Example {
   kill(): Promise<void>;
 }
 
-/** The secret that examples are started with. It is encoded in URLs. */
+/** The secret of the examples. URLs must encode it. */
 export const SECRET = "s3cret & more";
 
-/** Copies an example into a project, starts it there beside the sandbox, and waits until it listens. Killed after the test. */
+/**
+ * Copies an example into a project, starts it next to the sandbox, and waits until it listens. Kills it after the test.
+ */
 export async function startExample(options: ExampleOptions): Promise<Example> {
   const { sandbox, from, path = "/hooks" } = options;
   const directory = options.directory ?? copy(options);
@@ -156,12 +158,12 @@ function listens(port: number): Promise<boolean> {
   });
 }
 
-/** With what it has started itself. */
+/** Kills the process and the processes that it has started. */
 function killAll({ pid }: ChildProcess): void {
   if (pid === undefined) return;
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // It has ended.
+    // The process has already ended.
   }
 }

@@ -1,4 +1,4 @@
-// Of Bun's and Deno's own types, what examples/bun.ts and examples/deno.ts use.
+// The parts of Bun's and Deno's types that examples/bun.ts and examples/deno.ts use.
 
 declare namespace Bun {
   function serve(options: {

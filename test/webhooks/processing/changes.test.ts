@@ -13,7 +13,7 @@ afterEach(() => {
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const nights = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
 
-/** Delivers a notification for each state of booking A1, and collects what the callback got. */
+/** Delivers a notification for each state of booking A1. Returns the events that the callback got. */
 async function play(states: readonly object[], options: Parameters<typeof handlerOf>[0] = {}) {
   const events: Record<string, unknown>[] = [];
   const handler = handlerOf({

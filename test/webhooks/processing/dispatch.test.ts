@@ -251,7 +251,7 @@ describe("the status handled before", () => {
 });
 
 describe("atomically", () => {
-  /** A store that can end events in transactions, as a database can. */
+  /** Makes a store that can end events in transactions, as a database can. */
   function transactionalStore() {
     const memory = memoryStore();
     const table: string[] = [];

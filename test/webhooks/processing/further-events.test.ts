@@ -14,7 +14,7 @@ const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const rechecksOf = async (store: { list(o: { limit: number; source: "recheck" }): Promise<StoredEvent[]> }) =>
   store.list({ limit: 100, source: "recheck" });
 
-/** A handler that has handled booking A1 once, as a Request. */
+/** Makes a handler that has handled booking A1 once, as a Request. */
 async function handled(options: Parameters<typeof handlerOf>[0] = {}) {
   const events: WebhookEvent[] = [];
   const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });
@@ -187,7 +187,7 @@ describe("a record that is unchanged when its notification comes", () => {
 });
 
 describe("a booking that answers under a code of another case", () => {
-  /** A platform that finds HX3K9 by any spelling. */
+  /** Makes a platform that finds HX3K9 in any letter case. */
   function caseless(options: Parameters<typeof handlerOf>[0] = {}) {
     const events: WebhookEvent[] = [];
     const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });
@@ -226,7 +226,7 @@ describe("a booking that answers under a code of another case", () => {
 
   test("has one follow-up if its answers change case each time", async () => {
     const { deliver, events, store, platform } = caseless();
-    // Not for ever, so that this test fails rather than hangs.
+    // Stop at some point, so that this test fails instead of hanging.
     platform.answer("HX3K9", (reads) => ({
       status: 200,
       body: { bookingCode: reads < 5 ? "hx3k9" : "HX3K9", status: "Confirmed" },

@@ -14,7 +14,7 @@ afterEach(() => {
 
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
-/** A handler for booking A1 and listing 7, and the events that its callback got. */
+/** Makes a handler for booking A1 and listing 7, and collects the events of its callback. */
 function collecting(options: Parameters<typeof handlerOf>[0] = {}) {
   const events: WebhookEvent[] = [];
   const handler = handlerOf({ on: { fallback: (event) => void events.push(event) }, ...options });

@@ -12,7 +12,7 @@ afterEach(() => {
 
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
-/** A handler with notifications of booking A1 that wait. Nothing is processed until `drain`. */
+/** Makes a handler with pending notifications of booking A1. Nothing is processed until `drain`. */
 async function waiting(count: number, options: Parameters<typeof handlerOf>[0] = {}) {
   const handler = handlerOf({ autoStart: false, recheckAfter: false, ...options });
   handler.platform.booking("A1", "Confirmed", { guest: { name: "Ann" } });
@@ -132,7 +132,7 @@ describe("a recent answer", () => {
     const settle = store.settle.bind(store);
     vi.spyOn(store, "settle").mockImplementationOnce((claim, outcome) => {
       if (outcome.state !== "done") throw new Error("not done");
-      // As the other process leaves the record.
+      // The other process leaves the record in this state.
       const snapshot = { ...outcome.record!.snapshot, status: "Cancelled" };
       return settle(claim, { ...outcome, record: { snapshot, changed: true } });
     });
@@ -167,7 +167,7 @@ describe("a recent answer", () => {
     for (let n = 0; n <= 1_000; n += 1) answers.keep(claimOf(`B${n}`), booking);
     expect(answers.find(claimOf("B0"))).toBeUndefined();
     expect(answers.find(claimOf("B1"))).toEqual(booking);
-    // An answer that is renewed is the newest.
+    // A renewed answer counts as the newest.
     answers.keep(claimOf("B1"), booking);
     answers.keep(claimOf("C"), booking);
     expect(answers.find(claimOf("B1"))).toEqual(booking);

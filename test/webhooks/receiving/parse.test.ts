@@ -7,7 +7,7 @@ const hex = (length: number): fc.Arbitrary<string> =>
   fc.string({ unit: fc.constantFrom(..."0123456789abcdefABCDEF"), minLength: length, maxLength: length });
 const eventId = fc.tuple(hex(8), hex(4), hex(4), hex(4), hex(12)).map((parts) => parts.join("-"));
 
-/** A moment to the ms, and a way to write it. */
+/** A time with ms precision, and a format for it. */
 const timestamp = fc
   .record({
     moment: fc.date({
@@ -58,7 +58,7 @@ const bookingCode = fc
   );
 const listingId = fc.oneof(fc.nat(), fc.maxSafeInteger());
 const refOfBooking = (code: string): string => `booking:${code.trim()}`;
-/** A reference as it may be written, and what it is then. */
+/** A reference in the notification, and its normalized form. */
 const references = fc.oneof(
   bookingCode.map((code) => ({ fields: { bookingCode: code, listingId: null }, ref: refOfBooking(code) })),
   bookingCode.map((code) => ({ fields: { bookingCode: code, listingId: 0 }, ref: refOfBooking(code) })),
@@ -75,7 +75,7 @@ const further = fc
   .map((fields) => Object.fromEntries(Object.entries(fields).filter(([key]) => !known.includes(key))));
 const topic = fc.option(fc.constantFrom("bookings", "listings"), { nil: undefined });
 
-/** The ways in which the same JSON arrives. */
+/** Formats in which the same JSON may arrive. */
 const spelling = fc.record({
   indent: fc.constantFrom(0, 2, "\t"),
   mark: fc.constantFrom("", "\uFEFF"),

@@ -289,7 +289,7 @@ describe("a store that does not record", () => {
 describe("what a request costs", () => {
   it("makes no timer, Error, URL, Headers or AbortController for a plain request", async () => {
     const { post, receive } = harness({ verify: ({ url }) => url === "/hooks" });
-    await post(); // The one timer that all share.
+    await post(); // makes the one timer that all requests share
     const made: string[] = [];
     const globals = globalThis as unknown as Record<string, unknown>;
     for (const name of ["Error", "URL", "Headers", "AbortController", "setTimeout"]) {

@@ -22,11 +22,11 @@ export interface Harness {
   readonly added: NewEvent[];
   readonly seen: ReceiveObservation[];
   readonly log: LogEntry[];
-  /** POSTs a body, a notification's JSON unless told. */
+  /** POSTs a body. Default: the JSON of a notification. */
   post(request?: Partial<ReceiveRequest>): ReturnType<Receiver>;
 }
 
-/** A receiver over an `add` that keeps events in a list, and all that it told. */
+/** Makes a receiver whose `add` keeps events in a list. It also keeps the log. */
 export function harness(options: Partial<ReceiverOptions> = {}): Harness {
   const added: NewEvent[] = [];
   const seen: ReceiveObservation[] = [];
@@ -55,7 +55,7 @@ export function harness(options: Partial<ReceiverOptions> = {}): Harness {
   return { receive, added, seen, log, post };
 }
 
-/** A stream of chunks that counts how many were asked for, and tells whether it was cancelled. */
+/** Makes a stream that counts the requested chunks, and tells whether it was canceled. */
 export function countingStream(chunks: Iterable<Uint8Array>): {
   readonly stream: ReadableStream<Uint8Array>;
   readonly state: { pulled: number; cancelled: boolean };
@@ -81,7 +81,7 @@ export function countingStream(chunks: Iterable<Uint8Array>): {
 
 export const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-/** What a problem answer says. */
+/** Parses a problem+json answer. */
 export function problemOf(body: string): {
   title: string;
   status: number;

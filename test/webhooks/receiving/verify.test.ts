@@ -5,7 +5,7 @@ import { bookingNotification, bytesOf, countingStream, harness } from "./receive
 const text = JSON.stringify(bookingNotification);
 const never = new Promise<never>(() => {});
 
-/** Runs `body` under fake timers, and fails it where it leaves an unhandled rejection. */
+/** Runs `body` under fake timers. Fails if it leaves an unhandled rejection. */
 async function underFakeTimers(body: () => Promise<void>): Promise<void> {
   const unhandled = vi.fn();
   process.on("unhandledRejection", unhandled);
@@ -188,7 +188,7 @@ describe("rawBody()", () => {
     const locked = new ReadableStream();
     locked.getReader();
     expect((await post({ body: locked })).result.status).toBe(500);
-    // Behind a parser: that is for verify to decide.
+    // With a parser in front, `verify` must decide.
     expect((await post({ body: bookingNotification })).result.status).toBe(200);
     expect(reasons).toEqual([
       expect.stringContaining("larger than 1000 bytes"),
