@@ -6,6 +6,7 @@ import { type Booking, bookingStatuses, type Listing, listingStatuses } from "..
 import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import {
+  decisionDeadline,
   eventTypes,
   type FieldChanges,
   type PreviousRecord,
@@ -203,8 +204,8 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     bookingCode: record?.bookingCode ?? null,
     listingId: subject === "listing" ? record?.listingId : null,
   };
-  const decideBy =
-    fields.decideBy ?? (source === "reconcile" ? undefined : new Date(timestamp.getTime() + dayMs));
+  const deadline = decisionDeadline(timestamp.getTime(), Number(receivedAt));
+  const decideBy = fields.decideBy ?? (source === "reconcile" ? undefined : deadline);
   const event = {
     type,
     ...(type === "message" && { ref: null }),

@@ -343,3 +343,13 @@ export function parseRef(ref: string | null): Subject | undefined {
     return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
   return undefined;
 }
+
+const DAY = 24 * 60 * 60_000;
+/** How far a notification's timestamp may lie before and after its receipt to be believed, ms. */
+const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
+
+/** 24 hours after the time that a notification tells, or after its receipt if that time is not plausible. Both are epoch ms. */
+export function decisionDeadline(told: number, receivedAt: number): Date {
+  const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
+  return new Date((isPlausible ? told : receivedAt) + DAY);
+}

@@ -152,6 +152,13 @@ describe("createTestEvent", () => {
     expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
   });
 
+  it("has the decideBy of the handler: from the receipt, if the timestamp is not plausible", () => {
+    const timestamp = new Date("2026-07-01T10:00:00Z");
+    const receivedAt = new Date("2026-08-01T10:00:00Z");
+    const event = createTestEvent("booking.Request", { timestamp, receivedAt });
+    expect(event.decideBy).toEqual(new Date("2026-08-02T10:00:00Z"));
+  });
+
   it("has no decideBy if the reconciler found the request", () => {
     const of = (source: "webhook" | "reconcile" | "recheck") =>
       createTestEvent("booking.Request", { source });

@@ -7,7 +7,14 @@ import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { AddOptions, ClaimedEvent, NewEvent, Write } from "../../stores/event-store.ts";
-import { bookingRef, eventType, parseRef, type Subject, type WebhookCallbacks } from "../events.ts";
+import {
+  bookingRef,
+  decisionDeadline,
+  eventType,
+  parseRef,
+  type Subject,
+  type WebhookCallbacks,
+} from "../events.ts";
 import {
   type Comparison,
   compare,
@@ -155,10 +162,6 @@ function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boole
   return eventId === followUpId(String(first).toLowerCase(), ref);
 }
 
-const DAY = 24 * 60 * 60_000;
-/** How far a notification's timestamp may lie before and after its receipt to be believed, ms. */
-const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
-
 interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
   readonly on: WebhookCallbacks<B, L, Tx>;
@@ -220,9 +223,7 @@ function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): 
   if (claim.source === "reconcile") return undefined;
   if (claim.source === "recheck") return storedDecideBy(claim.notification);
   const told = timestampOf(claim, notification).getTime();
-  const { receivedAt } = claim;
-  const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
-  return new Date((isPlausible ? told : receivedAt) + DAY);
+  return decisionDeadline(told, claim.receivedAt);
 }
 
 /** A recheck has no notification. Instead it stores the `decideBy` of the event that caused it. */
