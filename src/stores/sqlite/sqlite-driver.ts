@@ -13,7 +13,8 @@ import {
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
-import { GroupCommit, isBusy, isSqliteError, runWrites, type Writes } from "./group-commit.ts";
+import { GroupCommit, isBusy, isSqliteError } from "./group-commit.ts";
+import { runWrites, type Writes } from "./user-writes.ts";
 
 /** ms until a busy file is read again. */
 const READ_AGAIN = 5;

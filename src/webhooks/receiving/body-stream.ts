@@ -1,5 +1,5 @@
 import { idleTimer } from "../../async.ts";
-import { type Deadlines, now } from "./deadlines.ts";
+import { type Deadlines, now } from "./request-timers.ts";
 
 /** Why a body could not be had. */
 export type BodyFailure =

@@ -12,9 +12,9 @@ import {
   refused,
 } from "./answers.ts";
 import { RequestBody } from "./body.ts";
-import { type Deadlines, deadlineSource, LATE, now } from "./deadlines.ts";
 import { type ParsedEvent, parseBody, refuse as refuseBody } from "./parse.ts";
 import { type ReceiveRequest, type TopicFrom, toHeaders, topicIn } from "./request.ts";
+import { type Deadlines, deadlineSource, LATE, now } from "./request-timers.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
 /** The longest time between two chunks of a body, ms. */

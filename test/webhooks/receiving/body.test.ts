@@ -4,7 +4,7 @@ import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { readStream } from "../../../src/webhooks/receiving/body-stream.ts";
-import { Deadlines } from "../../../src/webhooks/receiving/deadlines.ts";
+import { Deadlines } from "../../../src/webhooks/receiving/request-timers.ts";
 import { bookingNotification, bytesOf, countingStream, EVENT_ID, harness, problemOf } from "./receiver.ts";
 
 const text = JSON.stringify(bookingNotification);

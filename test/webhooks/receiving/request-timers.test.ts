@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Deadlines, deadlineSource, LATE, now } from "../../../src/webhooks/receiving/deadlines.ts";
+import { Deadlines, deadlineSource, LATE, now } from "../../../src/webhooks/receiving/request-timers.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => {
@@ -108,7 +108,7 @@ describe("deadlineSource", () => {
     async (userAgent) => {
       vi.stubGlobal("navigator", userAgent === undefined ? undefined : { userAgent });
       vi.resetModules();
-      const fresh = await import("../../../src/webhooks/receiving/deadlines.ts");
+      const fresh = await import("../../../src/webhooks/receiving/request-timers.ts");
       const source = fresh.deadlineSource();
       expect(source()).not.toBe(source());
     },
