@@ -1,8 +1,8 @@
-// Calls of functions in a process of its own, over its IPC channel.
+// Calls functions in another process over its IPC channel.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 
-/** How long a call may take, ms. */
+/** Longest time for a call, in ms. */
 const PATIENCE = 120_000;
 
 // biome-ignore lint/suspicious/noExplicitAny: the arguments are those of the caller's own functions
@@ -18,7 +18,7 @@ interface Answer {
   readonly error?: string;
 }
 
-/** A process whose functions can be called, one at a time. */
+/** A process with functions that can be called, one call at a time. */
 export interface Callable<F extends Functions> {
   call<K extends keyof F & string>(name: K, ...args: Parameters<F[K]>): Promise<Awaited<ReturnType<F[K]>>>;
   end(): Promise<void>;
@@ -51,7 +51,7 @@ export function start<F extends Functions>(file: string, ...args: readonly strin
   };
 }
 
-/** Answers the calls of the process that started this one, and ends with it. */
+/** Answers the calls of the parent process. This process ends with its parent. */
 export function answerCalls(functions: Functions, onEnd: () => unknown = () => {}): void {
   process.on("message", async ({ name, args }: Call) => {
     try {

@@ -38,7 +38,7 @@ answerCalls(functions);
 
 let get: Get | undefined;
 
-/** Reads for so many ms, with so many reads under way at once. */
+/** Reads for `ms` ms, with `atOnce` concurrent reads. */
 async function read(baseUrl: string, atOnce: number, ms: number): Promise<Sample> {
   get ??= await contestants[process.argv[2] ?? ""]!(baseUrl);
   const reading = get;

@@ -1,4 +1,4 @@
-// Reads of one booking by this client, beside `fetch` and other clients.
+// Compares reads of one booking by this client, `fetch` and other clients.
 import { start } from "./calls.ts";
 import type { ClientFunctions } from "./client-get.ts";
 import type { PlatformFunctions } from "./platform.ts";

@@ -1,10 +1,12 @@
 /**
- * Compares the SQLite store of two commits in one interleaved run: each has a process of its own, and they take turns.
+ * Compares the SQLite store of two commits in one interleaved run. Each commit has its own process, and they take
+ * turns.
  *
  *     mkdir /tmp/old && git archive <commit> | tar x -C /tmp/old && ln -s $PWD/node_modules /tmp/old/
  *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records]
  *
- * A ratio above 1 says that the second directory is faster. `records` is how many records the events are of.
+ * A ratio above 1 means that the second directory is faster. `records` is the number of records that the events belong
+ * to.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -18,7 +20,7 @@ const EVENTS = 3000;
 const CLAIM = 16;
 const PHASES = ["add", "process"] as const;
 
-/** ms of wall time and of CPU time that each phase took. */
+/** Wall time and CPU time of each phase, in ms. */
 type Times = Record<(typeof PHASES)[number], { readonly wall: number; readonly cpu: number }>;
 
 const [first, second = ".", rounds = "15", records = "1000"] = process.argv.slice(2);
@@ -31,7 +33,7 @@ async function compare(directories: readonly [string, string], rounds: number): 
     for (const child of children) await run(child);
     const times: Times[][] = [[], []];
     for (let round = 0; round < rounds; round++) {
-      // The one that goes first changes, as the second finds the disk busy.
+      // Alternate the order, because the first run keeps the disk busy for the second.
       for (const index of round % 2 === 0 ? [0, 1] : [1, 0]) times[index]!.push(await run(children[index]!));
     }
     for (const phase of PHASES) {
@@ -58,7 +60,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
 
-/** Runs a round with the store of one directory for each message. */
+/** Runs one round per message, with the store of one directory. */
 async function serve(directory: string, records: number): Promise<void> {
   const { sqliteStore } = await import(join(resolve(directory), "src/stores/sqlite/index.ts"));
   const folder = mkdtempSync(join(tmpdir(), "stayhook-compare-"));
@@ -107,7 +109,7 @@ async function processAll(store: EventStore): Promise<void> {
     const claimed = await store.claim({ limit: CLAIM, leaseDuration: 60_000, worker: "host:1" });
     claims = claimed.length;
     const record = { snapshot: { status: "Confirmed", fields: { checkIn: "2026-07-01" } }, changed: false };
-    // `status` is what 0.1 takes.
+    // stayhook 0.1 needs `status`.
     const outcome = {
       state: "done",
       type: "booking.Confirmed",

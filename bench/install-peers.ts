@@ -3,15 +3,15 @@ import { existsSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-// Before main.ts, which imports the packages.
+// Install the peers first, because main.ts imports them.
 installPeers();
 
-/** The peers have a package.json of their own, so that nobody else has to install them. */
+/** Installs the peers from their own package.json, so that other users of the repository need not install them. */
 function installPeers(): void {
   const directory = fileURLToPath(new URL(".", import.meta.url));
   const modules = join(directory, "node_modules");
   if (!existsSync(join(modules, "stripe")))
     execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: directory, stdio: "inherit" });
-  // Below that package.json, `stayhook` is no longer the package's own name.
+  // Below that package.json, Node does not resolve `stayhook` to this repository, so link it.
   if (!existsSync(join(modules, "stayhook"))) symlinkSync("../..", join(modules, "stayhook"), "junction");
 }

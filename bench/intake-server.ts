@@ -1,4 +1,4 @@
-// One contestant of the intake, as a server in a process of its own: `node intake-server.ts <contestant>`.
+// One contestant of the intake benchmark, as a server in its own process: `node intake-server.ts <contestant>`.
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -24,7 +24,7 @@ interface Contestant {
 }
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
-// Nothing is processed: this measures the way from the request to the answer.
+// No event is processed: this measures only the time from the request to the answer.
 const logger = ({ level, message }: LogEntry): void => {
   if (level === "error") console.error(message);
 };
@@ -87,12 +87,12 @@ const contestants: Readonly<Record<string, () => Contestant | Promise<Contestant
   fetch: () => ({ listener: overFetch(inMemory().fetch) }),
 };
 
-/** The type checker does not know the peers: `npm run bench` installs them. */
+/** Imports a peer. The type checker does not know the peers, because only `npm run bench` installs them. */
 const peer = (name: string) => import(name);
 
 const RECEIVED = '{"received":true}';
 
-/** A server that reads the body, does something with it, and answers. */
+/** Makes a server that reads the body, passes it to `use`, and answers. */
 function reading(use: (text: string, request: IncomingMessage) => unknown): Contestant {
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
     const chunks: Buffer[] = [];
@@ -123,7 +123,7 @@ function inserting({ insert, close }: ReturnType<typeof sqliteInserts>): Contest
   return { ...reading((text) => insert(JSON.parse(text).eventId, text)), close };
 }
 
-/** As a framework's server for Node makes a `Request` and writes a `Response`. */
+/** Makes a `Request` and writes a `Response`, as the Node server of a fetch framework does. */
 function overFetch(handle: (request: Request) => Promise<Response>): RequestListener {
   const exchange = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = "", url = "", headers } = request;

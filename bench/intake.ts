@@ -1,4 +1,4 @@
-// How many notifications a second are answered 200, beside a server that parses JSON and does nothing else.
+// Measures how many notifications per second are answered 200. The base is a server that only parses JSON.
 import { start } from "./calls.ts";
 import type { IntakeFunctions } from "./intake-server.ts";
 import type { LoadFunctions } from "./load.ts";
@@ -40,7 +40,7 @@ const contestants: Readonly<Record<string, Contestant>> = {
   fetch: { label: "`webhooks.fetch`, to the line above", ours: true, goal: 0.97, base: "bareFetch" },
 };
 
-/** ms of load before the clock starts, so that connections are open and code is warm. */
+/** Load before the clock starts, in ms, so that connections are open and code is warm. */
 const WARM = 150;
 
 export async function intake(rounds: number, ms: number, only?: readonly string[]): Promise<Section> {

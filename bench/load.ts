@@ -1,21 +1,21 @@
-// The load generator, a process of its own. It writes HTTP by hand, to cost less than the servers that it measures.
+// The load generator, in its own process. It writes HTTP by hand, so that it costs less than the measured servers.
 import { createHmac } from "node:crypto";
 import { connect } from "node:net";
 import { answerCalls } from "./calls.ts";
 import { type Scheme, secrets } from "./secrets.ts";
 
 const CONNECTIONS = 50;
-/** Signing costs more than the rest of a request, so that many requests are signed before the clock starts. */
+/** Number of requests to sign before the clock starts. Signing costs more than the rest of a request. */
 const SIGNED = 500;
-/** Where the status begins in `HTTP/1.1 200`, and the digit 2. */
+/** The offset of the status in `HTTP/1.1 200`, and the digit 2. */
 const [STATUS, TWO] = [9, 0x32];
 
-/** A run's load: so many ms of requests to a port. */
+/** The load of a run: requests to a port for `ms` ms. */
 export interface Load {
   readonly port: number;
   readonly ms: number;
   readonly path: string;
-  /** Requests of a scheme are signed, and repeat. Without one, each has an event id of its own. */
+  /** With a scheme, the requests are signed and repeat. Without one, each has its own event id. */
   readonly scheme?: Scheme | undefined;
 }
 
@@ -35,7 +35,7 @@ async function run({ port, ms, path, scheme }: Load): Promise<LoadResult> {
   const next = signed ? () => signed[events++ % SIGNED]! : () => request(path);
   const start = performance.now();
   let answered = 0;
-  // Answers of one length are told by it: to look for their end costs as much as the rest of a request.
+  // Recognize an answer by its usual length: a search for its end costs as much as the rest of a request.
   let usual = 0;
   const one = (): Promise<void> =>
     new Promise((resolve, reject) => {
@@ -94,12 +94,12 @@ function signature(scheme: Scheme, id: string, body: string): string {
   return `x-github-delivery: ${id}\r\nx-github-event: push\r\nx-hub-signature-256: sha256=${sha}\r\n`;
 }
 
-/** Of head and body; `undefined` while the answer is not whole. */
+/** Returns the length of head and body, or `undefined` if the answer is incomplete. */
 function answerLength(text: string): number | undefined {
   const head = text.indexOf("\r\n\r\n");
   if (head < 0) return undefined;
   const length = /\r\ncontent-length: (\d+)/i.exec(text.slice(0, head));
   if (length) return head + 4 + Number(length[1]);
-  // In chunks, then. No answer is followed by another one that was not asked for.
+  // Without content-length, the answer is chunked. No other answer follows before the next request.
   return text.endsWith("\r\n0\r\n\r\n") ? text.length : undefined;
 }

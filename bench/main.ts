@@ -1,8 +1,10 @@
 /**
- * `npm run bench`: measures all contestants in one run, and writes docs/benchmarks.md.
+ * `npm run bench` measures all contestants in one run, and writes docs/benchmarks.md.
  *
- * `-- --quick`: shorter, and writes nothing. `-- --only intake,client`: some sections, of intake, end-to-end, wake,
- * client, import, size and stores, and `kept`: 5 million events on SQLite, which runs by its name alone. `-- --of memory,SQLite`: some contestants of a section, with the base beside them.
+ * - `-- --quick` is shorter and writes nothing.
+ * - `-- --only intake,client` runs some sections: intake, end-to-end, wake, client, import, size, stores. Another
+ * section, `kept`, has 5 million events on SQLite. It runs only by its name.
+ * - `-- --of memory,SQLite` runs some contestants of a section, and the base.
  */
 
 import { parseArgs } from "node:util";
@@ -23,7 +25,7 @@ const { values } = parseArgs({
 const quick = values.quick === true;
 const of = values.of?.split(",");
 
-// Always on the disk before the answer.
+// Redis must write to disk before it answers, like the other stores.
 const redis = await startOwnRedis({ args: ["--appendfsync", "always"] });
 process.env.BENCH_SERVERS = JSON.stringify({
   postgres: (await postgresUrl()) ?? "",
@@ -40,7 +42,7 @@ const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   size: () => sizes(),
   stores: () => stores(quick ? 1 : 3, of),
 };
-/** Only by its name: it takes minutes. */
+/** Runs only by its name, because it takes minutes. */
 const slow = { kept: () => kept() };
 
 const results: Section[] = [];
@@ -58,5 +60,5 @@ try {
   await redis?.close();
 }
 if (!quick && !of) write(results);
-// A server that was started for this run would keep the process.
+// A server that this run started would keep the process alive.
 process.exit();

@@ -1,4 +1,4 @@
-// Opens a store of a kind on a database of its own, which goes with it.
+// Opens a store on its own database, and deletes the database at the end.
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ import { sqliteStore } from "stayhook/sqlite";
 export const storeNames = ["memory", "SQLite", "PostgreSQL", "Redis", "MySQL"] as const;
 export type StoreName = (typeof storeNames)[number];
 
-/** Where the servers are. `main.ts` finds or starts them, and passes this on in the environment. */
+/** URLs of the servers. `main.ts` finds or starts the servers, and passes the URLs on in the environment. */
 export interface Servers {
   readonly postgres: string;
   readonly redis: string;
@@ -25,12 +25,12 @@ export const servers = (): Servers => JSON.parse(process.env.BENCH_SERVERS ?? "{
 
 export interface OpenStore {
   readonly store: EventStore<never>;
-  /** Another store on the same database, as another process would open it, by this name. */
+  /** The name with which another process can open the same database. */
   readonly place: string;
   close(): Promise<void>;
 }
 
-/** @param place - the database of a store that is open already; without it, the store gets a new one */
+/** @param place - the database of an open store. Default: a new database */
 export async function openStore(name: StoreName, place?: string): Promise<OpenStore> {
   const isOwner = place === undefined;
   const { store, at, drop } = await openers[name](place);
@@ -55,7 +55,7 @@ const newName = (): string => `stayhook_bench_${randomBytes(4).toString("hex")}`
 const openers: Readonly<Record<StoreName, Opener>> = {
   memory: async () => ({ store: memoryStore(), at: "", drop() {} }),
 
-  // A commit is on the disk before the answer: `durability: "power-loss"` is the default.
+  // A commit is on disk before the answer, because `durability: "power-loss"` is the default.
   SQLite: async (at = mkdtempSync(join(tmpdir(), "stayhook-bench-"))) => ({
     store: sqliteStore(join(at, "events.db")),
     at,
@@ -69,7 +69,7 @@ const openers: Readonly<Record<StoreName, Opener>> = {
     return { store, at, drop: () => withPostgres((client) => client.query(`DROP SCHEMA ${at} CASCADE`)) };
   },
 
-  // The server is the benchmark's own, and ends with it.
+  // The server belongs to the benchmark and ends with it.
   Redis: async (at = newName()) => ({
     store: redisStore({ url: servers().redis, prefix: at, logger: () => {} }),
     at,

@@ -1,4 +1,4 @@
-// What the package costs before it does anything: the time of its import, and its size in a bundle.
+// Measures the package at rest: the time of its import, and its size in a bundle.
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -12,11 +12,11 @@ interface Imported {
   readonly label: string;
   readonly script: string;
   readonly goal?: number;
-  /** Left out of a bundle. */
+  /** Modules to leave out of a bundle. */
   readonly external?: readonly string[];
 }
 
-/** As a client of one's own would use them. */
+/** The same libraries as a handwritten client would use them. */
 const KY_ZOD_UUID = `
   import ky from "ky";
   import * as z from "zod";

@@ -1,4 +1,4 @@
-// What a careful team would write without this package: plain inserts, many in one transaction, then the answer.
+// A reasonable implementation without this package: plain inserts, many in one transaction, and then the answer.
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -49,7 +49,7 @@ export async function postgresInserts(): Promise<Inserts> {
   return { insert, close };
 }
 
-/** Writes all rows that came in while the last group was written as one group. */
+/** Groups the rows that arrive while the last group is being written. */
 function grouped(write: (rows: readonly Row[]) => Promise<unknown>): Inserts["insert"] {
   let waiting: (Row & { readonly resolve: () => void; readonly reject: (error: unknown) => void })[] = [];
   let isWriting = false;

@@ -1,4 +1,4 @@
-// The platform that the client reads from: a bare HTTP server in a process of its own.
+// The platform for the client benchmark: a bare HTTP server in its own process.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -21,7 +21,7 @@ const functions = {
     await once(server, "listening");
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   },
-  /** How many requests there were since it was asked last. */
+  /** Returns the number of requests since the last call. */
   reads(): number {
     const counted = reads;
     reads = 0;

@@ -1,9 +1,9 @@
-// A bar chart as SVG. It reads on a light and on a dark page.
+// Draws a bar chart as SVG. It is readable on light and dark pages.
 import type { Section } from "./report.ts";
 
 const [WIDTH, LABELS, BAR, GAP] = [760, 330, 18, 8];
 
-/** The ratios of a section as bars, each with its goal as a line. */
+/** Draws the ratios of a section as bars. A line marks each goal. */
 export function plot({ title, rows }: Pick<Section, "title" | "rows">): string {
   const most = Math.max(1, ...rows.map(({ ratio }) => ratio));
   const x = (ratio: number): number => LABELS + (ratio / most) * (WIDTH - LABELS - 60);

@@ -1,4 +1,4 @@
-// From a waiting event to its end: events a second, reads for a crowd, and how soon another process wakes.
+// Measures processing: events per second, reads for a backlog, and how soon another process wakes.
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Callable, start } from "./calls.ts";
 import type { ClientFunctions } from "./client-get.ts";
@@ -8,7 +8,7 @@ import type { QueueFunctions } from "./queue.ts";
 import type { Row, Section } from "./report.ts";
 import { compare, interleaved, median } from "./rounds.ts";
 
-/** Goals at a concurrency of 10 and of 32, and how many events wait for a second's round. */
+/** Goals at a concurrency of 10 and of 32, and the number of pending events for a round of one second. */
 const stores: Partial<Record<StoreName, { readonly goals: readonly number[]; readonly events: number }>> = {
   memory: { goals: [0.85, 0.95], events: 6000 },
   SQLite: { goals: [0.85, 0.95], events: 4000 },
@@ -71,7 +71,7 @@ async function readsForCrowd(
   return ` 1,000 waiting events of one booking took ${await platform.call("reads")} read(s) (goal: 20 at most).`;
 }
 
-/** How long a process rests before another one wakes it, ms. */
+/** Idle time of a process before another one wakes it, in ms. */
 const REST = 40;
 
 export async function wakes(times: number): Promise<Section> {

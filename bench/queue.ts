@@ -1,4 +1,4 @@
-// The processing of events, in a process of its own: `node queue.ts <store>`.
+// Processes events in its own process: `node queue.ts <store>`.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createWebhookHandler, type NewEvent, StayhookClient } from "stayhook";
@@ -11,15 +11,15 @@ const LEASE = { limit: 10, leaseDuration: 60_000 };
 
 interface Work {
   readonly concurrency: number;
-  /** How many events wait. */
+  /** The number of pending events. */
   readonly count: number;
-  /** It ends with the last event, or then. */
+  /** Longest time, in ms. The run ends earlier after its last event. */
   readonly ms: number;
-  /** All events are of one record. Else each has a record of its own. */
+  /** All events belong to one record. Otherwise each has its own record. */
   readonly ofOne?: boolean;
 }
 
-/** Handles events that wait already. */
+/** Handles events that are already pending. */
 async function handle(baseUrl: string, { concurrency, count, ms, ofOne }: Work): Promise<Sample> {
   const { store, close } = await openStore(name);
   let done = 0;
@@ -55,7 +55,11 @@ let open: OpenStore | undefined;
 const claimed = new Map<string, number>();
 let onClaimed = (): void => {};
 
-/** Opens a store, and claims what another process adds to it. @returns what `add` of the other process needs */
+/**
+ * Opens a store, and claims the events that another process adds to it.
+ *
+ * @returns the place that `add` of the other process needs
+ */
 async function listen(): Promise<string> {
   open = await openStore(name);
   const { store } = open;
@@ -80,7 +84,7 @@ async function listen(): Promise<string> {
   return open.place;
 }
 
-/** When the event was claimed here, by the clock that all processes share. */
+/** Returns when this process claimed the event. All processes share the clock. */
 async function claimedAt(eventId: string): Promise<number> {
   while (!claimed.has(eventId)) await new Promise<void>((resolve) => (onClaimed = resolve));
   return claimed.get(eventId)!;

@@ -1,4 +1,4 @@
-// docs/benchmarks.md and its plots. A run writes its own sections and leaves the rest of the file.
+// Writes docs/benchmarks.md and its plots. A run replaces its own sections and leaves the rest of the file.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
@@ -12,10 +12,10 @@ export type Goal =
 export interface Row {
   readonly label: string;
   readonly ours: boolean;
-  /** To the base that the section's text names. No absolute figure without it. */
+  /** The ratio to the base that the section's text names. Absolute figures never stand alone. */
   readonly ratio: number;
   readonly goal?: Goal;
-  /** The cells of the columns behind `ratio` and `goal`. */
+  /** Cells of the columns after `ratio` and `goal`. */
   readonly figures: readonly string[];
 }
 
@@ -79,10 +79,10 @@ function goalText({ ratio, goal }: Row): string {
   return `≤ ${goal.most}${ratio <= goal.most ? "" : ", missed"}`;
 }
 
-/** Day, machine and versions of a run. */
+/** Returns the day, machine and versions of a run. */
 function machine(): string {
   const { length, 0: cpu } = cpus();
-  // By path: some packages do not export their package.json.
+  // Read the file by path, because some packages do not export their package.json.
   const version = (name: string): string => {
     const paths = ["", "../"].map((up) => new URL(`${up}node_modules/${name}/package.json`, import.meta.url));
     const path = paths.find((each) => existsSync(each));

@@ -1,21 +1,21 @@
 /** One measurement. */
 export interface Sample {
   readonly perSecond: number;
-  /** µs of the measured process' CPU time for each. */
+  /** CPU time of the measured process per request or event, in µs. */
   readonly cpu: number;
 }
 
-/** The medians of a contestant's rounds, and how it compares to another one. */
+/** The medians of a contestant's rounds, and the comparison with the base. */
 export interface Result extends Sample {
-  /** Of the throughput, to the base's: the median over the rounds. */
+  /** Throughput divided by the base's throughput. Median over the rounds. */
   readonly ratio: number;
-  /** Of the base's CPU time, to this one's: the median over the rounds. */
+  /** The base's CPU time divided by this contestant's. Median over the rounds. */
   readonly cpuRatio: number;
 }
 
 /**
- * Measures contestants in turn, round by round, so that what else the machine does hits all of them alike. The first
- * round warms up and does not count. Every other round goes backwards.
+ * Measures contestants in turn, round by round, so that other load on the machine affects all of them alike. The first
+ * round warms up and does not count. Every other round runs in reverse order.
  */
 export async function interleaved<K extends string>(
   rounds: number,

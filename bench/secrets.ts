@@ -1,4 +1,4 @@
-/** The secrets that the load generator signs with, and the servers verify. */
+/** Secrets for the load generator, which signs with them, and the servers, which verify. */
 export const secrets = {
   stripe: "whsec_stripe_of_the_benchmark",
   svix: `whsec_${Buffer.from("secret of the benchmark").toString("base64")}`,
@@ -6,5 +6,5 @@ export const secrets = {
   query: "secret-of-the-benchmark",
 } as const;
 
-/** How a peer's requests are signed. */
+/** The signature scheme of a peer's requests. */
 export type Scheme = "stripe" | "svix" | "octokit";

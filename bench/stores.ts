@@ -1,4 +1,4 @@
-// The stores by themselves: adds in groups, and one event's way through a claim and its end.
+// Measures stores alone: adds in groups, and the claim and the end of one event.
 import { randomUUID } from "node:crypto";
 import { statSync } from "node:fs";
 import { join } from "node:path";
@@ -20,9 +20,9 @@ const DONE = {
 
 interface Measured {
   readonly addsPerSecond: number;
-  /** ms */
+  /** In ms. */
   readonly claim: number;
-  /** ms, of one event that comes behind a crowd of one record. */
+  /** The claim of one event behind a backlog of one record, in ms. */
   readonly crowded: number;
 }
 
@@ -59,7 +59,7 @@ export async function stores(rounds: number, of: readonly string[] = storeNames)
   };
 }
 
-/** 5 million done events in an SQLite file, beside 10,000. Takes some minutes and 2 GB of disk. */
+/** Compares an SQLite file with 5 million done events to one with 10,000. Takes some minutes and 2 GB of disk. */
 export async function kept(sizes: readonly number[] = [10_000, 5_000_000]): Promise<Section> {
   const results: (Measured & { readonly size: number; readonly bytes: number })[] = [];
   for (const size of sizes) {
@@ -131,7 +131,7 @@ async function takeAll(store: EventStore<never>): Promise<void> {
   }
 }
 
-/** Copies a done event into the file, again and again: one by one it would take too long. */
+/** Copies a done event many times inside the file. Adding events one by one would take too long. */
 function fill(file: string, count: number): void {
   const db = new DatabaseSync(file);
   db.exec("PRAGMA cache_size = -1000000; PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY");

@@ -18,7 +18,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-webhooks.start(); // takes up what a crash has left behind
+webhooks.start(); // processes events that a crash left behind
 
 const server = Bun.serve({
   hostname: "127.0.0.1",

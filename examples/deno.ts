@@ -22,7 +22,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-webhooks.start(); // takes up what a crash has left behind
+webhooks.start(); // processes events that a crash left behind
 
 const port = Number(setting("PORT") ?? 3000);
 const server = Deno.serve({ hostname: "127.0.0.1", port }, async (request) => {
@@ -36,5 +36,5 @@ Deno.addSignalListener("SIGTERM", async () => {
   await server.shutdown();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
-  Deno.exit(); // the listener for signals would keep the process
+  Deno.exit(); // the signal listener would keep the process alive
 });

@@ -1,4 +1,4 @@
-// A subscriber in Express 5 (Express 4 and Connect: the same lines).
+// A subscriber in Express 5. The same lines work in Express 4 and Connect.
 //   npm install stayhook express
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node express.ts
 import express from "express";
@@ -21,7 +21,7 @@ const webhooks = createWebhookHandler({
 });
 
 const app = express();
-app.use(express.json()); // in front of all routes, or of none
+app.use(express.json()); // optional; may come before all routes
 app.all("/hooks", toNodeHandler(webhooks));
 app.post("/echo", (request, response) => void response.json(request.body)); // the rest of your app
 

@@ -21,7 +21,7 @@ const webhooks = createWebhookHandler({
 });
 
 const app = fastify();
-app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" }); // with a body parser of its own
+app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" }); // the plugin has its own body parser
 app.post("/echo", async (request) => request.body); // the rest of your app
 
 await app.listen({ host: "127.0.0.1", port: Number(PORT) });

@@ -20,7 +20,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-webhooks.start(); // takes up what a crash has left behind
+webhooks.start(); // processes events that a crash left behind
 
 const app = new Hono();
 app.all("/hooks", (c) => webhooks.fetch(c.req.raw));

@@ -22,9 +22,9 @@ const webhooks = createWebhookHandler({
 });
 
 const app = new Koa();
-app.use(bodyParser()); // in front of all routes, or of none
+app.use(bodyParser()); // optional; may come before all routes
 const takeNotification = toKoaMiddleware(webhooks);
-app.use((context, next) => (context.path === "/hooks" ? takeNotification(context) : next())); // or a router's post
+app.use((context, next) => (context.path === "/hooks" ? takeNotification(context) : next())); // or use a router
 app.use((context) => {
   context.body = context.request.body; // the rest of your app
 });

@@ -1,7 +1,7 @@
-// A subscriber that asks once a day for what no notification has told it.
+// A subscriber that checks once a day for changes without notification.
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node reconcile.ts
-// With `node reconcile.ts once` it makes one pass and ends: for a cron job, where the app itself runs elsewhere.
+// `node reconcile.ts once` makes one pass and exits. Use it as a cron job if the app runs elsewhere.
 import { createServer } from "node:http";
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
@@ -48,7 +48,7 @@ if (process.argv[2] === "once") {
 }
 
 async function end() {
-  await reconciler.close(); // a pass that is cut off goes on at the next start
+  await reconciler.close(); // the next start continues an interrupted pass
   await webhooks.close();
   await store.close();
 }

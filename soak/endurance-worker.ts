@@ -1,4 +1,4 @@
-// A process of the endurance run: it receives notifications over HTTP, and handles them.
+// A process of the endurance run. It receives notifications over HTTP and handles them.
 import { existsSync, openSync, readdirSync, writeSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,24 +9,24 @@ import { openStore, type Place } from "./places.ts";
 
 export interface WorkerOptions {
   readonly place: Place;
-  /** The file to which the process writes the id of each event before it handles it. */
+  /** The process writes each event's id to this file before it handles the event. */
   readonly log: string;
 }
 
-/** What the parent tells the process. */
+/** Messages from the parent to the process. */
 export type Order = { readonly outage: boolean } | "sample" | "close";
 
-/** What the process tells its parent. */
+/** Messages from the process to its parent. */
 export type Report = { readonly port: number } | { readonly handled: number } | { readonly sample: Sample };
 
 export interface Sample {
-  /** Bytes after a garbage collection. */
+  /** Heap size after a garbage collection, in bytes. */
   readonly heap: number;
-  /** Open files and connections: to the server, and from the parent. Only Linux tells it. */
+  /** Number of open files and connections. Only Linux reports it. */
   readonly files: number;
 }
 
-/** So short that done events are pruned during the run, ms. */
+/** Short, so that done events are pruned during the run, in ms. */
 const RETENTION = 10_000;
 const OPEN_FILES = "/proc/self/fd";
 
@@ -56,7 +56,7 @@ const webhooks = createWebhookHandler({
   logger: () => {},
   on: {
     async fallback({ eventId }) {
-      // The system keeps the line when the process is killed.
+      // The system keeps the line even if the process is killed.
       writeSync(file, `${eventId}\n`);
       await sleep(1);
       handled += 1;
@@ -87,7 +87,7 @@ process.on("message", async (order: Order) => {
     isOut = order.outage;
   }
 });
-// Without a parent there is nothing to do.
+// Without a parent the process has no work.
 process.on("disconnect", () => process.exit());
 
 function tell(report: Report): void {

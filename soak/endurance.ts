@@ -1,4 +1,4 @@
-// Hundreds of thousands of events in bursts, with duplicates, outages of the platform, and processes that are killed.
+// Handles hundreds of thousands of events in bursts, with duplicates, outages of the platform, and killed processes.
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -13,21 +13,21 @@ import type { Row } from "./table.ts";
 
 const BURST = 2000;
 const CONNECTIONS = 25;
-/** Every 20th notification comes twice. */
+/** Every 20th notification is sent twice. */
 const DUPLICATE = 20;
 const RECORDS = 5000;
-/** No more than so many events wait: the run is to end soon after its last event. */
+/** Limit of pending events, so that the run ends soon after its last event. */
 const MOST_WAITING = 20_000;
-/** Of the handled events: when a process is killed, and when the platform is out for a while. */
+/** Shares of the handled events at which a process is killed, and at which the platform goes down. */
 const KILLS = [0.15, 0.3, 0.45, 0.6, 0.75];
 const OUTAGES = [0.25, 0.65];
 const OUTAGE = 2000;
-/** How many events of a process may run at once, those included whose end is being recorded. */
+/** Limit of concurrent events per process. It includes events whose result is being recorded. */
 const IN_FLIGHT = 20;
-/** The run fails when nothing is handled for so long, ms. */
+/** The run fails if no event is handled for this long, in ms. */
 const STALL = 90_000;
 
-/** A process, and the ones that took its place after a kill. */
+/** A process, and its replacements after kills. */
 class Worker {
   handled = 0;
   kills = 0;
@@ -219,13 +219,16 @@ async function endure(place: Place, events: number, logs: string): Promise<Row> 
 
 interface Runs {
   readonly events: ReadonlySet<string>;
-  /** Events that were run again after the process that ran them was killed. */
+  /** Events that ran again after their process was killed. */
   readonly inFlight: number;
-  /** Events that were run again for another reason. */
+  /** Events that ran again for another reason. */
   readonly twice: number;
 }
 
-/** Each process wrote the ids of its events into a file of its own. Only the last ones of a file were in flight. */
+/**
+ * Counts the runs of each event. Each process has its own file of event ids. Only the last ids of a file were in
+ * flight.
+ */
 function runsIn(logs: string): Runs {
   const files = readdirSync(logs).map((name) => readFileSync(join(logs, name), "utf8").trimEnd().split("\n"));
   const last = new Set(files.flatMap((ids) => ids.slice(-IN_FLIGHT)));
@@ -266,13 +269,13 @@ function rowOf(
   };
 }
 
-/** The value after a fifth of the run, and the last one. */
+/** Returns the value after a fifth of the run, and the last value. */
 function flat(values: readonly number[]): { first: number; last: number; text: string } {
   const [first = 0, last = 0] = [values[1] ?? values[0], values.at(-1)];
   return { first, last, text: `${first.toFixed(0)} to ${last.toFixed(0)}` };
 }
 
-/** One store after the other: a few minutes each. */
+/** Runs the stores one after the other. Each takes a few minutes. */
 export async function endurance(names: readonly StoreName[], events: number): Promise<Row[]> {
   const rows: Row[] = [];
   for (const name of names) {

@@ -1,4 +1,4 @@
-// How long a genuine event waits while strangers send forged notifications.
+// Measures how long a genuine event waits during a flood of forged notifications.
 import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,16 +15,16 @@ import { sqliteStore } from "stayhook/sqlite";
 import type { Row } from "./table.ts";
 
 const SECOND = 1000;
-/** How long the platform takes to answer, ms. */
+/** The platform's response time, in ms. */
 const LATENCY = 30;
 
 interface Load {
   readonly name: string;
   readonly atOnce: number;
   readonly perSecond: number;
-  /** How long forged notifications come, ms. */
+  /** How long forged notifications arrive, in ms. */
   readonly lasts: number;
-  /** The longest time in which a genuine event may be handled, ms. */
+  /** The longest allowed wait of a genuine event, in ms. */
   readonly limit: number;
 }
 
@@ -39,7 +39,7 @@ const stores: Readonly<Record<string, (folder: string) => EventStore<never>>> = 
   SQLite: (folder) => sqliteStore(join(folder, `${randomUUID()}.db`)) as EventStore<never>,
 };
 
-/** Who processes. Returns the handler that receives, and a function that ends the layout. */
+/** Decides which processes handle events. Returns the receiving handler, and a function that ends the layout. */
 type Layout = (make: () => WebhookHandler) => { receiver: WebhookHandler; end: () => Promise<void> };
 
 const layouts: Readonly<Record<string, Layout>> = {
@@ -78,7 +78,7 @@ const layouts: Readonly<Record<string, Layout>> = {
   },
 };
 
-/** A platform that knows the genuine bookings only, and how long each of them waited. */
+/** Makes a platform that knows only the genuine bookings. It measures how long each of them waited. */
 function platform() {
   const sentAt = new Map<string, number>();
   const waits = new Map<string, number>();
@@ -169,7 +169,7 @@ function mostInASecond(times: readonly number[]): number {
   return most;
 }
 
-/** All stores and layouts go through each load side by side: about 5 minutes at most. */
+/** Runs each load on all stores and layouts at the same time. Takes at most about 5 minutes. */
 export async function forged(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "stayhook-soak-"));
   const rows: Row[] = [];

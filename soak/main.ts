@@ -1,5 +1,5 @@
-// Figures that take minutes to measure. `npm run soak` runs all parts; `npm run soak -- forged` one of them;
-// `npm run soak -- --events 5000 --stores sqlite` a short endurance run.
+// Measures figures that take minutes. `npm run soak` runs all parts. `npm run soak -- forged` runs one of them. `npm
+// run soak -- --events 5000 --stores sqlite` makes a short endurance run.
 import { parseArgs } from "node:util";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";

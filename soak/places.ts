@@ -1,4 +1,4 @@
-// Where each store of the endurance run keeps its events.
+// The place where each store of the endurance run keeps its events.
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,7 +21,7 @@ export interface Place {
   readonly store: StoreName;
   /** A path or a URL. */
   readonly at: string;
-  /** The schema or the prefix, where the server has other data. */
+  /** The schema or the prefix, because the server may have other data. */
   readonly name: string;
 }
 
@@ -35,7 +35,7 @@ export function openStore({ store, at, name }: Place): EventStore<never> {
   return stores[store]() as unknown as EventStore<never>;
 }
 
-/** Bytes of the store's files, where it has its own. */
+/** Returns the size of the store's files in bytes, if it has its own files. */
 export function bytesOf({ store, at }: Place): number | undefined {
   if (store !== "sqlite") return undefined;
   return [at, `${at}-wal`].reduce(
@@ -44,7 +44,7 @@ export function bytesOf({ store, at }: Place): number | undefined {
   );
 }
 
-/** Makes a place. `undefined` where the machine has no such server. */
+/** Makes a place. Returns `undefined` if the machine has no such server. */
 export async function makePlace(
   store: StoreName,
 ): Promise<(Place & { remove(): Promise<void> }) | undefined> {

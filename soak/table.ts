@@ -1,7 +1,7 @@
 /** One line of a table. */
 export interface Row {
   readonly cells: Readonly<Record<string, string>>;
-  /** A figure is beyond its limit. */
+  /** Whether a figure is beyond its limit. */
   readonly failed: boolean;
 }
 

@@ -6,16 +6,16 @@ import { subpaths } from "../subpaths.config.ts";
 
 const root = join(import.meta.dirname, "..");
 
-/** Where the reports stand, one for each subpath. A review sees in them what a change does to the public surface. */
+/** The folder of the reports, one for each subpath. In a review they show changes of the public API. */
 export const reports = join(root, "api");
 
 const declarationsOf = (subpath: string): string => join(root, `dist/${subpath}.d.ts`);
 
-/** One TypeScript program for the reports of all subpaths: to make one takes longer than a report. */
+/** All reports share one TypeScript program, because making one takes longer than a report. */
 let compilerState: CompilerState | undefined;
 
 /**
- * Writes the public surface of a subpath, as its built declarations have it, to `into`.
+ * Writes the public API of a subpath from its built declarations to `into`.
  *
  * @returns the file's name
  */

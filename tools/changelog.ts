@@ -1,7 +1,7 @@
-/** The newest heading of a changelog with a version: `## 0.2.0 (2026-11-22)`. */
+/** Matches the newest heading of a changelog with a version: `## 0.2.0 (2026-11-22)`. */
 const heading = /^## (\d+\.\d+\.\d+\S*)(?: \((\d{4}-\d{2}-\d{2})\))?$/m;
 
-/** The newest version that a changelog has, and the day of its release, where the heading gives one. */
+/** Returns the newest version of a changelog, and the day of its release if the heading has one. */
 export function newestOf(changelog: string): { readonly version?: string; readonly date?: string } {
   const [, version, date] = heading.exec(changelog) ?? [];
   return { ...(version !== undefined && { version }), ...(date !== undefined && { date }) };

@@ -16,7 +16,7 @@ const files: Readonly<Record<Model, string>> = {
 /** A member of a model's interface. */
 export interface ModelField {
   readonly name: string;
-  /** As TypeScript writes it, without `undefined`. */
+  /** The type as TypeScript writes it, without `undefined`. */
   readonly type: string;
   readonly required: boolean;
   /** The TSDoc, on one line. */

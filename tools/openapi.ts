@@ -7,7 +7,7 @@ import { documentModel, type Model } from "./model-docs.ts";
 
 const { version } = JSON.parse(readFileSync(join(import.meta.dirname, "../package.json"), "utf8"));
 
-/** The OpenAPI 3.1 description of the platform as this package reads it. */
+/** Returns an OpenAPI 3.1 description of the platform as this package reads it. */
 export function openapi() {
   return {
     openapi: "3.1.1",
@@ -107,7 +107,7 @@ export function openapi() {
 }
 
 const answersConfig = { 200: answer("The configuration.", { $ref: "#/components/schemas/WebhookConfig" }) };
-/** The body of an answer to a write is not known, so it is not described. */
+/** The platform's answer to a write is not documented, so its body is not described. */
 const writes = { "2XX": { description: "Done. The body may show the configuration." } };
 const absent = { 404: { description: "There is none." } };
 const configBody = {
@@ -151,7 +151,7 @@ function notification(topic: string): object {
   };
 }
 
-/** The JSON schema of a model as the platform sends it, with the sentences of its TSDoc. */
+/** Returns the JSON schema of a model as the platform sends it, with the sentences of its TSDoc. */
 function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = []): object {
   const { text, fields } = documentModel(model);
   const { $schema: _, ...json } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });

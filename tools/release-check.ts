@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { newestOf } from "./changelog.ts";
 
-/** What must be mended before this checkout can be published: one sentence for each problem. */
+/** Returns the problems that prevent a release of this checkout, one sentence each. */
 export function releaseProblems(root: string): string[] {
   const read = (file: string) => readFileSync(join(root, file), "utf8");
   const manifest = JSON.parse(read("package.json"));
@@ -25,7 +25,7 @@ export function releaseProblems(root: string): string[] {
 if (import.meta.main) {
   const problems = releaseProblems(process.cwd());
   for (const problem of problems) console.error(problem);
-  // `npm publish --dry-run` shows what would be sent, whoever runs it.
+  // `npm publish --dry-run` only shows the files, so anyone may run it.
   const isDryRun = process.env.npm_config_dry_run === "true";
   if (problems.length > 0) console.error(isDryRun ? "A real publish is refused." : "Not published.");
   process.exitCode = problems.length > 0 && !isDryRun ? 1 : 0;

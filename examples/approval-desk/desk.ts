@@ -1,22 +1,22 @@
-// The requests that wait for a decision, one row each, and which reminder each has had.
+// A table of the requests that wait for a decision, with the last reminder of each.
 import type { DatabaseSync } from "node:sqlite";
 import { type Booking, stay } from "stayhook";
 
-/** A request that nobody has decided on. */
+/** A request without a decision. */
 export interface OpenRequest {
   readonly bookingCode: string;
   readonly listingId: string | null;
-  /** `YYYY-MM-DD`; `null` where it cannot be read. */
+  /** `YYYY-MM-DD`, or `null` if the date cannot be read. */
   readonly checkIn: string | null;
   readonly checkOut: string | null;
-  /** ms since 1970 */
+  /** In ms since 1970. */
   readonly decideBy: number;
-  /** How long before `decideBy` its last reminder was due, ms; `null` where it has had none. */
+  /** How long before `decideBy` the last reminder was due, in ms. `null` if there was none. */
   readonly reminded: number | null;
 }
 
 const DAY = 24 * 60 * 60_000;
-/** How long it is remembered that a request was decided on, and how long one is listed that is overdue, ms. */
+/** How long to remember a decision, and how long to list an overdue request, in ms. */
 const REMEMBERED = 30 * DAY;
 
 export function createTables(db: DatabaseSync): void {
@@ -30,19 +30,19 @@ export function createTables(db: DatabaseSync): void {
   `);
 }
 
-/** What a request's event says. */
+/** The data of a request's event. */
 export interface Asked {
   readonly booking: Booking;
-  /** When it happened at the platform. */
+  /** When the event happened at the platform. */
   readonly timestamp: Date;
   readonly decideBy: Date;
 }
 
 /**
- * Puts a request on the desk. It may come more than once, by events with other times: it was made at the first of
- * them. One that happened no later than what has shown the booking decided on is old news, and stays off.
+ * Adds a request to the table. Several events may show the same request at different times. The earliest one counts. An
+ * event that is no newer than a known decision is outdated and is ignored.
  *
- * @returns whether it is new there
+ * @returns whether the request is new in the table
  */
 export function open(tx: DatabaseSync, { booking, timestamp, decideBy }: Asked): boolean {
   const { bookingCode, listingId = null } = booking;
@@ -62,9 +62,9 @@ export function open(tx: DatabaseSync, { booking, timestamp, decideBy }: Asked):
 }
 
 /**
- * Takes a booking off the desk that is a request no more, and remembers it, so that no older event puts it back.
+ * Removes a decided booking from the table. Remembers the decision, so that no older event adds the booking again.
  *
- * @returns whether it was there
+ * @returns whether the booking was in the table
  */
 export function decide(tx: DatabaseSync, bookingCode: string, timestamp: Date): boolean {
   const happenedAt = timestamp.getTime();
@@ -78,12 +78,12 @@ export function decide(tx: DatabaseSync, bookingCode: string, timestamp: Date): 
   return forget(tx, bookingCode);
 }
 
-/** Takes a booking off the desk. @returns whether it was there */
+/** Removes a booking from the table. @returns whether it was in the table */
 export function forget(db: DatabaseSync, bookingCode: string): boolean {
   return db.prepare("DELETE FROM requests WHERE bookingCode = ?").run(bookingCode).changes > 0;
 }
 
-/** What is on the desk, the most urgent first. */
+/** Returns the requests in the table, the most urgent first. */
 export function openRequests(db: DatabaseSync, now: number): OpenRequest[] {
   return db
     .prepare("SELECT * FROM requests WHERE decideBy > ? ORDER BY decideBy, bookingCode")
@@ -97,10 +97,10 @@ export function openRequest(db: DatabaseSync, bookingCode: string): OpenRequest 
 }
 
 /**
- * Takes a reminder, before it is given: nobody else can take it again, in whatever process, nor after a crash.
+ * Claims a reminder before it is sent. No other process can claim it again, not even after a crash.
  *
- * @param lead - how long before the deadline it is due, ms
- * @returns whether it was there to be taken
+ * @param lead - how long before the deadline the reminder is due, in ms
+ * @returns whether this call claimed the reminder
  */
 export function takeReminder(db: DatabaseSync, bookingCode: string, lead: number): boolean {
   const { changes } = db
@@ -111,7 +111,7 @@ export function takeReminder(db: DatabaseSync, bookingCode: string, lead: number
   return changes > 0;
 }
 
-/** A request with dates that cannot be read waits for a decision no less. */
+/** Returns `null` for unreadable dates: the request still waits for a decision. */
 function daysOf(booking: Booking): { checkIn: string | null; checkOut: string | null } {
   try {
     const { checkIn, checkOut } = stay(booking);

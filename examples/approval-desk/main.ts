@@ -1,15 +1,16 @@
-// Keeps the requests that wait for your decision: the platform gives you 24 hours for each. It lists them on a page,
-// reminds you 6 hours and 1 hour before a deadline and when it has passed, at most once each, and takes a request
-// off when it is decided on or cancelled. It survives restarts: what is open is in the SQLite file of the events.
+// Keeps the requests that wait for your decision. The platform gives you 24 hours for each. A page lists the requests.
+// You get a reminder 6 hours and 1 hour before a deadline and after it, at most once each. A decision or a cancellation
+// removes the request. Open requests survive restarts, because they are in the SQLite file of the events.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
 //
-// The platform has to know where it is, once:
+// Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
 // Also taken from the environment: PORT (3000), EVENTS_DB (events.db), REMIND_HOURS ("6,1,0"), and DESK_SECRET, which
-// opens the page at /requests?key=<it>. Without it one is made, kept in the file, and printed.
+// opens the page at /requests?key=<DESK_SECRET>. If it is unset, the app makes one, keeps it in the file, and prints
+// it.
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
@@ -27,7 +28,7 @@ const leads = REMIND_HOURS.split(",").map((hours) => Number(hours) * 60 * 60_000
 if (!leads.every((lead) => lead >= 0)) throw new Error(`REMIND_HOURS must be hours, like "6,1,0"`);
 
 const store = sqliteStore(EVENTS_DB);
-// A connection of its own, for all that is not written together with the end of an event.
+// A second connection, for statements outside an event's transaction.
 const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
@@ -36,7 +37,7 @@ const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STA
 
 const DAY = 24 * 60 * 60_000;
 
-/** A line for each event that changed the desk, printed when the change is on disk. */
+/** A line for each event that changed the table, by event id. It is printed when the change is on disk. */
 const news = new Map<string, string>();
 
 const webhooks = createWebhookHandler({
@@ -85,7 +86,7 @@ const reminders = new Reminders({
   remind,
 });
 
-/** Whatever reaches you: a mail, a message. */
+/** Replace it with a message that reaches you, such as a mail. */
 function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number): void {
   const what = `${bookingCode} (listing ${listingId}) by ${new Date(decideBy).toISOString()}`;
   const minutes = Math.round(left / 60_000);
@@ -93,7 +94,7 @@ function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number)
   else console.log(`REMINDER: decide on ${what}, ${Math.floor(minutes / 60)} h ${minutes % 60} min are left`);
 }
 
-/** The secret that was made for this file at the first start, and is kept in it. */
+/** Returns the secret of this file. The first start makes it. */
 function keptSecret(): string {
   db.exec("CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, secret TEXT NOT NULL) STRICT");
   db.prepare("INSERT OR IGNORE INTO secrets VALUES ('desk', ?)").run(randomBytes(24).toString("base64url"));

@@ -1,4 +1,4 @@
-// What waits for a decision, as a page: GET /requests?key=<secret>, or as JSON where that is asked for.
+// Serves the open requests as a page, or as JSON: GET /requests?key=<secret>.
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { DatabaseSync } from "node:sqlite";
@@ -21,7 +21,7 @@ export function servePage({ db, secret }: PageOptions) {
       return;
     }
     const rows = rowsOf(db);
-    // Its URL has the key.
+    // The URL contains the key, so no cache and no other site may get it.
     response.setHeader("cache-control", "no-store").setHeader("referrer-policy", "no-referrer");
     if (request.headers.accept?.includes("application/json")) {
       response.setHeader("content-type", "application/json").end(JSON.stringify({ requests: rows }));
@@ -67,7 +67,7 @@ ${items.join("\n")}
 const toText = (text: string): string =>
   text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 
-/** In a time that does not depend on where they differ. */
+/** Compares in constant time. */
 function isSame(given: string, secret: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(given), digest(secret));

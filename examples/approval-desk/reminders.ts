@@ -1,25 +1,28 @@
-// Reminds of open requests before their deadlines, by one timer, set to the next reminder that is due.
+// Reminds of open requests before their deadlines. One timer is set to the next reminder.
 import type { DatabaseSync } from "node:sqlite";
 import { forget, type OpenRequest, openRequest, openRequests, takeReminder } from "./desk.ts";
 
 export interface RemindersOptions {
   readonly db: DatabaseSync;
-  /** How long before the deadline to remind, ms each; 0: when it has passed. */
+  /** How long before the deadline to remind, in ms each. 0 reminds when the deadline has passed. */
   readonly leads: readonly number[];
-  /** Whether a booking still is a request, asked right before a reminder: nobody is to be reminded of what is decided. */
+  /**
+   * Tells whether a booking is still a request. Called right before a reminder, so that nobody is reminded of a decided
+   * one.
+   */
   readonly isOpen: (bookingCode: string) => Promise<boolean>;
   /**
-   * Tells whoever decides. Called at most once for each request and lead, also if it throws: whether it has got
-   * through nobody knows then, and the next one comes.
+   * Sends a reminder. Called at most once for each request and lead. If it throws, the reminder is not repeated,
+   * because it may have arrived. The next reminder still comes.
    *
-   * @param left - ms until the deadline, negative when it has passed
+   * @param left - ms until the deadline, negative after it
    */
   readonly remind: (request: OpenRequest, left: number) => void | Promise<void>;
-  /** Default: the time of day, ms since 1970. */
+  /** The current time in ms since 1970. Default: the system clock. */
   readonly now?: () => number;
 }
 
-/** The longest wait that a timer takes; beyond it, it fires at once. */
+/** The longest delay of a timer. With a longer delay it would fire at once. */
 const LONGEST = 2 ** 31 - 1;
 const MINUTE = 60_000;
 
@@ -35,7 +38,7 @@ export class Reminders {
     this.#now = options.now ?? Date.now;
   }
 
-  /** Sets the timer. To be called at the start, and when what is on the desk has changed. */
+  /** Sets the timer. Call it at the start, and whenever the table has changed. */
   schedule(): void {
     clearTimeout(this.#timer);
     if (this.#running || this.#stopped) return;
@@ -68,10 +71,10 @@ export class Reminders {
   async #remindOf(bookingCode: string): Promise<void> {
     const { db, isOpen, remind } = this.#options;
     if (this.#stopped) return;
-    // Where the platform cannot be asked, rather one reminder too many.
+    // If the platform does not answer, remind anyway: a needless reminder is better than a missing one.
     const isStillOpen = await isOpen(bookingCode).catch(() => true);
     if (this.#stopped) return;
-    // Read again: time has passed, and an event may have decided it.
+    // Read the request again, because an event may have decided it meanwhile.
     const request = openRequest(db, bookingCode);
     const lead = request && this.#dueOf(request);
     if (!request || lead === undefined) return;
@@ -87,12 +90,12 @@ export class Reminders {
     }
   }
 
-  /** The reminders that it has not had. */
+  /** Returns the reminders that the request has not had. */
   #leadsOf({ reminded }: OpenRequest): number[] {
     return this.#options.leads.filter((lead) => reminded === null || lead < reminded);
   }
 
-  /** The one of them that is due; of several, the most urgent one is enough. */
+  /** Returns the reminder that is due. If several are due, the most urgent one is enough. */
   #dueOf(request: OpenRequest): number | undefined {
     const due = this.#leadsOf(request).filter((lead) => request.decideBy - lead <= this.#now());
     return due.length > 0 ? Math.min(...due) : undefined;

@@ -1,10 +1,10 @@
-// The nights that are taken, one row a booking, and what follows from them. A night that two bookings hold is not
-// stored anywhere: it is found by asking, so that it cannot be forgotten, nor outlive its bookings.
+// A table of booked nights, one row per booking. Double bookings are not stored: a query finds them. So no double
+// booking can be missed, or outlive its bookings.
 import { randomUUID } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 import { type Booking, type Listing, type Stay, stay } from "stayhook";
 
-/** The nights of a booking, in a form that rows can be made of. */
+/** The nights of a booking, in the form of a row. */
 export interface BookedNights extends Stay {
   readonly bookingCode: string;
   readonly listingId: string;
@@ -12,15 +12,15 @@ export interface BookedNights extends Stay {
 
 /** A booking's place in a listing's calendar. */
 export interface BlockedStay {
-  /** Made for the calendar: a booking's code is nobody else's business. */
+  /** An id for the feed. It hides the booking's code from the readers of the feed. */
   readonly uid: string;
   /** The first night, `YYYY-MM-DD`. */
   readonly checkIn: string;
-  /** The day of departure, whose night is free. */
+  /** The day of departure. The night after it is free. */
   readonly checkOut: string;
-  /** How often it has changed. */
+  /** The number of changes. */
   readonly revision: number;
-  /** ms since 1970 */
+  /** In ms since 1970. */
   readonly changedAt: number;
 }
 
@@ -29,7 +29,7 @@ export interface DoubleBooking {
   readonly listingId: string;
   readonly bookings: readonly [string, string];
   readonly firstNight: string;
-  /** The day after the last night that both have. */
+  /** The day after the last shared night. */
   readonly until: string;
 }
 
@@ -48,10 +48,10 @@ export function createTables(db: DatabaseSync): void {
 }
 
 /**
- * Reads which nights a booking takes.
+ * Reads the nights of a booking.
  *
- * @throws Error saying what cannot be read. To throw it on is right: the attempt fails, the log says that these
- *   nights are NOT blocked, each attempt reads the booking afresh, and in the end it is parked, to be replayed.
+ * @throws Error if a date cannot be read. Let it pass, so that the attempt fails and the log says that these nights are
+ * NOT blocked. Each attempt reads the booking again. The last attempt parks the event, and you can replay it.
  */
 export function nightsOf(booking: Booking): BookedNights {
   const { bookingCode, listingId } = booking;
@@ -67,10 +67,10 @@ export function nightsOf(booking: Booking): BookedNights {
 }
 
 /**
- * Blocks a booking's nights. One that comes again with other dates moves: the old nights are free then.
- * Nights that another booking has too are blocked all the same, by both.
+ * Blocks a booking's nights. If the booking has new dates, its old nights become free. Nights that another booking also
+ * has are blocked by both.
  *
- * @returns whether that changed anything
+ * @returns whether anything changed
  */
 export function block(
   tx: DatabaseSync,
@@ -89,7 +89,7 @@ export function block(
   return changes > 0;
 }
 
-/** Gives a booking's nights back, and nobody else's. @returns whether that changed anything */
+/** Frees the nights of this booking only. @returns whether anything changed */
 export function release(tx: DatabaseSync, bookingCode: string, now = Date.now()): boolean {
   const { changes } = tx
     .prepare(
@@ -99,7 +99,7 @@ export function release(tx: DatabaseSync, bookingCode: string, now = Date.now())
   return changes > 0;
 }
 
-/** Remembers what a listing is called. */
+/** Stores the name of a listing. */
 export function nameListing(tx: DatabaseSync, { listingId, listingName }: Listing): void {
   tx.prepare("INSERT INTO listingNames VALUES (?, ?) ON CONFLICT DO UPDATE SET name = excluded.name").run(
     String(listingId),
@@ -107,7 +107,7 @@ export function nameListing(tx: DatabaseSync, { listingId, listingName }: Listin
   );
 }
 
-/** The stays of a listing that end on a day or after it, by their first nights. */
+/** Returns the stays of a listing that end on or after a day, in order of their first nights. */
 export function blockedStays(db: DatabaseSync, listingId: string, from: string): BlockedStay[] {
   return db
     .prepare(`
@@ -116,7 +116,7 @@ export function blockedStays(db: DatabaseSync, listingId: string, from: string):
     .all(listingId, from) as unknown as BlockedStay[];
 }
 
-/** The listings that there is a calendar of, and what they are called, as far as that is known. */
+/** Returns the listings that have a calendar, with their names if known. */
 export function listings(db: DatabaseSync): { readonly listingId: string; readonly name: string | null }[] {
   return db
     .prepare(`
@@ -130,7 +130,7 @@ export function listingName(db: DatabaseSync, listingId: string): string | undef
   return row?.name as string | undefined;
 }
 
-/** Each pair of bookings that have a night in common, which is not over. */
+/** Returns each pair of bookings that share a night which is not over. */
 export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[] {
   const rows = db
     .prepare(`
@@ -145,8 +145,8 @@ export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[]
 }
 
 /**
- * Tells of each double booking once, and again only where other nights are meant, or where it had gone in
- * between. What a crash kept from being told is told at the next call.
+ * Reports each double booking once. Reports it again only if the nights have changed, or if it had been resolved in
+ * between. If a crash prevented a report, the next call makes it.
  */
 export function tellDoubleBookings(
   db: DatabaseSync,

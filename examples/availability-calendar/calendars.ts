@@ -1,6 +1,6 @@
-// What is served of the calendar:
+// Serves the calendar:
 //   GET /calendars?key=<secret>                     an overview, for you: JSON
-//   GET /calendars/<listingId>/<token>.ics          one listing's calendar, for whoever is to know when it is free
+//   GET /calendars/<listingId>/<token>.ics          one listing's feed, for calendar apps and platforms
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { DatabaseSync } from "node:sqlite";
@@ -10,7 +10,7 @@ import { toICalendar } from "./icalendar.ts";
 import { isSame, tokenOf } from "./secret.ts";
 
 const DAY = 24 * 60 * 60_000;
-/** How long a stay is shown when it is over, ms. */
+/** How long the feed shows a past stay, in ms. */
 const SHOWN_FOR = 400 * DAY;
 
 export interface CalendarsOptions {
@@ -19,7 +19,7 @@ export interface CalendarsOptions {
   readonly secret: string;
 }
 
-/** Answers what is asked below `/calendars`. */
+/** Answers requests below `/calendars`. */
 export function serveCalendars({ db, store, secret }: CalendarsOptions) {
   return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     if (request.method !== "GET" && request.method !== "HEAD") {
@@ -34,7 +34,7 @@ export function serveCalendars({ db, store, secret }: CalendarsOptions) {
     }
     const [, listingId = "", token = ""] = /^\/calendars\/([^/]+)\/([\w-]+)\.ics$/.exec(path) ?? [];
     const id = decode(listingId);
-    // A listing that there is not and a token that is wrong look the same.
+    // Answer an unknown listing like a wrong token, so that the answer does not reveal which listings exist.
     if (id === undefined || !isSame(token, tokenOf(secret, id))) response.writeHead(404).end();
     else sendCalendar(id, request, response);
   };
@@ -46,7 +46,7 @@ export function serveCalendars({ db, store, secret }: CalendarsOptions) {
     ]);
     return {
       doubleBookings: doubleBookings(db, today()),
-      // Among them are the bookings whose dates cannot be read: their nights are not blocked.
+      // These include bookings with unreadable dates, whose nights are not blocked.
       unhandled: [...retrying, ...parked].map(({ eventId, ref, state, lastError }) => ({
         eventId,
         ref,
@@ -78,7 +78,7 @@ export function serveCalendars({ db, store, secret }: CalendarsOptions) {
   }
 }
 
-/** `YYYY-MM-DD`, in UTC; or the day that is so many ms away from it. */
+/** Returns today in UTC as `YYYY-MM-DD`, or the day `shift` ms away. */
 export const today = (shift = 0): string => new Date(Date.now() + shift).toISOString().slice(0, 10);
 
 function decode(segment: string): string | undefined {

@@ -1,8 +1,8 @@
-// Writes a calendar in the iCalendar format (RFC 5545), in the way that Google, Apple and Outlook, and the other
-// platforms that a host's listing is on, take one that they subscribe to. It says when, and not who.
+// Writes a feed in the iCalendar format (RFC 5545). Google, Apple, Outlook and other platforms can subscribe to it. The
+// feed shows booked nights, but no guests.
 import type { BlockedStay } from "./calendar.ts";
 
-/** @param name - what the calendar app calls it */
+/** @param name - the name that calendar apps show */
 export function toICalendar(name: string, stays: readonly BlockedStay[]): string {
   const lines = [
     "BEGIN:VCALENDAR",
@@ -11,11 +11,10 @@ export function toICalendar(name: string, stays: readonly BlockedStay[]): string
     "CALSCALE:GREGORIAN",
     `NAME:${escapeText(name)}`,
     `X-WR-CALNAME:${escapeText(name)}`,
-    // How often to ask again; the second one for those that do not know the first.
+    // How often to poll. Some apps know only the second property.
     "REFRESH-INTERVAL;VALUE=DURATION:PT1H",
     "X-PUBLISHED-TTL:PT1H",
-    // What was cancelled is left out: an app that subscribes drops what is gone, while not all of them take
-    // STATUS:CANCELLED for free nights.
+    // Leave cancelled stays out. An app drops stays that are missing from the feed. Some apps ignore STATUS:CANCELLED.
     ...(stays.length > 0 ? stays.flatMap(toEvent) : nothing),
     "END:VCALENDAR",
   ];
@@ -27,12 +26,12 @@ function toEvent({ uid, checkIn, checkOut, revision, changedAt }: BlockedStay): 
   return [
     "BEGIN:VEVENT",
     `UID:${uid}`,
-    // In a calendar without METHOD both say when it has last changed.
+    // Without METHOD, both properties hold the time of the last change.
     `DTSTAMP:${changed}`,
     `LAST-MODIFIED:${changed}`,
     `SEQUENCE:${revision}`,
     `DTSTART;VALUE=DATE:${toDate(checkIn)}`,
-    // Exclusive, as the day of departure is: its night is free.
+    // DTEND is exclusive, like the day of departure, whose night is free.
     `DTEND;VALUE=DATE:${toDate(checkOut)}`,
     `SUMMARY:${escapeText("Booked")}`,
     "STATUS:CONFIRMED",
@@ -41,7 +40,7 @@ function toEvent({ uid, checkIn, checkOut, revision, changedAt }: BlockedStay): 
   ];
 }
 
-// A calendar must hold something, and this changes nothing.
+// A calendar must have at least one component. This one blocks nothing.
 const nothing = [
   "BEGIN:VTIMEZONE",
   "TZID:Etc/UTC",
@@ -57,7 +56,7 @@ const toDate = (day: string): string => day.replaceAll("-", "");
 
 const toUtc = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace(/[-:]/g, "")}Z`;
 
-/** A text as a value; control characters, which none may hold, are left out. */
+/** Escapes a text. It drops control characters, which a text may not contain. */
 function escapeText(text: string): string {
   return text
     .replace(/\r\n?/g, "\n")
@@ -66,7 +65,9 @@ function escapeText(text: string): string {
     .replaceAll("\n", "\\n");
 }
 
-/** Lines of 75 octets at most, with no character cut in two; those that go on begin with a space. */
+/**
+ * Splits a line into lines of at most 75 octets, without splitting a character. Continuation lines begin with a space.
+ */
 function fold(line: string): string {
   let folded = "";
   let length = 0;

@@ -1,16 +1,17 @@
-// Keeps the calendars of your listings. A confirmed booking blocks its nights, and moves them when its dates or its listing change. A
-// cancelled or declined booking releases them. Two bookings with a night in common are reported. Each listing has an
-// iCalendar feed for calendar apps and other platforms. Nights and events are in one SQLite file, so that a crash
-// counts nothing twice. A reconciler finds changes that no notification told of.
+// Keeps the calendars of your listings. A confirmed booking blocks its nights. New dates or another listing move them.
+// A Cancelled or Declined booking frees them. Double bookings are reported. Each listing has an iCalendar feed for
+// calendar apps and other platforms. Nights and events are in one SQLite file, so that a crash counts nothing twice. A
+// reconciler finds changes without notification.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
 //
-// The platform has to know where it is, once:
+// Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and CALENDAR_SECRET, which opens the overview
-// at /calendars?key=<it>, where the feeds' addresses are. Without it one is made, kept in the file, and printed.
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and CALENDAR_SECRET. The
+// secret opens the overview at /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If it is unset, the app makes
+// one, keeps it in the file, and prints it.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import {
@@ -40,12 +41,12 @@ const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, CALE
 const { PORT = "3000", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
-// A connection of its own, for all that is not written together with the end of an event.
+// A second connection, for statements outside an event's transaction.
 const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
-/** A line for each event that changed the calendar, printed when the change is on disk. */
+/** A line for each event that changed the calendar, by event id. It is printed when the change is on disk. */
 const news = new Map<string, string>();
 type OffEvent = BookingEvent<"Cancelled" | "Declined", Booking, Listing, DatabaseSync>;
 
@@ -53,7 +54,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Without dispatch: "changed", a replay repairs the calendar, because block() compares with its own rows.
+  // Do not set dispatch: "changed". A replay must repair the calendar: block() compares with its own rows.
   on: {
     "booking.Confirmed": ({ eventId, booking, previousStatus, atomically }) => {
       const nights = nightsOf(booking);
@@ -66,7 +67,7 @@ const webhooks = createWebhookHandler({
     },
     "booking.Cancelled": giveBack,
     "booking.Declined": giveBack,
-    // A listing that goes live has a calendar, though nobody has booked it yet.
+    // A published listing has a calendar even before its first booking.
     "listing.Published": ({ eventId, listing, changed, atomically }) =>
       atomically((tx) => {
         nameListing(tx, listing);
@@ -94,7 +95,7 @@ function tell({ listingId, bookings, firstNight, until }: DoubleBooking): void {
   );
 }
 
-// Notifications get lost, and some changes have none.
+// Notifications get lost, and the platform sends none for some changes.
 const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
 reconciler.start();
 

@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 
-/** The secret that was made for this file at the first call, and is kept in it. */
+/** Returns the secret of this file. The first call makes it. */
 export function keptSecret(db: DatabaseSync): string {
   db.exec("CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, secret TEXT NOT NULL) STRICT");
   db.prepare("INSERT OR IGNORE INTO secrets VALUES ('calendars', ?)").run(
@@ -10,12 +10,12 @@ export function keptSecret(db: DatabaseSync): string {
   return db.prepare("SELECT secret FROM secrets WHERE name = 'calendars'").get()?.secret as string;
 }
 
-/** What opens one listing's calendar, and nothing else. */
+/** Returns the token for one listing's feed. */
 export function tokenOf(secret: string, listingId: string): string {
   return createHmac("sha256", secret).update(`calendar of ${listingId}`).digest("base64url");
 }
 
-/** In a time that does not depend on where they differ. */
+/** Compares in constant time. */
 export function isSame(given: string, secret: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(given), digest(secret));

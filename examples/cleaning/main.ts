@@ -1,5 +1,5 @@
-// Plans one cleaning for the day of each departure. A booking that moves moves its cleaning. A cancelled booking needs
-// none. The plan and the events are in one SQLite file, so a crash plans nothing twice.
+// Plans one cleaning for the day of each departure. If a booking moves, its cleaning moves too. A Cancelled booking
+// needs none. The plan and the events are in one SQLite file, so a crash plans nothing twice.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -29,7 +29,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Nothing to do for a notification that changes neither the status nor the dates.
+  // Skip notifications that change neither the status nor the dates.
   dispatch: "changed",
   on: {
     "booking.Confirmed": ({ booking, changes, atomically }) => {
@@ -51,7 +51,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-// Finds changes that no notification told of.
+// Finds changes without notification.
 const reconciler = createReconciler(webhooks, { every: "6h" });
 reconciler.start();
 

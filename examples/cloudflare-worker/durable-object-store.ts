@@ -1,5 +1,5 @@
-// An EventStore in a Durable Object with SQLite, for Workers: durable when add() resolves, shared by all requests.
-// It passes `storeContract` of stayhook/store; stayhook's own tests run it in workerd.
+// An EventStore in a Durable Object with SQLite, for Workers. All requests share it, and an event is durable when add()
+// resolves. It passes `storeContract` of stayhook/store. stayhook's own tests run the contract in workerd.
 import { DurableObject } from "cloudflare:workers";
 import {
   type EventStore,
@@ -10,7 +10,7 @@ import {
   sqlStore,
 } from "stayhook/store";
 
-/** The methods of a store that the Worker calls in the object. */
+/** Store methods that the Worker calls in the object. */
 const methods = [
   ...[
     "add",
@@ -31,8 +31,8 @@ type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe
 const PAGE = 100;
 
 /**
- * The events and the records. A Durable Object runs one transaction at a time, and its answer leaves it only when the
- * transaction is on disk. So nothing needs a lock.
+ * The events and the records. A Durable Object runs one transaction at a time, and its answer leaves only after the
+ * transaction is on disk. So no lock is needed.
  */
 export class Events extends DurableObject<unknown> {
   readonly #store: EventStore;
@@ -47,7 +47,7 @@ export class Events extends DurableObject<unknown> {
     return run.apply(this.#store, args);
   }
 
-  /** A page of records. A shorter one is the last. */
+  /** Returns a page of records. A shorter page is the last. */
   async recordsAfter(after: string | undefined): Promise<RecordSnapshot[]> {
     const page: RecordSnapshot[] = [];
     for await (const record of this.#store.records({ after })) {
@@ -74,8 +74,8 @@ function driverOf(storage: DurableObjectState["storage"]): SqlDriver {
 }
 
 /**
- * @param object - where the events are kept: `env.EVENTS.getByName("events")`. All events of one booking or listing
- *   have to be in the same object.
+ * @param object - the object that keeps the events: `env.EVENTS.getByName("events")`. All events of one booking or
+ * listing must be in the same object.
  */
 export function durableObjectStore(object: DurableObjectStub<Events>): EventStore {
   let closed = false;
@@ -84,7 +84,7 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
     return object;
   };
   const calls = methods.map((method) => [method, async (...args: unknown[]) => open().call(method, args)]);
-  // No subscribe: a Worker does not live long enough to be woken.
+  // No subscribe: a Worker does not live long enough to get a notification.
   return {
     ...(Object.fromEntries(calls) as Pick<EventStore, Method>),
     async *records({ after }: { readonly after?: string | undefined } = {}) {

@@ -14,7 +14,10 @@ interface Env {
   readonly WEBHOOK_SECRET: string;
 }
 
-/** Made for each request: Workers end what one request waits for and only another one could end. */
+/**
+ * Makes a handler for one request. Workers cancel a request that waits for a promise which only another request can
+ * settle.
+ */
 function webhooksOf(env: Env, retentions = {}) {
   return createWebhookHandler({
     client: new StayhookClient({ baseUrl: env.STAYHOOK_BASE_URL, accessToken: env.STAYHOOK_ACCESS_TOKEN }),
@@ -29,7 +32,7 @@ function webhooksOf(env: Env, retentions = {}) {
   });
 }
 
-/** Requests leave deleting to `scheduled`. */
+/** Requests do not prune. `scheduled` does. */
 const forEver = { retention: Infinity, parkedRetention: Infinity, recordRetention: Infinity };
 
 export default {
@@ -39,7 +42,7 @@ export default {
     return webhooksOf(env, forEver).fetch(request, { waitUntil: (work) => context.waitUntil(work) });
   },
 
-  /** Each minute, see wrangler.jsonc: retries that are due, and what a Worker that was ended has left behind. */
+  /** Runs each minute, see wrangler.jsonc. Processes due retries and events that an ended Worker left behind. */
   async scheduled(_controller: ScheduledController, env: Env): Promise<void> {
     const { done, failed } = await webhooksOf(env).drain({ timeout: 50_000 });
     if (done + failed > 0) console.log("drained:", done, "done,", failed, "to be tried again or parked");

@@ -1,4 +1,4 @@
-// The console of your events, behind the login that your app has. mounts.ts serves it in each framework.
+// The console of your events, behind your app's login. mounts.ts serves it in each framework.
 //   npm install stayhook
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { createConsole } from "stayhook/console";
@@ -14,7 +14,7 @@ export const webhooks = createWebhookHandler({
   on: { "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode) },
 });
 
-/** The sessions that your own login page begins, by the value of their cookie. */
+/** Sessions that your login page starts, by the value of their cookie. */
 export const sessions = new Map<string, { readonly role: string }>();
 
 export const inbox = createConsole(webhooks, {

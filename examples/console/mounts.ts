@@ -1,4 +1,4 @@
-// The console of console.ts in each framework that has an adapter or takes web requests.
+// Mounts the console of console.ts in each framework that has an adapter or takes web requests.
 
 import { createServer } from "node:http";
 import type { INestApplication } from "@nestjs/common";

@@ -3,7 +3,7 @@ import type { Sum } from "./totals.ts";
 
 type Style = Parameters<typeof styleText>[0];
 
-// styleText leaves colours out where the terminal has none, or NO_COLOR is set.
+// styleText omits colors if the terminal has none, or if NO_COLOR is set.
 const styles = {
   platform: "bold",
   arrived: "cyan",
@@ -17,7 +17,7 @@ const styles = {
   "on disk": "magenta",
 } as const satisfies Record<string, Style>;
 
-/** Prints what happens, as it happens: when, in seconds, what kind of thing, and what. */
+/** Prints each action with its time in seconds and its kind. */
 export function createAccount() {
   const started = performance.now();
   const seconds = () => ((performance.now() - started) / 1000).toFixed(2).padStart(6);
@@ -34,5 +34,5 @@ export function createAccount() {
 
 export type Account = ReturnType<typeof createAccount>;
 
-/** The first of an id's parts is enough to tell the ids of a day apart. */
+/** The first part of an id is enough to tell the ids of a day apart. */
 export const shortId = (eventId: string): string => eventId.slice(0, 8);

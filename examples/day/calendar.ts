@@ -1,14 +1,14 @@
 import type { DatabaseSync } from "node:sqlite";
 import { type Booking, type Stay, stay } from "stayhook";
 
-/** What an event changed in the calendar. */
+/** The change of the calendar by one event. */
 export interface Change extends Stay {
   readonly verb: "blocked" | "released";
 }
 
 /**
- * The nights that are taken, by booking; and a journal of the events that were handled, with the nights that
- * each has taken or given back. Nothing keeps an event from being entered twice: that is `atomically`'s work.
+ * Creates the booked nights by booking, and a journal of the handled events with the nights that each blocked or freed.
+ * The tables do not reject duplicate events, because `atomically` prevents them.
  */
 export function createTables(db: DatabaseSync): void {
   db.exec(`
@@ -19,7 +19,7 @@ export function createTables(db: DatabaseSync): void {
   `);
 }
 
-/** @returns `undefined` where they were blocked before: two events of one booking may both see it Confirmed */
+/** @returns `undefined` if the nights were blocked before: two events of one booking may both see it Confirmed */
 export function block(db: DatabaseSync, booking: Booking): Change | undefined {
   const { checkIn, checkOut, nights } = stay(booking);
   const { changes } = db
@@ -28,7 +28,7 @@ export function block(db: DatabaseSync, booking: Booking): Change | undefined {
   return changes === 0 ? undefined : { verb: "blocked", checkIn, checkOut, nights };
 }
 
-/** @returns `undefined` where nothing was blocked */
+/** @returns `undefined` if no nights were blocked */
 export function release(db: DatabaseSync, { bookingCode }: Booking): Change | undefined {
   const row = db
     .prepare("DELETE FROM calendar WHERE bookingCode = ? RETURNING checkIn, checkOut, nights")

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { EventState, EventStore } from "stayhook";
 
-/** What is on disk: the store's events, and the subscriber's own two tables beside them. */
+/** The contents of the file: the store's events, and the subscriber's own two tables. */
 export interface Contents {
   readonly events: readonly { readonly eventId: string; readonly state: EventState }[];
   readonly calendar: readonly CalendarRow[];
@@ -24,6 +24,6 @@ export async function readContents(store: EventStore<DatabaseSync>, db: Database
   };
 }
 
-/** The ids of the events that are in this state. */
+/** Returns the ids of the events in a state. */
 export const inState = ({ events }: Contents, wanted: EventState): string[] =>
   events.filter(({ state }) => state === wanted).map(({ eventId }) => eventId);

@@ -4,15 +4,15 @@ import { type Contents, inState } from "./contents.ts";
 import type { Tally } from "./tally.ts";
 import type { Totals } from "./totals.ts";
 
-/** What was so at the moment of the kill. */
+/** The state at the moment of the kill. */
 export interface AtTheKill {
-  /** Events that were answered 200 until then. */
+  /** Events that were answered 200 before the kill. */
   readonly answered: number;
-  /** Callbacks that were running. */
+  /** Callbacks that were running at the kill. */
   readonly cut: number;
 }
 
-/** Gathers what was counted on both sides, each figure where it was counted. */
+/** Collects the counts of both sides, each from the place where it was counted. */
 export function gather(sandbox: Sandbox, tally: Tally, atTheKill: AtTheKill, moves: number): Totals {
   const [, afterTheKill] = tally.opened as [Contents, Contents];
   const file = tally.closed as Contents;

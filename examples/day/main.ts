@@ -1,6 +1,6 @@
-// A day at the platform, and a subscriber's process beside it, on real HTTP: everything is delivered twice and out
-// of order, a callback fails once, and at noon the subscriber is killed, and started again on the same file. In the
-// end both sides are compared; what does not add up is exit code 1.
+// Plays a day at the platform, and runs a subscriber in another process over real HTTP. Everything is delivered twice
+// and out of order, and a callback fails once. At noon the subscriber is killed, and started again on the same file. At
+// the end, both sides are compared. A difference is exit code 1.
 import { join } from "node:path";
 import { StayhookClient } from "stayhook";
 import { createSandbox } from "stayhook/testing";
@@ -93,13 +93,13 @@ if (!sums.every((sum) => sum.holds)) process.exitCode = 1;
 await sandbox.close();
 clearTimeout(deadline);
 
-/** Resolves when all of so many events are delivered, and handled to their ends. */
+/** Resolves when `events` events are delivered and done. */
 async function handled(events: number): Promise<void> {
   await sandbox.settled();
   await tally.until(() => tally.done.size === events);
 }
 
-/** Kills the subscriber when callbacks run in all of its slots, and the events behind them wait. */
+/** Kills the subscriber while callbacks run in all of its slots and other events wait. */
 async function killAtWork(): Promise<AtTheKill> {
   await sandbox.settled();
   await tally.until(() => tally.running.size === 2);
@@ -112,7 +112,7 @@ async function killAtWork(): Promise<AtTheKill> {
   return { answered: new Set(answered.map(({ eventId }) => eventId)).size, cut: tally.endRunning() };
 }
 
-/** Of the sandbox's log. */
+/** Prints failed deliveries from the sandbox's log. */
 function undelivered(message: string): void {
   account.line("unheard", message.replace(/[0-9a-f-]{36}/, shortId));
   tally.countUndelivered();

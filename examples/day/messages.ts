@@ -1,12 +1,12 @@
 import type { Contents } from "./contents.ts";
 
-/** What the subscriber's process tells of, as it happens. What it told before it was killed counts. */
+/** Messages from the subscriber's process. Messages from before the kill count. */
 export type Told =
-  /** What it found in its file, before it does anything. */
+  /** The contents of its file at its start. */
   | { readonly kind: "opened"; readonly file: Contents }
   | { readonly kind: "listening" }
   | { readonly kind: "received" | "duplicate"; readonly eventId: string; readonly ref: string | null }
-  /** A callback. */
+  /** The start of a callback. */
   | {
       readonly kind: "begun";
       readonly eventId: string;
@@ -19,13 +19,13 @@ export type Told =
       readonly eventId: string;
       readonly type: string | undefined;
       readonly error: string;
-      /** ms */
+      /** In ms. */
       readonly retryIn: number;
     }
-  /** An event was handled to its end, and that is on disk, with what it changed in the calendar. */
+  /** An event is done, and its result and its change of the calendar are on disk. */
   | { readonly kind: "done"; readonly eventId: string; readonly change: string | undefined }
-  /** The last: what is in its file when it has closed. */
+  /** The last message: the contents of its file after it has closed. */
   | { readonly kind: "closed"; readonly file: Contents };
 
-/** What it is told: let the next confirmation fail; let callbacks hang from now on; come to an end. */
+/** Commands for the subscriber: fail the next confirmation, let callbacks hang from now on, or end. */
 export type Command = "fail-once" | "hang" | "close";

@@ -1,6 +1,6 @@
 import type { SandboxDelivery } from "stayhook/testing";
 
-/** How many events were first sent after an event that happened later. */
+/** Counts the events that were first sent after an event that happened later. */
 export function countOvertaken(deliveries: readonly SandboxDelivery[]): number {
   const seen = new Set<unknown>();
   let latest = "";

@@ -1,8 +1,8 @@
 import { createServer } from "node:net";
 
 /**
- * A port that is free, and that will be so again when its process was killed: none of those that systems hand
- * out by themselves, from 32768 on.
+ * Returns a free port that no other program will get while the process is down. Systems assign ports from 32768 on, so
+ * this port is lower.
  */
 export async function choosePort(): Promise<number> {
   for (;;) {

@@ -2,7 +2,7 @@ import { type Account, shortId } from "./account.ts";
 import { type Contents, inState } from "./contents.ts";
 import type { Told } from "./messages.ts";
 
-/** Writes what the subscriber tells of into the account. */
+/** Prints the subscriber's messages. */
 export function retell(account: Account, told: Told): void {
   if (told.kind === "received") account.line("arrived", `${shortId(told.eventId)} ${told.ref}`);
   else if (told.kind === "duplicate") account.line("duplicate", `${shortId(told.eventId)} ${told.ref}`);

@@ -4,10 +4,10 @@ import type { Account } from "./account.ts";
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
- * What happens at the platform on this day: in the morning, at noon, in the afternoon, in the evening, each when
- * it is asked for. Each part's notifications are sent together, in random order.
+ * Plays the platform's day in four parts: morning, noon, afternoon and evening. The caller asks for each part. The
+ * notifications of a part are sent together in random order.
  *
- * @yields how many moves it was so far, each of them an event
+ * @yields the number of moves so far. Each move is one event
  */
 export async function* playDay(
   { bookings, listings }: Sandbox,

@@ -5,7 +5,7 @@ import type { Command, Told } from "./messages.ts";
 
 const program = fileURLToPath(new URL("./subscriber.ts", import.meta.url));
 
-/** subscriber.ts as a process of its own, which can be killed and started again. Does not outlive this one. */
+/** Runs subscriber.ts in another process, which can be killed and started again. It ends with this process. */
 export class SubscriberProcess {
   readonly #env: NodeJS.ProcessEnv;
   readonly #hear: (told: Told) => void;
@@ -15,7 +15,7 @@ export class SubscriberProcess {
   constructor(env: NodeJS.ProcessEnv, hear: (told: Told) => void) {
     this.#env = env;
     this.#hear = hear;
-    // Before its file is removed.
+    // Kill it before its file is removed.
     process.prependListener("exit", () => this.#child?.kill("SIGKILL"));
   }
 
@@ -23,7 +23,7 @@ export class SubscriberProcess {
     return this.#child.pid;
   }
 
-  /** Resolves when it listens. */
+  /** Resolves when the subscriber listens. */
   async start(): Promise<void> {
     this.#mayEnd = false;
     this.#child = fork(program, { env: { ...process.env, ...this.#env } });
@@ -41,16 +41,16 @@ export class SubscriberProcess {
   }
 
   send(command: Command): void {
-    // That it cannot be told, as it has ended, its "exit" tells.
+    // Ignore a failed send: the process has ended, and the "exit" listener handles that.
     this.#child.send(command, () => {});
   }
 
-  /** `kill -9`. Resolves when the process is gone, and all that it told is heard. */
+  /** Sends SIGKILL. Resolves when the process is gone and all its messages are handled. */
   async kill(): Promise<void> {
     await this.#end(() => this.#child.kill("SIGKILL"));
   }
 
-  /** Lets it come to its end. */
+  /** Asks the process to end. Resolves when it has ended. */
   async close(): Promise<void> {
     await this.#end(() => this.send("close"));
   }

@@ -1,5 +1,5 @@
-// The README's subscriber, as the process that main.ts starts, kills and starts again. Its events and its calendar
-// are in one SQLite file. It tells main.ts of all that happens.
+// The README's subscriber. main.ts starts it, kills it and starts it again. Its events and its calendar are in one
+// SQLite file. It reports its actions to main.ts.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -27,17 +27,17 @@ tell({ kind: "opened", file: await readContents(store, db) });
 
 let failsOnce = false;
 let hangs = false;
-/** By event: told when they are on disk, not before. */
+/** Changes by event. Report a change only when it is on disk. */
 const changes = new Map<string, Change>();
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  recheckAfter: false, // the day ends before a second read
-  concurrency: 2, // so that the kill finds events that wait, too
-  leaseDuration: 2000, // ms: what a dead process has begun waits for so long
-  backoff: () => 500, // ms: nobody waits 5 s here
+  recheckAfter: false, // the day ends before a recheck
+  concurrency: 2, // so that some events still wait at the kill
+  leaseDuration: 2000, // ms: a dead process holds its events this long
+  backoff: () => 500, // ms: the default of 5 s is too long here
   observe,
   on: {
     "booking.Request": (event) =>
@@ -68,7 +68,7 @@ async function handle(
     enter(tx, eventId, change);
     if (change) changes.set(eventId, change);
   });
-  // Whatever else there is to do: tell the cleaners, set the door's code.
+  // Stands for other work, such as a message to the cleaners.
   await sleep(hangs ? 60_000 : 20, undefined, { signal });
 }
 
@@ -101,7 +101,7 @@ process.on("message", async (command: Command) => {
     process.disconnect();
   }
 });
-// Lives no longer than main.ts, and leaves Ctrl-C, which both get, to it.
+// End with main.ts. Ctrl-C reaches both processes, and main.ts handles it.
 process.on("disconnect", () => process.exit());
 process.on("SIGINT", () => {});
 

@@ -1,18 +1,18 @@
 import type { Contents } from "./contents.ts";
 import type { Told } from "./messages.ts";
 
-/** Counts what the subscriber tells of, over both of its lives. */
+/** Counts the subscriber's messages over both of its lives. */
 export class Tally {
   received = 0;
   duplicates = 0;
   begun = 0;
   failed = 0;
-  /** By the platform's account. */
+  /** The platform counts these. */
   undelivered = 0;
   readonly done = new Set<string>();
-  /** Events whose callback has begun, and neither failed nor come to its end. */
+  /** Events whose callback has begun and has not ended. */
   readonly running = new Set<string>();
-  /** What was in the file each time that it was opened; and in the end. */
+  /** The contents of the file at each start, and at the end. */
   readonly opened: Contents[] = [];
   closed: Contents | undefined;
   readonly #waiting = new Set<() => void>();
@@ -39,14 +39,14 @@ export class Tally {
     this.#look();
   }
 
-  /** The process was killed. @returns how many callbacks that cut off */
+  /** Handles a kill of the process. @returns the number of interrupted callbacks */
   endRunning(): number {
     const cut = this.running.size;
     this.running.clear();
     return cut;
   }
 
-  /** Resolves when it is so. */
+  /** Resolves when the condition holds. */
   until(isSo: () => boolean): Promise<void> {
     return new Promise((resolve) => {
       const look = () => {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A directory that is removed when this process ends, on Ctrl-C too. */
+/** Makes a directory that is removed when this process ends, also on Ctrl-C. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-day-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }));

@@ -1,42 +1,42 @@
 import type { CalendarRow } from "./contents.ts";
 
-/** What was counted, on both sides, when the day is over. */
+/** The counts of both sides at the end of the day. */
 export interface Totals {
-  /** Moves at the platform that are an event. */
+  /** Moves at the platform. Each is one event. */
   readonly moves: number;
   readonly deliveries: Deliveries;
-  /** What the subscriber took for new, and what for known. */
+  /** New and duplicate notifications at the subscriber. */
   readonly received: number;
   readonly duplicates: number;
   readonly callbacks: Callbacks;
-  /** In the subscriber's file: events, and those of them that are done. */
+  /** Events in the subscriber's file, and the done ones among them. */
   readonly recorded: number;
   readonly done: number;
-  /** The ids of the events that its journal has. */
+  /** Ids of the events in the journal. */
   readonly journal: readonly string[];
   readonly kill: Kill;
   readonly nightsBlocked: number;
   readonly nightsReleased: number;
-  /** The subscriber's calendar, and the bookings that are Confirmed at the platform. */
+  /** The subscriber's calendar, and the Confirmed bookings at the platform. */
   readonly calendar: readonly CalendarRow[];
   readonly confirmed: readonly CalendarRow[];
 }
 
-/** Of the platform: what it sent; of that, what was answered 200, and what nobody answered. */
+/** The platform's counts: all deliveries, those answered 200, and those without answer. */
 export interface Deliveries {
   readonly sent: number;
   readonly answered200: number;
   readonly unanswered: number;
 }
 
-/** As the subscriber told of them: a callback that was cut by the kill has begun, and nothing else. */
+/** The subscriber's counts. A callback that the kill interrupted counts as begun only. */
 export interface Callbacks {
   readonly begun: number;
   readonly failed: number;
   readonly cut: number;
 }
 
-/** Around the kill: the events that were answered 200 before it, and what was on disk after it. */
+/** Counts around the kill: events answered 200 before it, and events on disk after it. */
 export interface Kill {
   readonly answered: number;
   readonly done: number;
@@ -44,7 +44,7 @@ export interface Kill {
   readonly waiting: number;
 }
 
-/** Figures that were counted apart and have to be the same. */
+/** Figures that were counted separately and must be equal. */
 export interface Sum {
   readonly text: string;
   readonly holds: boolean;

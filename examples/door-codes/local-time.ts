@@ -1,18 +1,18 @@
 /**
- * The instant of a time of day at a place.
+ * Returns the instant of a local time.
  *
  * @param day - `YYYY-MM-DD`
- * @param time - `HH:MM`; a time that a change of the clocks skips is taken an hour later
+ * @param time - `HH:MM`. If a clock change skips this time, the result is an hour later
  * @param timeZone - an IANA zone, such as `Europe/Lisbon`
  */
 export function instantAt(day: string, time: string, timeZone: string): Date {
   const asIfUtc = Date.parse(`${day}T${time}:00Z`);
-  // The offset at the first guess may be the one of the other side of a change of the clocks.
+  // The first guess may be on the other side of a clock change, with another offset.
   const guess = asIfUtc - offsetAt(asIfUtc, timeZone);
   return new Date(asIfUtc - offsetAt(guess, timeZone));
 }
 
-/** How far the clocks of a zone are ahead of UTC at an instant, in ms. */
+/** Returns how far a zone is ahead of UTC at an instant, in ms. */
 function offsetAt(instant: number, timeZone: string): number {
   const format = new Intl.DateTimeFormat("en-CA", {
     timeZone,

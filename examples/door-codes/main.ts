@@ -1,5 +1,5 @@
 // Gives each confirmed booking a code for the door. The code works from 15:00 on the day of arrival to 11:00 on the day
-// of departure, by the clocks at the property. It moves with the booking, and ends when the booking is cancelled.
+// of departure, in the property's time zone. It moves with the booking, and ends when the booking is cancelled.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -7,8 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and LISTING_ZONES, a JSON object from listing id to
-// time zone: {"5717008":"Europe/Lisbon"}.
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and LISTING_ZONES, a JSON object from listing id
+// to time zone: {"5717008":"Europe/Lisbon"}.
 import { createServer } from "node:http";
 import { createWebhookHandler, listingIdOf, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
@@ -21,7 +21,7 @@ const { PORT = "3000", EVENTS_DB = "events.db", LISTING_ZONES = "{}" } = process
 const zones: Readonly<Record<string, string>> = JSON.parse(LISTING_ZONES);
 const store = sqliteStore(EVENTS_DB);
 
-/** Replace it with the API of your lock. Each call sets the state as it has to be, so a repeated call does no harm. */
+/** Replace it with the API of your lock. Each call sets the full state, so a repeated call does no harm. */
 const lock = {
   async setCode(listingId: number, bookingCode: string, from: Date, until: Date): Promise<void> {
     console.log(`code for ${bookingCode} at ${listingId}: ${from.toISOString()} to ${until.toISOString()}`);
@@ -39,7 +39,7 @@ const webhooks = createWebhookHandler({
     "booking.Confirmed": async ({ booking, changes }) => {
       const listingId = listingIdOf(booking);
       const timeZone = zones[listingId];
-      // The attempt fails, and the log says why. Replay the event when the zone is set.
+      // The attempt fails, and the log says why. Replay the event after you set the zone.
       if (timeZone === undefined) throw new Error(`LISTING_ZONES has no time zone for listing ${listingId}`);
       const { checkIn, checkOut } = stay(booking, { timeZone });
       const before = changes.listingId?.from;

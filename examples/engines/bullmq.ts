@@ -1,5 +1,5 @@
-// Processing on BullMQ. Notifications become jobs, answered 200 when Redis has them; BullMQ retries them, keeps what
-// failed, and shows both in its dashboards. To run it, as often as you like:
+// Processes notifications on BullMQ. A notification becomes a job, and is answered 200 when Redis has it. BullMQ
+// retries jobs, keeps failed ones, and shows both in its dashboards. You can start several of these processes:
 //   npm install stayhook bullmq ioredis
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node examples/engines/bullmq.ts
 import { createHash } from "node:crypto";
@@ -20,14 +20,14 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { REDIS_URL: url = "redis://127.0.0.1:6379", QUEUE = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
-const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
 const DAY = 24 * 60 * 60; // seconds
-// BullMQ's groups cost money. What is free is a queue that runs one job at a time on all machines together, so that
-// there are some of them, and each booking and listing has its own: as many callbacks can run at once, in all.
+// BullMQ's groups are a paid feature. This uses several queues, each of which runs one job at a time across all
+// machines. A booking or listing always uses the same queue. So LANES is also the total number of concurrent callbacks.
 const LANES = 16;
 
-const connection = new Redis(url, { maxRetriesPerRequest: 1 }); // fails, and so answers 503, rather than waits
+const connection = new Redis(url, { maxRetriesPerRequest: 1 }); // fail at once, so that the answer is 503
 connection.on("error", (error) => console.error(error.message));
 const queues = Array.from({ length: LANES }, (_, lane) => new Queue(`${QUEUE}-${lane}`, { connection }));
 await Promise.all(queues.map((queue) => queue.setGlobalConcurrency(1)));
@@ -36,9 +36,9 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store: forwardTo((event) =>
     queueOf(event).add("notification", event, {
-      jobId: event.eventId, // known for as long as the job is kept, so:
+      jobId: event.eventId, // BullMQ ignores this id while the job is kept
       removeOnComplete: { age: 7 * DAY },
-      removeOnFail: { age: 30 * DAY }, // these are the dead letters
+      removeOnFail: { age: 30 * DAY }, // failed jobs are the dead letters
       attempts: Number(MAX_ATTEMPTS),
       backoff: { type: "exponential", delay: Number(RETRY_SECONDS) * 1000, jitter: 0.25 },
     }),
@@ -53,15 +53,15 @@ const webhooks = createWebhookHandler({
   },
 });
 
-/** Always the same one for the same booking or listing. */
+/** Returns the same queue each time for a booking or listing. */
 function queueOf({ ref, eventId }: NewEvent) {
   const hash = createHash("sha256").update(ref ?? eventId);
   return queues[hash.digest().readUInt32BE() % LANES] as Queue;
 }
 
-// With three parameters: BullMQ makes a signal only for who takes it.
+// Keep the third parameter: BullMQ makes a signal only for a function with three.
 async function work(job: Job, token: string | undefined, signal: AbortSignal | undefined) {
-  // A worker that died is an attempt, too: the job may be what kills it.
+  // A stalled job counts as an attempt, because the job itself may crash its workers.
   const attempt = job.attemptsMade + job.stalledCounter + 1;
   try {
     await webhooks.process(job.data, { attempt, signal });
@@ -69,8 +69,8 @@ async function work(job: Job, token: string | undefined, signal: AbortSignal | u
     if (!(error instanceof ProcessingError)) throw error;
     const waited = (Date.now() - job.timestamp) / 1000;
     if (!error.retryable || waited > 3 * DAY) throw new UnrecoverableError(error.message);
-    if (error.reason !== "unavailable") throw error; // tried again as `attempts` and `backoff` say
-    // The platform is out of reach: no attempt, and when it says how long, so long.
+    if (error.reason !== "unavailable") throw error; // `attempts` and `backoff` decide the retry
+    // The platform is out of reach: do not count the attempt, and wait as long as the platform asks.
     await job.moveToDelayed(Date.now() + (error.retryAfter ?? 30) * 1000, token);
     throw new DelayedError();
   }
@@ -94,7 +94,7 @@ process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close();
   const cut = setTimeout(() => workers.map((worker) => worker.cancelAllJobs("closing")), 10_000);
-  await Promise.all(workers.map((worker) => worker.close())); // waits for what runs
+  await Promise.all(workers.map((worker) => worker.close())); // waits for running jobs
   clearTimeout(cut);
   await Promise.all(queues.map((queue) => queue.close()));
   connection.disconnect();

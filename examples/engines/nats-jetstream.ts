@@ -1,5 +1,5 @@
-// Processing on NATS JetStream (server 2.9 or later). Notifications become messages, answered 200 when the stream has
-// them. To run it, as often as you like:
+// Processes notifications on NATS JetStream (server 2.9 or later). A notification becomes a message, and is answered
+// 200 when the stream has it. You can start several of these processes:
 //   npm install stayhook @nats-io/jetstream @nats-io/transport-node
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node examples/engines/nats-jetstream.ts
 import { createHash } from "node:crypto";
@@ -20,21 +20,21 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { NATS_URL = "nats://127.0.0.1:4222", STREAM = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
-const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
 const DAY = 24 * 60 * 60_000; // ms
-const BACKOFF = [Number(RETRY_SECONDS), 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one again and again
-// A consumer with one message in hand at a time runs one at a time on all machines together. So there are some of
-// them, and each booking and listing has its own: as many callbacks can run at once, in all.
+const BACKOFF = [Number(RETRY_SECONDS), 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one repeats
+// A consumer with max_ack_pending 1 handles one message at a time across all machines. So there are several consumers.
+// A booking or listing always uses the same one. LANES is also the total number of concurrent callbacks.
 const LANES = 16;
-// What waits for its next attempt would hold up its lane, if it stayed there. It waits on this subject instead.
+// A message that waits for a retry would block its lane. So it waits on this subject.
 const RETRIES = `${STREAM}.retries`;
 const DEAD_LETTERS = `${STREAM}-dead`;
 
 const connection = await connect({ servers: NATS_URL, maxReconnectAttempts: -1 });
 const manager = await jetstreamManager(connection);
-// An id is known for the duplicate_window. Messages stay for longer: after a restart the server learns the ids from
-// them. It keeps the ids in memory, so that a window of days is for thousands of events a day, not for millions.
+// NATS knows an id for the duplicate_window. Messages stay longer: after a restart the server learns the ids from them.
+// The ids are in memory, so a window of days fits thousands of events a day, not millions.
 const kept = { max_age: nanos(30 * DAY), duplicate_window: nanos(7 * DAY) };
 await manager.streams.add({ name: STREAM, subjects: [`${STREAM}.>`], ...kept });
 await manager.streams.add({ name: DEAD_LETTERS, subjects: [DEAD_LETTERS], ...kept });
@@ -58,7 +58,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-/** Always the same one for the same booking or listing. */
+/** Returns the same lane each time for a booking or listing. */
 function laneOf({ ref, eventId }: NewEvent): string {
   const hash = createHash("sha256").update(ref ?? eventId);
   return `${STREAM}.lane.${hash.digest().readUInt32BE() % LANES}`;
@@ -67,7 +67,7 @@ function laneOf({ ref, eventId }: NewEvent): string {
 const closing = new AbortController();
 
 async function work(message: JsMsg): Promise<void> {
-  // A message that comes again was with a worker that died, which is an attempt, too.
+  // A redelivery counts as an attempt, because the last worker died with the message.
   const attempt = Number(message.headers?.get("attempt") || 1) + message.info.deliveryCount - 1;
   const stillThere = setInterval(() => message.working(), 10_000);
   try {
@@ -75,8 +75,8 @@ async function work(message: JsMsg): Promise<void> {
     await webhooks.process(message.string(), { attempt, signal: closing.signal });
   } catch (error) {
     console.error((error as Error).message);
-    // Sent on before it is acknowledged, so that it is never in neither place, and as often as need be: the id
-    // lets the stream take it once.
+    // Publish before the ack, so that the message is always in at least one place. A repeated publish is harmless: the
+    // stream drops a duplicate msgID.
     const [subject, sent] = whatNext(message, attempt, error);
     await stream.publish(subject, message.data, { headers: sent, msgID: `after-${message.seq}` });
   } finally {
@@ -96,12 +96,12 @@ function whatNext(message: JsMsg, attempt: number, error: unknown) {
   sent.set("reason", reason);
   sent.set("error", (error as Error).message.replace(/[^\x20-\x7e]/g, "?"));
   sent.set("wait", String(retryAfter ?? BACKOFF[attempt - 1] ?? lastWait));
-  sent.set("attempt", String(reason === "unavailable" ? attempt : attempt + 1)); // an outage is no attempt
+  sent.set("attempt", String(reason === "unavailable" ? attempt : attempt + 1)); // an outage is not an attempt
   const failed = !(error instanceof ProcessingError) || !retryable || tooOld;
   return [failed ? DEAD_LETTERS : RETRIES, sent] as const;
 }
 
-/** The first time a message comes it is put off, the next time it goes back to its lane. */
+/** Delays a message at its first delivery. At the second delivery, sends it back to its lane. */
 async function retry(message: JsMsg): Promise<void> {
   if (message.info.deliveryCount === 1) {
     message.nak(Number(message.headers?.get("wait")) * 1000);
@@ -117,7 +117,7 @@ async function retry(message: JsMsg): Promise<void> {
 async function run(name: string, subject: string, atOnce: number, handle: (message: JsMsg) => Promise<void>) {
   const messages = await (await consumerOf(name, subject, atOnce)).consume({ max_messages: 1 });
   const ended = (async () => {
-    // What cannot be settled comes again after ack_wait.
+    // A message without ack is redelivered after ack_wait.
     for await (const message of messages) await handle(message).catch((error) => console.error(error));
   })();
   return async () => {
@@ -140,7 +140,7 @@ process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close();
   const cut = setTimeout(() => closing.abort(), 10_000);
-  await Promise.all(stops.map((stop) => stop())); // waits for what runs
+  await Promise.all(stops.map((stop) => stop())); // waits for running messages
   clearTimeout(cut);
   await connection.drain();
 });

@@ -1,5 +1,5 @@
-// Processing on pg-boss. Notifications become jobs, answered 200 when PostgreSQL has them; pg-boss retries them, and
-// keeps its dead letters in a queue of their own. To run it, as often as you like:
+// Processes notifications on pg-boss. A notification becomes a job, and is answered 200 when PostgreSQL has it. pg-boss
+// retries jobs, and moves dead letters to another queue. You can start several of these processes:
 //   npm install stayhook pg-boss
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… DATABASE_URL=… node examples/engines/pg-boss.ts
 import { createServer } from "node:http";
@@ -18,7 +18,7 @@ import { toNodeHandler } from "stayhook/node";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;
-const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; longer each time
+const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
 const DAY = 24 * 60 * 60; // seconds
 const QUEUE = "notifications";
@@ -29,15 +29,15 @@ boss.on("error", (error) => console.error(error.message));
 await boss.start();
 await boss.createQueue(DEAD_LETTERS);
 await boss.createQueue(QUEUE, {
-  // One job at a time for each singletonKey, by a unique index. Not key_strict_fifo: a job that failed would hold up
-  // all behind it. Not groupConcurrency: two workers that fetch at the same moment take two jobs of one group.
+  // A unique index allows one active job per singletonKey. Do not use key_strict_fifo: a failed job would block all
+  // jobs behind it. Do not use groupConcurrency: two workers that fetch at the same moment take two jobs of one group.
   policy: "singleton",
   notify: true,
   deadLetter: DEAD_LETTERS,
-  deleteAfterSeconds: 7 * DAY, // an id is known for so long after its job has ended
-  heartbeatSeconds: 30, // what a dead worker held is free after that, and pg-boss's next look (each minute)
+  deleteAfterSeconds: 7 * DAY, // how long pg-boss knows an id after its job
+  heartbeatSeconds: 30, // a dead worker's job is free after this and pg-boss's next check (each minute)
   expireInSeconds: 310, // longer than attemptTimeout
-  // pg-boss counts an outage as an attempt, so that these have to last for one: 3 days or so.
+  // pg-boss counts an outage as an attempt. 25 attempts last for an outage of about 3 days.
   retryLimit: 25,
   retryBackoff: true,
   retryDelay: Number(RETRY_SECONDS),
@@ -46,7 +46,7 @@ await boss.createQueue(QUEUE, {
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
-  // Where there is a job of this id, in whatever state, pg-boss adds none.
+  // pg-boss ignores a job with an id that it knows, in any state.
   store: forwardTo((event) =>
     boss.send(QUEUE, event, { id: event.eventId, singletonKey: event.ref ?? event.eventId }),
   ),
@@ -71,16 +71,16 @@ async function work(job: JobWithMetadata<NewEvent>) {
     const output = { reason: error.reason, message: error.message };
     if (!error.retryable) return { id, status: "deadletter" as const, output };
     if (error.retryAfter !== undefined) {
-      // The delay is the queue's; of a job that waits it can be changed.
+      // A queue has one delay for all jobs, but a waiting job can be changed.
       await boss.fail(QUEUE, job, output);
       await boss.update(QUEUE, undefined, { id, startAfter: Math.ceil(error.retryAfter) });
     }
-    return { id, status: "failed" as const, output }; // nothing more, where it has failed already
+    return { id, status: "failed" as const, output }; // no effect if boss.fail() was called
   }
 }
 
-// Each of these ten takes a job, and looks for the next one 0.5 s later: 20 jobs a second, here. (By default it looks
-// after 30 s where it is told of new ones: nobody tells it of those that waited behind others.)
+// Ten workers take one job each and poll again after 0.5 s, so at most 20 jobs a second. With notifications, the
+// default interval is 30 s. That is too long: pg-boss does not notify of jobs that waited behind others.
 await boss.work(
   QUEUE,
   {
@@ -101,5 +101,5 @@ server.listen(Number(PORT), "127.0.0.1", () =>
 process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close();
-  await boss.stop({ timeout: 10_000 }); // ms; what still runs then is aborted, and tried again
+  await boss.stop({ timeout: 10_000 }); // ms; then running jobs are aborted and retried
 });

@@ -1,7 +1,7 @@
 // A subscriber in two AWS Lambda functions.
 //   npm install stayhook pg
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
-//   `drain`: by a schedule of EventBridge, each minute: what has to be tried again
+//   `drain`: on a schedule of EventBridge, each minute, for retries
 // Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
 import { createWebhookHandler, type EventStore, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
@@ -10,7 +10,7 @@ import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DATABASE_URL } = process.env;
 
-// A function's own disk does not outlive it: SQLite is for trying it on your machine.
+// A function loses its own disk when it ends, so use SQLite only to try it on your machine.
 const store: EventStore = DATABASE_URL
   ? postgresStore({ connectionString: DATABASE_URL })
   : sqliteStore(process.env.EVENTS_DB ?? "events.db");
@@ -18,7 +18,7 @@ const store: EventStore = DATABASE_URL
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
-  processing: "inline", // before the answer, as nothing lives on after it
+  processing: "inline", // before the answer: afterwards the function is frozen
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
     "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),

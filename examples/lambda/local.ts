@@ -1,4 +1,4 @@
-// Runs the function on your machine, as a function URL does.
+// Runs the function on your machine, like a function URL.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { handler } from "./function.ts";
@@ -6,7 +6,7 @@ import { handler } from "./function.ts";
 const { PORT = "3000" } = process.env;
 
 async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  // Not with new URL(), which throws on a path such as //.
+  // Do not use new URL(), which throws on a path such as //.
   const [rawPath = "/", rawQueryString = ""] = (request.url ?? "/").split(/\?(.*)/s);
   const { statusCode, headers, body } = await handler({
     rawPath,

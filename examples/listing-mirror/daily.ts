@@ -1,13 +1,13 @@
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 
-/** When to list again, ms after a pass. */
+/** How long to wait before the next pass, in ms. */
 export const waits = {
-  /** As often as the platform wants to be polled. */
+  /** The platform should not be polled more often. */
   done: DAY,
-  /** Where an event was at work beside the list. */
+  /** An event was running during the list, so its listing is uncertain. */
   open: 2000,
-  /** Where the platform is out of reach: the first time, doubled each time, to an hour. */
+  /** The platform is out of reach: one minute, then doubled each time, up to an hour. */
   failed: (failures: number) => Math.min(MINUTE * 2 ** (failures - 1), 60 * MINUTE),
 };
 

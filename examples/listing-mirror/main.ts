@@ -1,11 +1,11 @@
-// Keeps a table of your listings true: filled from the list of them when it starts, then kept by events, and corrected
-// by the list once a day, as not everything that happens to a listing is told. One that the list has no more is
-// marked (missingSince), not deleted. The table, `listings`, is in the SQLite file of the events: read it from there.
+// Mirrors your listings in a table. The list fills the table at the start, and events update it. Once a day the list
+// corrects it, because some changes have no notification. A listing that is missing from the list is marked
+// (missingSince), not deleted. Read the table, `listings`, from the SQLite file of the events.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
 //
-// The platform has to know where it is, once:
+// Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { listings: url } }); // https://you.example/hooks?key=<secret>
 //
 // Also taken from the environment: PORT (3000), EVENTS_DB (events.db).
@@ -28,21 +28,21 @@ const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = p
 const { PORT = "3000", EVENTS_DB = "events.db" } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
-// A connection of its own, for all that is not written together with the end of an event.
+// A second connection, for statements outside an event's transaction.
 const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
-/** What an event has changed, by its id: said when it is on disk, not before. */
+/** Changes by event id. A change is printed when it is on disk. */
 const news = new Map<string, ListingChange>();
 
 const webhooks = createWebhookHandler({
   client,
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Not dispatch: "changed": with the same status it may have another name, and that it was read counts.
+  // Do not set dispatch: "changed". The name may change while the status stays, and each read must update the version.
   on: {
     fallback: (event) => {
       if (!event.listing) return;
@@ -61,11 +61,11 @@ const webhooks = createWebhookHandler({
   },
 });
 
-/** Lists all, and corrects the table. Resolves to whether that has settled every listing. */
+/** Reads the list and corrects the table. Resolves to whether every listing is certain. */
 async function list(): Promise<boolean> {
   const since = version(db);
   const listings = await client.listings.list();
-  // Asked when the list has come: an event that begins after that reads what is newer than the list.
+  // Look for running events after the list has arrived: a later event reads data that is newer than the list.
   const working = await store.list({ state: "processing", limit: 10_000 });
   const atWork = new Set(working.map(({ ref }) => Number(/^listing:(.*)/.exec(ref ?? "")?.[1])));
   const { changes, open } = correct(db, { listings, since, atWork });

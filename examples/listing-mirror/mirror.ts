@@ -1,24 +1,27 @@
-// A table of the account's listings, written from two sides: by events, each of which has read one listing, and by
-// the list of all of them. Whoever has read later is right, and answers overtake each other: so each row knows its
-// version, which rises whenever something was read and written, and the list writes only what nobody has written
-// since it was asked for, and nobody is about to.
+// A table of the account's listings. Events write one listing at a time, and the list of all listings corrects the
+// table. The later read must win, but answers overtake each other. So each row has a version, which rises with every
+// write. The list writes a row only if no event has written it since the list was requested, and no event is about to
+// write it.
 import type { DatabaseSync } from "node:sqlite";
 import type { Listing } from "stayhook";
 
-/** A row. More columns can be had of what GET /v2/listings tells; what only a single listing tells, it does not keep true. */
+/**
+ * A row. You can add columns for other fields of GET /v2/listings. Do not add fields that only a single listing has:
+ * the list cannot correct them.
+ */
 export interface MirroredListing {
   readonly listingId: number;
   readonly listingName: string | null;
   readonly status: string;
-  /** Since when the list has it no more, ms since 1970; `null` where it has it. */
+  /** Since when the listing has been missing from the list, in ms since 1970. `null` if it is in the list. */
   readonly missingSince: number | null;
-  /** When anything of this last changed here, ms since 1970. */
+  /** When this row last changed, in ms since 1970. */
   readonly changedAt: number;
 }
 
-/** What has changed about a listing. */
+/** The change of a listing. */
 export interface ListingChange {
-  /** `undefined` where it is new. */
+  /** `undefined` if the listing is new. */
   readonly before: MirroredListing | undefined;
   readonly after: MirroredListing;
 }
@@ -42,15 +45,16 @@ export function mirroredListings(db: DatabaseSync): MirroredListing[] {
     .all() as unknown as MirroredListing[];
 }
 
-/** How often has been written: what was written before the list is asked for has no higher version than this. */
+/** Returns the highest version so far. Every row that was written before has this version or a lower one. */
 export function version(db: DatabaseSync): number {
   return Number(db.prepare("SELECT coalesce(max(version), 0) AS version FROM listings").get()?.version);
 }
 
 /**
- * Writes what an event has read. Events of one listing never run at once, so that none is overtaken by another.
+ * Writes the listing that an event has read. Events of one listing never run at the same time, so they cannot overtake
+ * each other.
  *
- * @returns what has changed, `undefined` where nothing has
+ * @returns the change, or `undefined` if nothing has changed
  */
 export function writeListing(
   tx: DatabaseSync,
@@ -60,22 +64,22 @@ export function writeListing(
   return write(tx, { ...listing, missingSince: null }, version(tx) + 1, now);
 }
 
-/** The list, and what has to be known of the time in which it was got. */
+/** The list, and the state of the mirror while it was fetched. */
 export interface Listed {
   readonly listings: readonly Listing[];
-  /** {@link version}, before it was asked for. */
+  /** The {@link version} before the request for the list. */
   readonly since: number;
-  /** The listings whose events were at work when it had come: what they have read may be older than it, or newer. */
+  /** Listings whose events were running when the list arrived. Their reads may be older or newer than the list. */
   readonly atWork: ReadonlySet<number>;
 }
 
 export interface Correction {
   readonly changes: readonly ListingChange[];
-  /** The listings of which it is not known whether the list is newer: it has to be asked again. */
+  /** Listings that need another list, because it is unknown whether this one is newer. */
   readonly open: readonly number[];
 }
 
-/** Corrects the table by the list of all listings. */
+/** Corrects the table from the list of all listings. */
 export function correct(db: DatabaseSync, { listings, since, atWork }: Listed, now = Date.now()): Correction {
   const changes: ListingChange[] = [];
   const open: number[] = [];
@@ -110,11 +114,11 @@ interface Found extends Pick<Listing, "listingId" | "status" | "listingName"> {
   readonly missingSince: number | null;
 }
 
-/** Writes a row, also one that says the same: that it was read counts. */
+/** Writes a row, even if it is unchanged: the version must rise with each read. */
 function write(db: DatabaseSync, found: Found, version: number, now: number): ListingChange | undefined {
   const { listingId, status, missingSince } = found;
   const before = find(db, listingId);
-  // A name of another kind than text is none that could be shown.
+  // A name that is not text cannot be shown.
   const listingName = typeof found.listingName === "string" ? found.listingName : null;
   const isSame =
     before !== undefined &&

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** What stands in front of the web processes: hands each request to the next one. */
+/** Starts a load balancer that passes each request to the next web process. */
 export async function balance(ports: readonly number[]): Promise<{ url: string; close: () => void }> {
   let turn = 0;
   const server = createServer((incoming, outgoing) => {

@@ -1,9 +1,9 @@
-// Two processes that receive and three that process, on one store, beside a sandbox of the platform, which sends
-// everything twice. In the middle a worker is killed. To see it, with a PostgreSQL or a Redis:
+// Runs two receivers and three workers on one store, and a sandbox of the platform that sends everything twice. It
+// kills a worker in the middle. To run it with PostgreSQL or Redis:
 //   npm install stayhook pg ioredis
 //   DATABASE_URL=postgresql://… node examples/many-machines/main.ts
 //   STORE=redis REDIS_URL=redis://… node examples/many-machines/main.ts
-// What does not add up is exit code 1.
+// If the totals do not add up, the exit code is 1.
 import { StayhookClient } from "stayhook";
 import { createSandbox } from "stayhook/testing";
 import { balance } from "./balancer.ts";
@@ -29,7 +29,7 @@ const env = {
   PORT: "0",
 };
 
-/** By event: which processes have run its callback to its end. */
+/** The processes that completed each event's callback. */
 const callbacks = new Map<string, string[]>();
 let heard = () => {};
 
@@ -80,7 +80,7 @@ clearTimeout(deadline);
 const { deliveries } = sandbox;
 const answered = deliveries.filter(({ status }) => status === 200).length;
 const runBy = [...callbacks.values()];
-// Where the kill came between the end of a callback and its recording, another has run it again.
+// If the kill came after a callback and before its result was recorded, another worker repeats the callback.
 const again = runBy.filter((names) => names.length > 1);
 const each = workers.map(({ name }) => `${name} ${runBy.filter((names) => names.at(-1) === name).length}`);
 console.log(`\n${events} events, delivered ${deliveries.length} times, ${answered} times answered 200`);
@@ -92,7 +92,7 @@ const addsUp =
 console.log(addsUp ? "It adds up." : "It does NOT add up.");
 if (!addsUp) process.exitCode = 1;
 
-/** Resolves when it is so; asked whenever a process has printed something. */
+/** Resolves when the condition holds. Checks it after each line of output. */
 function until(isSo: () => boolean): Promise<void> {
   return new Promise((resolve) => {
     heard = () => {

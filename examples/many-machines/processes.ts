@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-/** A process of this example, by its name; what it prints is heard line by line. Does not outlive this one. */
+/** A named process of this example. Its output is read line by line. It ends with the main process. */
 export class Started {
   readonly name: string;
   readonly #child: ChildProcess;

@@ -1,4 +1,4 @@
-// A process that receives: it records notifications and answers them, and runs no callback. As many as you like.
+// A receiver. It records notifications and answers them, and runs no callback. You can start any number of them.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "stayhook/node";

@@ -1,8 +1,8 @@
-// A process that runs callbacks, and listens to nobody. As many as you like.
+// A worker. It runs callbacks and has no server. You can start any number of them.
 import { store, webhooks } from "./handler.ts";
 
 webhooks.start();
-// Processing holds no process open when there is nothing to do: without a server, something else has to.
+// Workers do not keep the process alive, and there is no server. So a timer must do it.
 const alive = setInterval(() => {}, 60 * 60_000);
 
 process.once("SIGTERM", async () => {

@@ -1,4 +1,4 @@
-// A subscriber in NestJS. To copy into an app that is there: webhooks.controller.ts.
+// A subscriber in NestJS. Copy webhooks.controller.ts into your app.
 //   npm install
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
 import "reflect-metadata";

@@ -7,7 +7,7 @@ import { Calendar } from "./calendar.js";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVENTS_DB } = process.env;
 
-/** Takes the notifications. Its callbacks use what else the app has. */
+/** Receives the notifications. Its callbacks use other services of the app. */
 @Controller("hooks")
 export class WebhooksController implements OnApplicationShutdown {
   readonly #store = sqliteStore(EVENTS_DB ?? "events.db");

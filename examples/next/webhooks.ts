@@ -5,7 +5,7 @@ const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, EVEN
 
 export const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
-  // Where there is no disk of your own (Vercel): postgresStore or redisStore.
+  // Without a disk, as on Vercel, use postgresStore or redisStore.
   store: sqliteStore(EVENTS_DB ?? "events.db"),
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {

@@ -1,14 +1,14 @@
-// Measures a handler for Prometheus. Each observation counts, and each scrape asks for the handler's health. The alerts
+// Measures a handler for Prometheus. Each observation counts, and each scrape reads the handler's health. The alerts
 // for these metrics are in alerts.yml.
 //
 //   npm install stayhook prom-client
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
 //
-// The platform has to know where it is, once:
+// Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and METRICS_PORT (9464), where
-// Prometheus finds /metrics. Keep that port away from the internet.
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and METRICS_PORT (9464),
+// where Prometheus finds /metrics. Keep that port away from the internet.
 import { createServer } from "node:http";
 import { collectDefaultMetrics, Registry } from "prom-client";
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
@@ -38,7 +38,7 @@ const webhooks = createWebhookHandler({
 });
 const setGauges = createGauges(registry, webhooks);
 
-// Its alarms reach the handler's observe: missed and drift.
+// The handler's observe gets the reconciler's alarms: missed and drift.
 const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
 reconciler.start();
 

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { Observation, WebhookHandler } from "stayhook";
 
-/** Makes the metrics of a handler. No label holds an id: each value of a label is a time series of its own. */
+/** Makes the metrics of a handler. No label holds an id, because each value of a label is a new time series. */
 export function createMetrics(registry: Registry) {
   const registers = [registry];
   const requests = new Counter({
@@ -35,7 +35,7 @@ export function createMetrics(registry: Registry) {
     labelNames: ["kind"],
     registers,
   });
-  // The counters of alerts begin at 0, or the first increase would not show.
+  // Start alert counters at 0. Otherwise Prometheus would not see their first increase.
   for (const kind of ["missed", "drift", "silent"]) alarms.inc({ kind }, 0);
 
   return function observe(event: Observation): void {

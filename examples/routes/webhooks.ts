@@ -1,4 +1,4 @@
-// The handler, for the routes beside it: one module of your app, that the server alone imports.
+// The handler for the routes in this folder. In your app, only server code may import this module.
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 

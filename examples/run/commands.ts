@@ -3,7 +3,7 @@ import { join } from "node:path";
 
 const examples = join(import.meta.dirname, "..");
 
-/** What runs the files that are not for Node. A folder says it in its own package.json. */
+/** Programs for the files that do not run on Node. A folder names its program in its package.json. */
 const runtimes: Readonly<Record<string, readonly string[]>> = {
   bun: ["bun"],
   deno: ["deno", "run", "--allow-all"],
@@ -11,18 +11,18 @@ const runtimes: Readonly<Record<string, readonly string[]>> = {
 
 export interface Command {
   readonly command: readonly string[];
-  /** Where it has to run, if that matters. */
+  /** The working directory, if it matters. */
   readonly cwd?: string;
 }
 
-/** Each file, and each folder with a package.json. */
+/** Returns the names of the examples: each file, and each folder with a package.json. */
 export function names(): string[] {
   return readdirSync(examples, { withFileTypes: true })
     .filter((entry) => (entry.isFile() ? entry.name.endsWith(".ts") : hasManifest(entry.name)))
     .map(({ name }) => name.replace(/\.ts$/, ""));
 }
 
-/** How an example is started in this repository. */
+/** Returns the command that starts an example in this repository. */
 export function commandOf(name: string): Command {
   linkPackage();
   if (!hasManifest(name)) {
@@ -37,7 +37,9 @@ function hasManifest(folder: string): boolean {
   return existsSync(join(examples, folder, "package.json"));
 }
 
-/** A file here finds the package by its name; a folder with a package.json is a package of its own, and looks here. */
+/**
+ * Links this repository into examples/node_modules, so that folders with their own package.json find the package too.
+ */
 function linkPackage(): void {
   const link = join(examples, "node_modules/stayhook");
   if (existsSync(link)) return;

@@ -9,23 +9,23 @@ import { choosePort } from "../day/port.ts";
 import { commandOf } from "./commands.ts";
 
 const SECRET = "s3cret-of-a-test";
-/** Where programs are found first: this Node, and what this repository has installed. */
+/** Search programs here first: this Node, and the programs that this repository has installed. */
 const programs = [dirname(process.execPath), join(import.meta.dirname, "../../node_modules/.bin")];
 
 export interface Launched {
-  /** Where it takes notifications. */
+  /** The URL for notifications. */
   readonly hooks: string;
   stop(): Promise<void>;
 }
 
-/** Starts an example with all that it needs to know, shows what it prints, and waits until it listens. */
+/** Starts an example with its environment, shows its output, and waits until it listens. */
 export async function launch(name: string, sandbox: Sandbox, temporary: string): Promise<Launched> {
   const port = await choosePort();
   const { command, cwd = temporary } = commandOf(name);
   const [file = "", ...args] = command;
   const child = spawn(file, args, {
     cwd,
-    detached: true, // so that what it starts ends with it
+    detached: true, // so that its child processes end with it
     stdio: ["ignore", "pipe", "pipe"],
     env: {
       ...process.env,
@@ -78,6 +78,6 @@ function signal({ pid }: ChildProcess, name: NodeJS.Signals): void {
   try {
     if (pid !== undefined) process.kill(-pid, name);
   } catch {
-    // It has ended.
+    // The process has already ended.
   }
 }

@@ -1,5 +1,5 @@
-// npm run example <name>: starts that example beside a sandbox, plays a listing and two bookings there, and shows
-// what the example makes of them. No account is needed.
+// npm run example <name> starts an example with a sandbox, plays a listing and two bookings there, and shows the
+// example's output. No account is needed.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookClient } from "stayhook";
 import type { Sandbox } from "stayhook/testing";
 
-/** Long enough for what the example prints, ms; nothing depends on it. */
+/** Time for the example's output, in ms. Nothing depends on it. */
 const PAUSE = 300;
 
-/** Tells the platform of the example, and lets a listing and two bookings live there. */
+/** Configures the example on the platform, and plays a listing and two bookings. */
 export async function play(sandbox: Sandbox, hooks: string): Promise<void> {
   const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
   await client.webhookConfig.ensure({ endpoints: { bookings: hooks, listings: hooks } });
@@ -27,7 +27,7 @@ async function tell<T>(sandbox: Sandbox, what: string, move: () => Promise<T>): 
   await sandbox.settled();
   const answers = sandbox.deliveries.slice(deliveries.length).map(({ status, error }) => status ?? error);
   console.log(`  delivered, and answered ${answers.join(", ")}`);
-  // It reads what it was told of before it does anything.
+  // The example reads the record of a notification before it acts.
   for (let waits = 0; sandbox.requests.length === requests.length && waits < 50; waits++) await sleep(100);
   await sleep(PAUSE);
   return moved;

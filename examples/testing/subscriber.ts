@@ -35,7 +35,7 @@ export function createSubscriber(client: StayhookClient, store: EventStore, cale
   });
 }
 
-/** A calendar in memory. `blocked` has a text for each stay. */
+/** A calendar in memory. `blocked` has one text for each stay. */
 export function memoryCalendar() {
   const blocked = new Set<string>();
   const calendar: Calendar = {

@@ -8,7 +8,7 @@ import { toNodeHandler } from "stayhook/node";
 import { createSandbox, type SandboxOptions } from "stayhook/testing";
 import { createSubscriber, memoryCalendar } from "../subscriber.ts";
 
-/** Starts the platform and the subscriber, each with a server of its own. */
+/** Starts the platform and the subscriber, each with its own server. */
 async function start(t: TestContext, options: SandboxOptions) {
   const sandbox = createSandbox(options);
   const { url: baseUrl } = await sandbox.listen();

@@ -1,6 +1,6 @@
 import { webhooks } from "../../webhooks";
 
-/** For a cron job, each minute: what has to be tried again. */
+/** Processes retries. Call it each minute from a cron job. */
 export async function GET(request: Request): Promise<Response> {
   const authorized = request.headers.get("authorization") === `Bearer ${process.env.CRON_SECRET}`;
   if (!process.env.CRON_SECRET || !authorized) return new Response(null, { status: 401 });

@@ -2,6 +2,6 @@ import { after } from "next/server";
 import { webhooks } from "../../webhooks";
 
 export function POST(request: Request): Promise<Response> {
-  // Answers at once; the callbacks run after it.
+  // Answers at once. The callbacks run after the answer.
   return webhooks.fetch(request, { waitUntil: after });
 }
