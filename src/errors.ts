@@ -2,7 +2,7 @@
 export interface Issue {
   /** The property names and list indexes that lead to the wrong part. Empty for the value itself. */
   readonly path: readonly (string | number)[];
-  /** What is wrong with that part. */
+  /** The problem with that part. */
   readonly message: string;
 }
 

@@ -33,7 +33,7 @@ export interface LogEntry extends LogDetails {
 
 /** A logger with a method for each level. `console` is one. It is called with the message alone. */
 export interface ConsoleLike {
-  /** Writes a line for those who look for a fault. */
+  /** Writes a line that helps to find a fault. */
   debug(message: string): void;
   /** Writes a line about normal work. */
   info(message: string): void;
@@ -44,7 +44,7 @@ export interface ConsoleLike {
 }
 
 /**
- * Where this package writes its log lines: a console-like object, or a function. No secret is ever passed to it. An
+ * The target of this package's log lines: a console-like object, or a function. No secret is ever passed to it. An
  * error that it throws is ignored.
  *
  * @example
@@ -173,7 +173,7 @@ function framesOf(error: unknown): string {
   // Without the message, in which a stranger could write frames.
   const { message, stack } = error;
   const frames = stack.slice(stack.indexOf(message) + message.length).match(/^ *at .+$/gm) ?? [];
-  // Where this file runs from its source, it is the first frame.
+  // If this file runs from its source, it is the first frame.
   const here = /^.*\n *at .*?((?:file:\/\/)?\/\S*\/)logger\.ts:\d+/.exec(new Error().stack ?? "")?.[1];
   const isOwn = (frame: string): boolean =>
     /[\\/]node_modules[\\/]stayhook[\\/]/.test(frame) || (here !== undefined && frame.includes(here));

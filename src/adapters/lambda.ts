@@ -45,7 +45,7 @@ export interface LambdaHttpEvent {
   readonly body?: string | null | undefined;
   /** Whether `body` is in base64. */
   readonly isBase64Encoded?: boolean | undefined;
-  /** What the service adds to the request. */
+  /** The part of the event that the service adds. */
   readonly requestContext?:
     | {
         /** The request, from an HTTP API or a function URL. */

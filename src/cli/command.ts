@@ -151,7 +151,7 @@ export function refOf({ text }: Invocation): string | undefined {
 // An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So each
 // URL may come from stdin or from the environment.
 
-/** @param use - what the URL is for */
+/** @param use - the purpose of the URL */
 export const urlOption = (use: string, variable: string): Option => ({
   value: "<url>",
   help: `${use}; - reads it from stdin; default: ${variable}`,

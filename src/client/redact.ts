@@ -113,7 +113,7 @@ function withoutRanges(input: string, ranges: readonly Range[]): string {
 /** A text whose escaped characters are decoded. */
 interface Decoded {
   readonly text: string;
-  /** Where a range of `text` stands in the text that was decoded. */
+  /** Returns the range in the decoded input for a range of `text`. */
   readonly rangeInInput: (range: Range) => Range;
 }
 

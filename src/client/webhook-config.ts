@@ -61,7 +61,7 @@ export interface WebhookConfigResource {
 
 /** The result of `ensure`. */
 export interface Ensured {
-  /** What `ensure` did. */
+  /** The action that `ensure` took. */
   readonly action: "created" | "updated" | "unchanged";
   /** The configuration as the platform answered it, else as `ensure` sent it. */
   readonly config: WebhookConfig;

@@ -221,7 +221,7 @@ ${
 `;
 }
 
-/** ms between two looks at what a page shows. */
+/** Time between two checks for changes, in ms. */
 const EVERY = 2000;
 /**
  * The wait between two looks is at least so many times as long as the shorter one of the last two: a slow store is read

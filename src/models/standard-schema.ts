@@ -37,7 +37,7 @@ export type StandardResult<Output> =
     };
 
 export interface StandardIssue {
-  /** What is wrong. */
+  /** The problem. */
   readonly message: string;
   /** The property names and indexes that lead to the wrong part. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;

@@ -62,7 +62,7 @@ export class Pass {
     return { complete, after: complete ? null : this.#checkpoint.after, learned };
   }
 
-  /** @throws what the store throws */
+  /** @throws errors of the store */
   async run(): Promise<void> {
     const { stop, reader } = this.#options;
     await this.#checkConfig();

@@ -107,7 +107,7 @@ const acts: Readonly<Record<string, Act>> = {
   },
   advance: async (sandbox, form) => {
     const minutes = Number(form.get("minutes"));
-    // Do not wait for the answers to what becomes due.
+    // Do not wait for the answers to deliveries that become due.
     await Promise.race([sandbox.advance(minutes * 60_000), Promise.resolve()]);
     return `The sandbox's clock has moved ahead by ${minutes} min.`;
   },

@@ -336,7 +336,10 @@ export class Subscribers {
     return this.#subscriptions.size === 0;
   }
 
-  /** @returns what takes it back; `true` where this did, and not a call before */
+  /**
+   * @returns a function that undoes the call. It returns `true` if this call undid it, and `false` if an earlier call
+   * did
+   */
   add(wake: () => void): () => boolean {
     const subscription = { wake };
     this.#subscriptions.add(subscription);

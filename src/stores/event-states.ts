@@ -1,16 +1,16 @@
 /**
- * Where an event stands.
+ * The state of an event.
  *
- * A recorded event is `pending`. A claim makes it `processing`, and a successful attempt makes it `done`. A failed attempt
- * makes it `retrying`, until the next claim. The queue gives up an event by making it `parked`, until it is replayed or
- * discarded.
+ * A recorded event is `pending`. A claim makes it `processing`, and a successful attempt makes it `done`. A failed
+ * attempt makes it `retrying`, until the next claim. The queue gives up an event by making it `parked`, until it is
+ * replayed or discarded.
  */
 export type EventState = "pending" | "processing" | "retrying" | "done" | "parked";
 
 /** Why an attempt failed. */
 export type FailureReason = "callback" | "invalid-record" | "not-found" | "denied" | "unavailable";
 
-/** Where an event came from: the platform, the reconciler, or a second read of a record that had not changed yet. */
+/** The origin of an event: the platform, the reconciler, or a second read of a record that had not changed yet. */
 export type EventOrigin = "webhook" | "reconcile" | "recheck";
 
 /** All states of an event. */

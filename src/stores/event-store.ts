@@ -29,7 +29,7 @@ export interface NewEvent {
   readonly eventId: string;
   /** `booking:<code>`, `listing:<id>`, or `null` where the event refers to no record. */
   readonly ref: string | null;
-  /** Where the event came from. */
+  /** The origin of the event. */
   readonly source: EventOrigin;
   /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
   readonly topic: string | null;
@@ -148,7 +148,7 @@ export type Outcome<Tx = never> =
 
 /** An event as {@link EventStore.list} and {@link EventStore.get} show it. */
 export interface StoredEvent extends NewEvent {
-  /** Where the event stands. */
+  /** The state of the event. */
   readonly state: EventState;
   /** Attempts that count. */
   readonly attempts: number;

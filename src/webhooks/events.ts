@@ -23,7 +23,7 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
   /** When the store recorded the event. */
   readonly receivedAt: Date;
   /**
-   * Where the event came from. `webhook`: a notification. `reconcile`: the reconciler found the change. `recheck`: a
+   * The origin of the event. `webhook`: a notification. `reconcile`: the reconciler found the change. `recheck`: a
    * second read of a record that had not changed when its notification came.
    */
   readonly source: EventOrigin;
@@ -144,7 +144,7 @@ export interface BookingEventOf<
    * `models.booking`, or a cast: `booking as Booking & Record<string, unknown>`.
    */
   readonly booking: B & {
-    /** In an event: the status that `event.type` names. In a `booking.unknown` event: any other text. */
+    /** The status that `event.type` names. In a `booking.unknown` event, it is any other text. */
     readonly status: StatusOf<S>;
   };
   /** Absent: this event is about a booking. */
@@ -180,7 +180,7 @@ export interface ListingEventOf<
    * `models.listing`, or a cast: `listing as Listing & Record<string, unknown>`.
    */
   readonly listing: L & {
-    /** In an event: the status that `event.type` names. In a `listing.unknown` event: any other text. */
+    /** The status that `event.type` names. In a `listing.unknown` event, it is any other text. */
     readonly status: StatusOf<S>;
   };
   /** Absent: this event is about a listing. */

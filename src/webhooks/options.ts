@@ -30,10 +30,10 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** The client that reads the records. Callbacks get it as `event.client`. */
   readonly client: StayhookClient<B, L>;
   /**
-   * Where notifications are recorded before they are answered. Durable: `sqliteStore` of `stayhook/sqlite`,
-   * `postgresStore` of `stayhook/postgres`, `mysqlStore` of `stayhook/mysql` and `redisStore` of `stayhook/redis`.
-   * `memoryStore()` forgets them when the process ends. `forwardTo(...)` hands them to a queue of your own. There is no
-   * default, so that you cannot lose events by omission.
+   * The store in which notifications are recorded before they are answered. Durable: `sqliteStore` of
+   * `stayhook/sqlite`, `postgresStore` of `stayhook/postgres`, `mysqlStore` of `stayhook/mysql` and `redisStore` of
+   * `stayhook/redis`. `memoryStore()` forgets them when the process ends. `forwardTo(...)` hands them to a queue of
+   * your own. There is no default, so that you cannot lose events by omission.
    */
   readonly store: EventStore<Tx> | IntakeStore;
   /**

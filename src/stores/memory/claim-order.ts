@@ -75,7 +75,7 @@ export class ClaimOrder {
     else this.#records.delete(record);
   }
 
-  /** As {@link refresh}, after an event without a wait was added to the record. */
+  /** Does the same as {@link refresh}, after an event without a wait was added to the record. */
   refreshAdded(record: RecordRow): void {
     if (!this.#pending.has(record)) this.refresh(record);
   }

@@ -56,7 +56,7 @@ export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
     this.#size -= 1;
   }
 
-  /** From first to last. The item that is being visited may be deleted meanwhile. */
+  /** Visits the items from first to last. The visited item may be deleted during the visit. */
   *[Symbol.iterator](): Iterator<T> {
     let next: T | undefined;
     for (let item = this.#first; item !== undefined; item = next) {
@@ -87,7 +87,7 @@ export interface EventRow extends Linked<EventRow> {
   dueAt: number;
   /** The wait until `dueAt`; `undefined` for an event that is due whatever the clock says. */
   wait: Wait | undefined;
-  /** Of the last claim. */
+  /** Time of the last claim. */
   claimedAt: number;
   leaseEnd: number;
   worker: string | undefined;

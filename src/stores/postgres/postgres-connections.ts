@@ -202,7 +202,7 @@ export function lostConnection(error: unknown): boolean {
   return sqlState(error) === undefined || serverGone(error);
 }
 
-/** Adds what the store was doing. Leaves out the connection string, which may contain a password. */
+/** Adds the action of the store to the message. Leaves out the connection string, which may contain a password. */
 export function storeError(doing: string, cause: unknown): unknown {
   if (cause instanceof StayhookError) return cause;
   const error = cause as { readonly code?: unknown; readonly message?: unknown } | null | undefined;

@@ -73,7 +73,7 @@ export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
 
 /** Adds events in the caller's own transaction. */
 export interface TransactionStore {
-  /** As {@link EventStore.add}. The event is recorded when the caller commits. */
+  /** Does the same as {@link EventStore.add}. The event is recorded when the caller commits. */
   add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
 }
 
@@ -322,7 +322,10 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     await this.#connections.close();
   }
 
-  /** Where claims begin in the index. Below are dead entries, which a long transaction of any client keeps. */
+  /**
+   * Returns the position in the index at which claims begin. Below it are dead entries, which a long transaction of any
+   * client keeps.
+   */
   #sinceNow(): number {
     const now = performance.now();
     if (now - this.#thoroughAt >= THOROUGH || now < this.#thoroughAt) {

@@ -19,7 +19,7 @@ const ONE_LIFE = {
   keepAlive: 10_000,
 } satisfies RedisOptions;
 
-/** Where calls get a connection that is ready. */
+/** Gives calls a connection that is ready. */
 export interface Link {
   /** The name in messages. It has no password. */
   readonly name: string;

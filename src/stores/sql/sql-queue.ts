@@ -87,7 +87,7 @@ export function* refresh(
 ): SqlSteps<void> {
   const pending = yield* firstPending(operation, record);
   const retry = yield* firstRetry(operation, record);
-  // Not there yet where ended events are replayed.
+  // The record may have no row yet, if ended events are replayed.
   if (pending.pendingSeq !== null || retry.retrySeq !== null) {
     yield* change(operation.sql.insertQueue, record, null, null);
   }

@@ -147,7 +147,7 @@ export function statementsOf(dialect: SqlDialect) {
     eraseEvents: deleteOf(ofRecord(dialect)),
 
     get: `${WAITING} WHERE e.id = ?`,
-    /** Where a part of so many events ends. */
+    /** The seq at which a part of so many events ends. */
     sliceEnd: "SELECT seq FROM stayhook_events WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
     nextReady: `
       SELECT min(at) AS at FROM (

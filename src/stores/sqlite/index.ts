@@ -114,7 +114,10 @@ function openFile(path: string): DatabaseSync {
   return new DatabaseSync(path);
 }
 
-/** For its owner alone: it holds guests' bookings. SQLite gives the files beside it the same mode. */
+/**
+ * Creates the file so that only its owner can read it, because it holds bookings of guests. SQLite gives the files
+ * beside it the same mode.
+ */
 function createPrivately(path: string): void {
   try {
     closeSync(openSync(path, "wx", 0o600));

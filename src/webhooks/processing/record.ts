@@ -193,7 +193,7 @@ interface Answer {
   readonly record: Booking | Listing;
   /** When the event that caused the read was claimed, by the store's clock. */
   readonly claimedAt: number;
-  /** By `performance.now()`. */
+  /** Time of `performance.now()`. */
   readonly keptAt: number;
 }
 
@@ -242,7 +242,7 @@ function copyOf<T extends object>(record: T): T | undefined {
   try {
     return copyOfPlain(record) as T;
   } catch {
-    // Not plain, or nested too deeply.
+    // The record is not plain data, or is nested too deeply.
     return undefined;
   }
 }

@@ -163,11 +163,11 @@ export interface RefusedObservation {
   readonly status: number;
   /** Why the handler did not take the request. */
   readonly reason: Refusal;
-  /** What `verify` or the store threw. */
+  /** The error of `verify` or the store. */
   readonly error?: unknown;
 }
 
-/** What `observe` gets about a request. It never holds the URL or the headers. */
+/** An observation of a request. It never holds the URL or the headers. */
 export type ReceiveObservation = ReceivedObservation | InvalidObservation | RefusedObservation;
 
 export type Observe = (event: ReceiveObservation) => void;

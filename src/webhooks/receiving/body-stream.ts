@@ -19,7 +19,7 @@ export interface BodyLimits {
   readonly maxBodyBytes: number;
   /** ms that may pass between two chunks. */
   readonly bodyTimeout: number;
-  /** By `now()`: when all of it must have been read. */
+  /** The time of `now()` by which the whole body must have been read. */
   readonly replyBy: number;
   readonly deadlines: Deadlines;
 }

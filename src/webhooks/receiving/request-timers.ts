@@ -8,7 +8,7 @@ export const LATE: unique symbol = Symbol("late");
 
 /** The latest time for something to happen. */
 export interface Deadline {
-  /** By {@link now}. May be set to a later time. */
+  /** A time of {@link now}. It may be set to a later time. */
   at: number;
   readonly late: () => void;
   /** Its neighbors in the list of pending deadlines. Both are `undefined` outside the list. */

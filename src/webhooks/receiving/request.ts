@@ -71,7 +71,7 @@ function isIterable(headers: object): headers is Iterable<readonly [string, stri
   return Symbol.iterator in headers;
 }
 
-/** Where the topic of an endpoint stands in its URL. */
+/** The place of an endpoint's topic in its URL. */
 export interface TopicFrom {
   /** The name of a query parameter. */
   readonly query: string;
