@@ -84,7 +84,7 @@ async function listen(): Promise<string> {
   return open.place;
 }
 
-/** Returns when this process claimed the event. All processes share the clock. */
+/** Returns the time at which this process claimed the event. All processes share the clock. */
 async function claimedAt(eventId: string): Promise<number> {
   while (!claimed.has(eventId)) await new Promise<void>((resolve) => (onClaimed = resolve));
   return claimed.get(eventId)!;

@@ -1,4 +1,3 @@
-/** One measurement. */
 export interface Sample {
   readonly perSecond: number;
   /** CPU time of the measured process per request or event, in µs. */

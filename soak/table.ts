@@ -1,11 +1,9 @@
-/** One line of a table. */
 export interface Row {
   readonly cells: Readonly<Record<string, string>>;
   /** Whether a figure is beyond its limit. */
   readonly failed: boolean;
 }
 
-/** Prints rows in columns. */
 export function print(title: string, rows: readonly Row[]): void {
   const columns = Object.keys(rows[0]?.cells ?? {});
   const lines = [columns, ...rows.map(({ cells }) => columns.map((column) => cells[column] ?? ""))];

@@ -220,7 +220,7 @@ describe("a logger that fails", () => {
     };
     new Log(throwing).error("x");
     new Log({ debug: throwing, info: throwing, warn: throwing, error: throwing }).error("x");
-    // vitest fails the run where a rejection is not handled.
+    // vitest fails a run with an unhandled rejection.
     new Log(async () => throwing()).error("x");
     await new Promise((resolve) => setImmediate(resolve));
   });

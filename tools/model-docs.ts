@@ -13,7 +13,6 @@ const files: Readonly<Record<Model, string>> = {
   WebhookConfig: "records.ts",
 };
 
-/** A member of a model's interface. */
 export interface ModelField {
   readonly name: string;
   /** The type as TypeScript writes it, without `undefined`. */

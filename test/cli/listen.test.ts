@@ -38,7 +38,6 @@ async function deployed() {
     expect(await webhooks.receive({ method: "POST", url, headers: {}, body })).toMatchObject({ status: 200 });
     return { eventId, body };
   };
-  /** All rows of the store. */
   const rows = () => {
     const database = new DatabaseSync(file, { readOnly: true });
     const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all();

@@ -23,7 +23,6 @@ interface Given {
   readonly input?: string | undefined;
 }
 
-/** A running command. */
 export interface Running {
   readonly ended: Promise<Ended>;
   stdout(): string;

@@ -30,7 +30,6 @@ beforeAll(async () => {
   server = await platformUntilEnd(() => answer);
 });
 
-/** The result of one notification. */
 interface Handled {
   readonly status: number;
   readonly events: WebhookEvent[];

@@ -210,7 +210,7 @@ describe("several at once", () => {
     const lists = vi.spyOn(store, "list");
     expect(plain(await page("?confirm=discard&source=webhook"))).toContain("Discard at least 10,000 events?");
     expect(lists.mock.calls.length).toBeLessThan(30);
-    // The store knows the number of events in a state from its counts.
+    // The store counts events by state, so the page shows the exact number.
     expect(plain(await page("?confirm=discard&state=pending"))).toContain("Discard 10,600 events?");
   });
 

@@ -70,7 +70,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
   const ran: string[] = [];
   for (const line of lines) {
     const args = adapted(line);
-    // The document deletes the configuration before these two commands, which need one.
+    // The document deletes the configuration earlier, but these two commands need one.
     if (args[0] === "doctor" || args[0] === "trigger")
       await start(
         ["config", "ensure", "--bookings", endpoint, "--listings", endpoint, "--messages", endpoint],

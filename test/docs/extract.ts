@@ -37,7 +37,6 @@ export interface Block {
   readonly code: string;
 }
 
-/** Returns all TypeScript blocks of the documents. */
 export function extractBlocks(of: readonly string[] = documents): Block[] {
   return of.flatMap((document) => {
     const lines = readFileSync(new URL(document, root), "utf8").split("\n");

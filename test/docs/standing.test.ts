@@ -31,13 +31,12 @@ const webhooksFile = lines
 interface Running {
   readonly sandbox: Sandbox;
   readonly port: number;
-  /** Exports of the block. */
   readonly exports: Record<string, unknown>;
   /** Exports of `./webhooks.mjs` for the block. */
   readonly base: { readonly webhooks: WebhookHandler; readonly store: EventStore };
 }
 
-/** Check the result of a block. */
+/** Checks of the result of a block. */
 const checks: Record<string, (running: Running) => unknown> = {
   "twelve-lines": async ({ sandbox, port, exports }) => {
     const url = `http://127.0.0.1:${port}/`;
@@ -190,7 +189,7 @@ const checks: Record<string, (running: Running) => unknown> = {
   },
 };
 
-/** Set up the state that a block needs. */
+/** Functions that set up the state of a block before it runs. */
 const preparations: Record<string, (base: Running["base"]) => unknown> = {
   parked: async ({ store }) => {
     await store.add({

@@ -23,7 +23,6 @@ function rowsOf(section: string, head: string): string[][] {
 const codes = (text = "") => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code ?? "");
 const names = (rows: string[][]) => rows.flatMap(([first]) => codes(first));
 
-/** Returns the members of an interface in a source file. */
 function membersOf(path: string, name: string): string[] {
   const source = ts.createSourceFile(path, readFileSync(join(root, path), "utf8"), ts.ScriptTarget.Latest);
   const declared = source.statements

@@ -324,7 +324,7 @@ describe("the app", async () => {
     await sandbox.bookings.cancel(a.bookingCode);
     await second.said(`release ${a.bookingCode}`);
     expect((await fetch(`${second.url}/calendars?key=mine`)).status).toBe(200);
-    expect(second.output).not.toMatch(/DOUBLE|key=/); // it has told the user already; it does not print the user's own secret
+    expect(second.output).not.toMatch(/DOUBLE|key=/); // reported before; it never prints the user's own secret
 
     // The platform sends no event when dates change, so send another event.
     const moved = { checkIn: `${year}-08-01T14:00:00+02:00`, checkOut: `${year}-08-03` };

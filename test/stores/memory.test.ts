@@ -36,7 +36,7 @@ describe("max", () => {
   test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, "10", null] as number[])(
     "%s is refused, by name",
     (max) => {
-      // A caller without types may pass null. pass.
+      // A caller without types may pass null.
       expect(() => memoryStore({ max })).toThrow(InvalidArgumentError);
       expect(() => memoryStore({ max })).toThrow("max: must be a whole number, 1 or more");
     },

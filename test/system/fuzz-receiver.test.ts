@@ -108,7 +108,7 @@ describe("the receiver, attacked through raw sockets", () => {
     const recorded = new Set(seen.flatMap(({ added }) => added.map(({ event }) => event.eventId)));
     for (const id of recorded) expect(await store.get(id)).toMatchObject({ eventId: id, state: "pending" });
     expect(await store.counts()).toMatchObject({ pending: recorded.size });
-    // Make sure that the attack is worth its name: each status must occur often enough.
+    // Make sure that the run covered enough: each status must occur often.
     const answered = Map.groupBy(seen, ({ answered }) => answered);
     for (const status of ours) expect(answered.get(status)?.length ?? 0).toBeGreaterThan(20);
     expect(recorded.size).toBeGreaterThan(500);

@@ -9,7 +9,6 @@ export type Step =
   | { readonly answers: number }
   /** Closes the sending half of the connection. */
   | { readonly end: true }
-  /** Resets the connection. */
   | { readonly reset: true };
 
 export interface Answer {
@@ -22,7 +21,6 @@ export interface Heard {
   readonly answers: readonly Answer[];
   /** The bytes that are not an HTTP answer. */
   readonly rest: string;
-  /** Whether the server has closed the connection. */
   readonly closed: boolean;
 }
 

@@ -40,7 +40,7 @@ export function pieces(bytes: Buffer, random: Random): Step[] {
   return steps;
 }
 
-/** Damages bytes in one of the ways a network may. */
+/** Damages bytes in one of the ways in which a network may damage them. */
 export function mutate(bytes: Buffer, random: Random): Buffer {
   let result = Buffer.from(bytes);
   for (let times = 1 + random.below(4); times > 0; times--) {

@@ -133,7 +133,6 @@ export async function expectRefusals({ url, hooks }: Pick<Example, "url" | "hook
   expect(await malformed.text()).toContain("eventId");
 }
 
-/** POSTs JSON. */
 export function post(url: string, body: string): Promise<Response> {
   return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
 }

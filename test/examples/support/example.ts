@@ -43,7 +43,6 @@ export interface Example {
   readonly hooks: string;
   /** The folder of the copy. */
   readonly directory: string;
-  /** The whole output. */
   readonly output: string;
   /** Resolves when the example has printed `what`. */
   said(what: string | RegExp): Promise<void>;

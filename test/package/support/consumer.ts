@@ -18,7 +18,6 @@ export interface Consumer extends Packed {
   write(name: string, content: string): string;
   /** Copies a file of `test/package/consumer`. `name` is the new name; by default the name stays. */
   copy(fixture: string, name?: string): string;
-  /** Runs Node in the project. */
   node(...args: readonly string[]): Promise<Ran>;
 }
 

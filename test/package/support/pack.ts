@@ -32,7 +32,6 @@ export const subpaths = Object.keys(manifest.exports)
   .map((subpath) => subpath.replace(/^\./, "stayhook"));
 
 export interface Packed {
-  /** Path of the tarball. */
   readonly tarball: string;
   /** Paths of the files in the tarball. */
   readonly files: readonly string[];

@@ -13,7 +13,6 @@ export function eventOf(ref: string | null = "booking:A", eventId: string = rand
   };
 }
 
-/** A logger function that writes nothing. */
 export const silent = (): void => {};
 
 export const CONFIRMED = { status: "Confirmed", fields: { checkIn: "2026-03-02" } } as const;

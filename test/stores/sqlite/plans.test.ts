@@ -9,7 +9,6 @@ const store = sqliteStore(db);
 const statements = statementsOf(sqliteDialect);
 afterAll(() => db.close());
 
-/** Returns the query plan of a statement. */
 function planOf(sql: string): string[] {
   const rows = db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all();
   return rows.map(({ detail }) => String(detail));

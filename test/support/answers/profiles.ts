@@ -27,11 +27,10 @@ export const profileForms = {
 type Forms = typeof profileForms;
 type Form = Forms[keyof Forms][number];
 
-/** The forms of one answer. */
 export type AnswerForms = { readonly [Aspect in keyof Forms]: Forms[Aspect][number] };
 
 /**
- * Which forms the answers have. Each answer draws one form of a list, by the seed. A missing aspect has its default.
+ * The forms that the answers have. Each answer draws one form of a list, by the seed. A missing aspect has its default.
  */
 export type SandboxProfile = { readonly [Aspect in keyof Forms]?: OneOrMore<Aspect> };
 

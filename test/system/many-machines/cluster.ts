@@ -57,7 +57,6 @@ export class Cluster {
     });
   }
 
-  /** The history up to now. */
   get history(): History {
     this.#history.readOn();
     return this.#history;

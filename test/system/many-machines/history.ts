@@ -88,7 +88,8 @@ export class History {
 
   /**
    * Returns events whose callback began again although no process that began it was killed or frozen. A process that
-   * wakes may begin an event that it claimed just before it was frozen. So a frozen process is excused on both sides.
+   * wakes may begin an event that it claimed just before it was frozen. So the check ignores events of a frozen
+   * process.
    */
   repeatedForNothing(): string[] {
     const harmed = new Set(
