@@ -1,7 +1,7 @@
 // A subscriber on node:http.
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node node-http.ts
-// The platform has to know its URL: https://you.example/hooks?key=<the secret>, by client.webhookConfig.ensure.
+// Tell the platform the URL https://you.example/hooks?key=<the secret> with client.webhookConfig.ensure.
 import { createServer } from "node:http";
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toNodeHandler } from "stayhook/node";

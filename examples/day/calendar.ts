@@ -7,7 +7,7 @@ export interface Change extends Stay {
 }
 
 /**
- * Creates the booked nights by booking, and a journal of the handled events with the nights that each blocked or freed.
+ * Creates a table of booked nights, and a journal of handled events with the nights that each blocked or freed.
  * The tables do not reject duplicate events, because `atomically` prevents them.
  */
 export function createTables(db: DatabaseSync): void {

@@ -1,8 +1,8 @@
 import { createServer } from "node:net";
 
 /**
- * Returns a free port that no other program will get while the process is down. Systems assign ports from 32768 on, so
- * this port is lower.
+ * Returns a free port that the system does not assign to another program while the process is down. Systems assign
+ * ports from 32768 on, so this port is lower.
  */
 export async function choosePort(): Promise<number> {
   for (;;) {
