@@ -109,7 +109,8 @@ describe("the client, answered", () => {
       const { url } = await httpPlatform((_request, response) => void response.end(body));
       const start = performance.now();
       const error = await rejection<ResponseValidationError>(clientOf(url).listings.list());
-      expect(performance.now() - start).toBeLessThan(5_000);
+      // A second or two of work. An issue for each row would take minutes.
+      expect(performance.now() - start).toBeLessThan(20_000);
       expect(error.name).toBe("ResponseValidationError");
       expect(error.issues[0]?.path[0]).toBe(0);
       expect(error.issues.length).toBeLessThan(2_000);

@@ -1,3 +1,5 @@
+import { HISTORY_LENGTH } from "../base-store.ts";
+
 /**
  * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
  * scripts make the other keys from the prefix. `ARGV[1]` is the time if a test sets it. `ARGV[2]` names the calling handle.
@@ -197,12 +199,13 @@ if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' 
  * run again. Redis checks only the first write of a script, and accepts a delete. So these scripts delete a key first.
  */
 export const ending = `
--- Fields of a new entry in the event's history: 'h0', 'h1' and so on, 10 at most; 'h' counts all that there were. The
+-- Fields of a new entry in the event's history: 'h0', 'h1' and so on, ${HISTORY_LENGTH} at most; 'h' counts all that there were. The
 -- claim has written the entry's worker to 'w0', 'w1' and so on. Short fields keep the hash small: one of more than 64
 -- bytes would quadruple its memory.
 local function entry_of(event, rest)
   local count = event.entries
-  if count >= 10 then call('HDEL', event_key(event.id), 'h' .. (count - 10), 'w' .. (count - 10)) end
+  local oldest = count - ${HISTORY_LENGTH}
+  if oldest >= 0 then call('HDEL', event_key(event.id), 'h' .. oldest, 'w' .. oldest) end
   event.entries = count + 1
   return 'h' .. count, '[' .. event.claimed .. ',' .. rest, 'h', count + 1
 end
