@@ -1,9 +1,8 @@
 /**
- * Compares the SQLite store of two commits in one interleaved run. Each commit has its own process, and they take
- * turns.
+ * Compares a store of two commits in one interleaved run. Each commit has its own process, and they take turns.
  *
  *     mkdir /tmp/old && git archive <commit> | tar x -C /tmp/old && ln -s $PWD/node_modules /tmp/old/
- *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records]
+ *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records] [sqlite | postgres | redis | memory]
  *
  * A ratio above 1 means that the second directory is faster. `records` is the number of records that the events belong
  * to.
@@ -14,7 +13,10 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import pg from "pg";
 import type { EventStore } from "../src/stores/event-store.ts";
+import { postgresUrl } from "../test/support/postgres-server.ts";
+import { startOwnRedis } from "../test/support/redis-server.ts";
 
 const EVENTS = 3000;
 const CLAIM = 16;
@@ -23,12 +25,17 @@ const PHASES = ["add", "process"] as const;
 /** Wall time and CPU time of each phase, in ms. */
 type Times = Record<(typeof PHASES)[number], { readonly wall: number; readonly cpu: number }>;
 
-const [first, second = ".", rounds = "15", records = "1000"] = process.argv.slice(2);
+const [first, second = ".", rounds = "15", records = "1000", name = "sqlite"] = process.argv.slice(2);
 if (process.send !== undefined) await serve(first!, Number(records));
 else await compare([first!, second], Number(rounds));
 
 async function compare(directories: readonly [string, string], rounds: number): Promise<void> {
-  const children = directories.map((directory) => fork(import.meta.filename, [directory, "", "", records]));
+  // One that is always on the disk before it answers.
+  const redis = name === "redis" ? await startOwnRedis({ args: ["--appendfsync", "always"] }) : undefined;
+  process.env.BENCH_REDIS = redis?.url ?? "";
+  const children = directories.map((directory) =>
+    fork(import.meta.filename, [directory, "", "", records, name]),
+  );
   try {
     for (const child of children) await run(child);
     const times: Times[][] = [[], []];
@@ -46,7 +53,9 @@ async function compare(directories: readonly [string, string], rounds: number): 
       }
     }
   } finally {
-    for (const child of children) child.kill();
+    for (const child of children) child.disconnect();
+    await Promise.all(children.map((child) => once(child, "exit")));
+    await redis?.close();
   }
 }
 
@@ -62,16 +71,48 @@ function median(values: readonly number[]): number {
 
 /** Runs one round per message, with the store of one directory. */
 async function serve(directory: string, records: number): Promise<void> {
-  const { sqliteStore } = await import(join(resolve(directory), "src/stores/sqlite/index.ts"));
-  const folder = mkdtempSync(join(tmpdir(), "stayhook-compare-"));
-  process.on("exit", () => rmSync(folder, { recursive: true }));
-  process.on("SIGTERM", () => process.exit());
-  const store: EventStore = sqliteStore(join(folder, "events.db"));
+  const { store, drop } = await open(resolve(directory));
+  process.on("disconnect", async () => {
+    await store.close();
+    await drop();
+    process.exit();
+  });
   process.on("message", async () => {
     const add = await timed(() => addAll(store, records));
     const work = await timed(() => processAll(store));
     process.send!({ add, process: work } satisfies Times);
   });
+}
+
+interface Opened {
+  readonly store: EventStore;
+  readonly drop: () => unknown;
+}
+
+/** Opens an empty store, with the code of one directory. */
+async function open(directory: string): Promise<Opened> {
+  const load = (path: string) => import(join(directory, "src", path));
+  if (name === "memory") return { store: (await load("index.ts")).memoryStore(), drop: () => {} };
+  if (name === "redis") {
+    const { redisStore } = await load("stores/redis/index.ts");
+    const prefix = `compare-${process.pid}`;
+    return { store: redisStore({ url: process.env.BENCH_REDIS, prefix }), drop: () => {} };
+  }
+  if (name === "postgres") {
+    const { postgresStore } = await load("stores/postgres/index.ts");
+    const connectionString = await postgresUrl();
+    const schema = `compare_${process.pid}`;
+    const drop = async (): Promise<void> => {
+      const client = new pg.Client({ connectionString });
+      await client.connect();
+      await client.query(`DROP SCHEMA ${schema} CASCADE`);
+      await client.end();
+    };
+    return { store: postgresStore({ connectionString, schema }), drop };
+  }
+  const { sqliteStore } = await load("stores/sqlite/index.ts");
+  const folder = mkdtempSync(join(tmpdir(), "stayhook-compare-"));
+  return { store: sqliteStore(join(folder, "events.db")), drop: () => rmSync(folder, { recursive: true }) };
 }
 
 async function timed(run: () => Promise<void>) {
