@@ -296,6 +296,8 @@ export class CancellableRun<Tx> {
       // The callback finished in time, and the process still holds the lease.
       if ((by === "released" || by === "expiring") && late?.state === "done") return late;
       if (by !== "timeout") return { state: "cut", by, reason };
+      // The work needs no answer to end, such as a recheck that could not read its record.
+      if (!this.#inCallback && late?.state === "done") return late;
       return this.#inCallback
         ? { state: "failed", reason: "callback", error: reason }
         : { state: "failed", reason: "unavailable", error: reason, outage: { everything: false } };

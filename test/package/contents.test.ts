@@ -72,6 +72,6 @@ test("a stack trace leads to the source, in both formats", async () => {
   };
   for (const [name, script] of Object.entries(scripts)) {
     const { stdout } = await consumer.node("--enable-source-maps", consumer.write(name, script));
-    expect(stdout).toMatch(/src\/stores\/memory\.ts:\d+/);
+    expect(stdout).toMatch(/src\/stores\/memory\/index\.ts:\d+/);
   }
 });

@@ -4,10 +4,12 @@ import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { vi } from "vitest";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
+/** `"none"`: the answer never comes. */
+type Given = Answer | "none" | ((reads: number) => Answer);
 
 /** Makes a platform in memory: `answers` by record, and a log of reads. */
 export function platformOf() {
-  const answers = new Map<string, Answer | ((reads: number) => Answer)>();
+  const answers = new Map<string, Given>();
   const reads: string[] = [];
   const fetch = async (url: string, init: RequestInit): Promise<Response> => {
     init.signal?.throwIfAborted();
@@ -16,12 +18,16 @@ export function platformOf() {
     const given = answers.get(id) ?? answers.get("*") ?? { status: 404 };
     const answer = typeof given === "function" ? given(reads.filter((read) => read === id).length) : given;
     if (answer instanceof Error) throw answer;
+    if (answer === "none")
+      return new Promise<never>((_, reject) => {
+        init.signal?.addEventListener("abort", () => reject(init.signal?.reason));
+      });
     return Response.json(answer.body ?? {}, { status: answer.status, headers: answer.headers ?? {} });
   };
   return {
     fetch,
     reads,
-    answer: (id: string, answer: Answer | ((reads: number) => Answer)) => void answers.set(id, answer),
+    answer: (id: string, answer: Given) => void answers.set(id, answer),
     booking: (bookingCode: string, status: string, more: object = {}) =>
       void answers.set(bookingCode, { status: 200, body: { bookingCode, status, ...more } }),
     listing: (listingId: number, status: string, more: object = {}) =>

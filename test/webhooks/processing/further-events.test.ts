@@ -106,6 +106,28 @@ describe("a record that is unchanged when its notification comes", () => {
     }
   });
 
+  test("ends done, too, if attemptTimeout ends the read of the recheck", async () => {
+    const { deliver, platform, store, kinds } = await handled({ attemptTimeout: 1_000 });
+    await deliver();
+    platform.answer("A1", "none");
+    await advance(61_000);
+    const [recheck] = await rechecksOf(store);
+    expect(recheck).toMatchObject({ state: "done", lastError: expect.stringContaining("attemptTimeout") });
+    expect(kinds()).not.toContain("failed");
+  });
+
+  test("is rechecked after a close that cut off the read of the recheck", async () => {
+    const { deliver, platform, store, webhooks } = await handled();
+    await deliver();
+    platform.answer("A1", "none");
+    await advance(60_000);
+    expect(await rechecksOf(store)).toMatchObject([{ state: "processing" }]);
+    const closing = webhooks.close({ timeout: 0 });
+    await advance(5_000);
+    await closing;
+    expect(await rechecksOf(store)).toMatchObject([{ state: "pending", attempts: 0, history: [] }]);
+  });
+
   test("gets its recheck before the end of its event is recorded", async () => {
     const { deliver, store } = await handled();
     const settled: number[] = [];
