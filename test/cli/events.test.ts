@@ -466,26 +466,36 @@ describe("events", () => {
       follow("--json", "--ref", "booking:NEW"),
     ];
     await until(() => expect(since.stdout()).toContain(done));
-    // Wait until each command has read the store once.
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    const rest = { source: "webhook", topic: null, notification: "{}" } as const;
+    const entry = { duration: 5, reason: "denied" } as const;
+    const park = async (eventId: string): Promise<void> => {
+      const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, eventId });
+      await store.settle(claim!, { state: "parked", reason: "denied", entry });
+    };
+    // A command that has read the store once prints the next event. It does not say before that it is ready.
+    for (const running of [all, parkedOnly, json])
+      await until(async () => {
+        const eventId = crypto.randomUUID();
+        await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ref: "booking:NEW", ...rest });
+        await park(eventId);
+        await new Promise((resolve) => setTimeout(resolve, 600));
+        expect(running.stdout()).not.toBe("");
+      });
     const eventId = crypto.randomUUID();
-    const rest = { ref: "booking:NEW", source: "webhook", topic: null, notification: "{}" } as const;
-    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
-    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tpending\t`)));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, eventId });
-    await store.settle(claim!, {
-      state: "parked",
-      reason: "denied",
-      entry: { duration: 5, reason: "denied" },
-    });
-    await until(() => expect(all.stdout()).toMatch(new RegExp(`\n${eventId}\tparked\t.*\tdenied\t`)));
-    await until(() => expect(parkedOnly.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\n$`)));
+    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ref: "booking:NEW", ...rest });
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tpending\t`, "m")));
+    await park(eventId);
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\tdenied\t`, "m")));
+    await until(() => expect(parkedOnly.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\n$`, "m")));
+    expect(parkedOnly.stdout()).not.toContain("\tpending\t");
     const states = () =>
       json
         .stdout()
         .trim()
         .split("\n")
-        .map((line) => JSON.parse(line).state);
+        .map((line) => JSON.parse(line))
+        .filter((event) => event.eventId === eventId)
+        .map(({ state }) => state);
     await until(() => expect(states()).toEqual(["pending", "parked"]));
     for (const running of [all, parkedOnly, since, json]) {
       running.interrupt();
