@@ -30,7 +30,7 @@ if (process.send !== undefined) await serve(first!, Number(records));
 else await compare([first!, second], Number(rounds));
 
 async function compare(directories: readonly [string, string], rounds: number): Promise<void> {
-  // One that is always on the disk before it answers.
+  // `appendfsync always`: Redis writes to the disk before it answers.
   const redis = name === "redis" ? await startOwnRedis({ args: ["--appendfsync", "always"] }) : undefined;
   process.env.BENCH_REDIS = redis?.url ?? "";
   const children = directories.map((directory) =>

@@ -64,7 +64,7 @@ function refOf(text: string | undefined): string | undefined {
   return `${/^\d+$/.test(text) ? "listing" : "booking"}:${text}`;
 }
 
-/** A filter as query parameters or hidden fields, with others behind them. */
+/** Returns the filter as query parameters or hidden fields, followed by the parameters in `more`. */
 export function queryOf(filter: EventFilter, more: Readonly<Record<string, string>> = {}): URLSearchParams {
   const fields = NAMES.flatMap((name): [string, string][] => {
     const value = filter[name];

@@ -333,7 +333,8 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
 /** A client without a network. It answers with the record of the event, and with 501 to any other request. */
 function standInClient(record: TestRecord | undefined): StayhookClient {
   const path = record && pathOf(record);
-  const message = "This client knows the record of its test event only. Give createTestEvent a client.";
+  const message =
+    "The default client of createTestEvent knows the event's own record only. For other requests, pass the option `client`.";
   return new StayhookClient({
     baseUrl: "https://test-event.invalid",
     accessToken: "test-event",

@@ -179,7 +179,7 @@ export function readsOf(sandbox: Sandbox) {
   };
 }
 
-/** Returns the state that passes share on a store. */
+/** Returns the `PassState` in the store. All passes share it. */
 export async function stateIn(store: EventStore<never>): Promise<PassState | undefined> {
   const kept = await store.getMeta("stayhook:reconciler");
   return kept && (JSON.parse(kept.value) as PassState);
@@ -191,7 +191,7 @@ export async function statusesIn(store: EventStore<never>): Promise<Record<strin
   return statuses;
 }
 
-/** Returns the statuses on the platform, by the store's names of the records. */
+/** Returns the status of each record on the sandbox, keyed by its ref, such as `booking:HX3K9`. */
 export function statusesAt({ bookings, listings }: Sandbox): Record<string, string> {
   return Object.fromEntries([
     ...bookings.list().map(({ bookingCode, status }) => [`booking:${bookingCode}`, status]),

@@ -14,7 +14,7 @@ export class ClaimOrder {
   readonly #records = new Set<RecordRow>();
   #now = Number.NEGATIVE_INFINITY;
 
-  /** Updates the order to the store's time. Call it before any other method. */
+  /** Sets the clock to the store's time: records whose wait has ended can be claimed. Call it before any other method. */
   pass(now: number): void {
     const wentBack = now < this.#now;
     this.#now = now;

@@ -132,7 +132,7 @@ async function ownPool(uri: string, connectionLimit: number, connectTimeout: num
   const { createPool } = await import("mysql2/promise");
   const pool = createPool({ uri, connectionLimit, connectTimeout });
   pool.on("connection", (connection) => {
-    // The event has a connection of mysql2's callback interface. MySQL 8 does not know the variable.
+    // The listener gets a connection with callbacks. The error is ignored: MySQL 8 lacks the variable of `endIdleAfter`.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
     query.call(connection, endIdleAfter(LONGEST_IDLE), () => {});
   });

@@ -357,7 +357,7 @@ export function parts(schema: string) {
 /** PostgreSQL cuts longer names. */
 export const NAME_BYTES = 63;
 
-/** The channel of the processes on one schema. PostgreSQL refuses a longer name in NOTIFY, and cuts it in LISTEN. */
+/** Returns the NOTIFY channel of a schema, at most `NAME_BYTES` long. For a longer name, NOTIFY fails and LISTEN cuts the name. */
 export function channelOf(schema: string): string {
   let name = `stayhook ${schema}`;
   while (Buffer.byteLength(name) > NAME_BYTES) name = [...name].slice(0, -1).join("");
