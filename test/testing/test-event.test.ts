@@ -265,7 +265,7 @@ describe("the client of a test event", () => {
       expect(error).toBeInstanceOf(APIError);
       expect(error).toMatchObject({
         status: 501,
-        message: expect.stringContaining("Give createTestEvent a client"),
+        message: expect.stringContaining("pass the option `client`"),
       });
     }
     const { client: ofListing, listing } = createTestEvent("listing.Hidden");
