@@ -293,17 +293,23 @@ export class CancellableRun<Tx> {
       const { by, reason } = first;
       this.#abort.abort(reason);
       const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
-      // The callback finished in time, and the process still holds the lease.
-      if ((by === "released" || by === "expiring") && late?.state === "done") return late;
+      if (late?.state === "done" && this.#takesLate(by)) return late;
       if (by !== "timeout") return { state: "cut", by, reason };
-      // The work needs no answer to end, such as a recheck that could not read its record.
-      if (!this.#inCallback && late?.state === "done") return late;
       return this.#inCallback
         ? { state: "failed", reason: "callback", error: reason }
         : { state: "failed", reason: "unavailable", error: reason, outage: { everything: false } };
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /**
+   * Whether a result after the cut counts. A callback that finished in time counts while the process holds the lease. A
+   * recheck that could not read its record is done without an answer: at a timeout that counts, at another cut it reads again.
+   */
+  #takesLate(by: Cut | "timeout"): boolean {
+    if (by === "timeout") return !this.#inCallback;
+    return this.#inCallback && (by === "released" || by === "expiring");
   }
 
   async #start(): Promise<WorkResult<Tx>> {

@@ -106,10 +106,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   #readFailed(error: unknown): WorkResult<Tx> {
     if (error instanceof ResponseValidationError) this.#context.answered();
     const failure = fetchFailure(error);
-    // A recheck that is cut off by a close or a lease is released, and reads again. A timeout is a failure to read.
-    const { aborted, reason } = this.#context.signal;
-    const isCut = aborted && (reason as Partial<Error> | undefined)?.name !== "TimeoutError";
-    if (this.#claim.source !== "recheck" || isCut) return { state: "failed", ...failure };
+    if (this.#claim.source !== "recheck") return { state: "failed", ...failure };
     const type = eventType(this.#subject.kind, this.#claim.previous?.status ?? "");
     return { state: "done", type, error, reason: failure.reason };
   }
