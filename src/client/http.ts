@@ -132,7 +132,7 @@ export class Http {
     const { baseUrl } = settings;
     this.#base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
     this.#headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
-    for (const [name, value] of settings.headers) this.#headers.set(name, value);
+    for (const [name, value] of settings.headers ?? []) this.#headers.set(name, value);
   }
 
   async send(call: Call): Promise<Answer> {
