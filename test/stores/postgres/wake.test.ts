@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { CLAIM, DONE, eventOf } from "./event.ts";
 import { postgresProxy } from "./proxy.ts";
@@ -48,6 +49,37 @@ describePostgres("other processes' events", () => {
       await other.add(eventOf(null));
       await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
     }
+  });
+
+  test("are recorded if the queue of NOTIFY is full", async () => {
+    const given: unknown[] = [];
+    class FullQueue extends pg.Client {
+      // The driver's overloads are of no interest here.
+      override query(config: never): never {
+        const { text, values } = config as { readonly text?: string; readonly values?: readonly unknown[] };
+        const isAdd = values !== undefined && text?.includes("add_events");
+        if (isAdd) given.push(values.at(-1));
+        if (isAdd && given.length === 1)
+          return Promise.reject(
+            Object.assign(new pg.DatabaseError("too many notifications", 0, "error"), {
+              code: "54000",
+              severity: "ERROR",
+            }),
+          ) as never;
+        return super.query(config) as never;
+      }
+    }
+    const pool = new pg.Pool({ connectionString: url, Client: FullQueue as typeof pg.Client });
+    const store = schemas.store({ pool, wake: "poll" });
+    onTestFinished(async () => {
+      await store.close();
+      await pool.end();
+    });
+    const event = eventOf();
+    expect(await store.add(event)).toBe("added");
+    expect(await store.get(event.eventId)).toMatchObject({ state: "pending" });
+    // The transaction of the first call would have notified. The second one does not.
+    expect(given).toEqual([true, false]);
   });
 
   test("wake when they are given back, retried or replayed, and not when they are done", async () => {
