@@ -19,6 +19,8 @@ export interface WorkerOptions<Place> {
   /** How far the worker's clock is ahead of the machine's clock, in ms. */
   readonly ahead: number;
   readonly leaseDuration: number;
+  /** How many events the worker handles at once. */
+  readonly concurrency: number;
 }
 
 /** Writes to tables of the user. */
@@ -32,7 +34,9 @@ interface Tables<Tx> {
  * message and waits, so that a test can kill or freeze it. It ends when no work is left.
  */
 export function createWorker<Place>() {
-  const { place, standAt, ahead, leaseDuration }: WorkerOptions<Place> = JSON.parse(process.argv[2]!);
+  const { place, standAt, ahead, leaseDuration, concurrency }: WorkerOptions<Place> = JSON.parse(
+    process.argv[2]!,
+  );
   const now = Date.now;
   Date.now = () => now() + ahead;
 
@@ -57,7 +61,7 @@ export function createWorker<Place>() {
       store: store as EventStore<{ readonly tx: Tx }>,
       verify: () => true,
       leaseDuration,
-      concurrency: 3,
+      concurrency,
       recheckAfter: false,
       backoff: () => 100,
       logger: ({ level, message }) => {
