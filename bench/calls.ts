@@ -24,7 +24,7 @@ export interface Callable<F extends Functions> {
   end(): Promise<void>;
 }
 
-/** Starts a file that calls {@link answerCalls}. The process ends with this one. */
+/** Starts a file that calls {@link answerCalls}, in a child process. The child ends with this process. */
 export function start<F extends Functions>(file: string, ...args: readonly string[]): Callable<F> {
   const child = fork(new URL(file, import.meta.url), args);
   const died = once(child, "exit").then(([code]): never => {

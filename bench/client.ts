@@ -42,7 +42,10 @@ export async function clientReads(rounds: number, ms: number): Promise<Section> 
   return {
     name: "client",
     title: "Reads by the client",
-    text: "The time of a read, to that of `fetch` + `json()`: less is better.",
+    text:
+      "The ratio compares the time of a read with the time of `fetch` + `json()`. `reads` is the number of " +
+      "reads per second. `CPU` is the CPU time of a read, and the CPU ratio compares the CPU times. For both " +
+      "ratios, less is better.",
     columns: ["ratio", "goal", "reads", "CPU", "CPU ratio"],
     rows,
   };

@@ -40,7 +40,7 @@ async function compare(directories: readonly [string, string], rounds: number): 
     for (const child of children) await run(child);
     const times: Times[][] = [[], []];
     for (let round = 0; round < rounds; round++) {
-      // Alternate the order, because the first run keeps the disk busy for the second.
+      // Alternate the order, because the disk may still be busy with the first run during the second.
       for (const index of round % 2 === 0 ? [0, 1] : [1, 0]) times[index]!.push(await run(children[index]!));
     }
     for (const phase of PHASES) {

@@ -12,6 +12,6 @@ function installPeers(): void {
   const modules = join(directory, "node_modules");
   if (!existsSync(join(modules, "stripe")))
     execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: directory, stdio: "inherit" });
-  // Below that package.json, Node does not resolve `stayhook` to this repository, so link it.
+  // bench has its own package.json, so Node does not resolve `stayhook` to this repository. Link the repository.
   if (!existsSync(join(modules, "stayhook"))) symlinkSync("../..", join(modules, "stayhook"), "junction");
 }

@@ -24,10 +24,10 @@ interface Contestant {
 }
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
-// No event is processed: this measures only the time from the request to the answer.
 const logger = ({ level, message }: LogEntry): void => {
   if (level === "error") console.error(message);
 };
+// Do not process events, because this benchmark measures only the time from the request to the answer.
 const base = { client, on: {}, autoStart: false, verify: false, logger } as const;
 const inMemory = (options = {}): WebhookHandler =>
   createWebhookHandler({ ...base, store: memoryStore(), ...options });

@@ -12,7 +12,7 @@ interface Contestant {
   readonly ours?: boolean;
   readonly path?: string;
   readonly scheme?: Scheme;
-  /** Default: `bare`. */
+  /** The contestant to compare with. Default: `bare`. */
   readonly base?: string;
 }
 
@@ -21,7 +21,7 @@ const contestants: Readonly<Record<string, Contestant>> = {
   zod: { label: "the same + a zod parse" },
   memory: { label: "stayhook, memory", ours: true, goal: 0.65 },
   sharedSecret: {
-    label: "stayhook, memory, `sharedSecret`, to the line above",
+    label: "stayhook, memory, `sharedSecret` (line above = 1)",
     ours: true,
     goal: 0.9,
     base: "memory",
@@ -34,15 +34,15 @@ const contestants: Readonly<Record<string, Contestant>> = {
   sqliteInserts: { label: "plain inserts in groups, SQLite" },
   PostgreSQL: { label: "stayhook, PostgreSQL", ours: true, goal: 0.38 },
   postgresInserts: { label: "plain inserts in groups, PostgreSQL" },
-  Redis: { label: "stayhook, Redis, append-only file, always", ours: true, goal: 0.3 },
+  Redis: { label: "stayhook, Redis, `appendfsync always`", ours: true, goal: 0.3 },
   MySQL: { label: "stayhook, MariaDB", ours: true },
   bareFetch: { label: "a bare handler through `Request` and `Response`" },
-  fetch: { label: "`webhooks.fetch`, to the line above", ours: true, goal: 0.97, base: "bareFetch" },
+  fetch: { label: "`webhooks.fetch` (line above = 1)", ours: true, goal: 0.97, base: "bareFetch" },
 };
 
 /** Load before the clock starts, in ms, so that connections are open and code is warm. */
 const WARM = 150;
-/** ms of load before the first round of a server, so that its code is optimized, as in production. */
+/** Load before a server's first round, in ms, so that its code is optimized, as in production. */
 const FIRST_WARM = 1_500;
 
 export async function intake(rounds: number, ms: number, only?: readonly string[]): Promise<Section> {
@@ -77,8 +77,11 @@ export async function intake(rounds: number, ms: number, only?: readonly string[
     name: "intake",
     title: "Notifications taken in",
     text:
-      "50 connections that stay open, a load generator of its own. Every stayhook line has recorded the event before it " +
-      "answers. CPU is the server's own time for a request; the servers of PostgreSQL, Redis and MariaDB are not in it.",
+      "A load generator keeps 50 connections open. `answered` is the number of HTTP answers per second. `CPU` " +
+      "is the web server's CPU time for one request, without the time of the database server. Both ratios " +
+      "compare each row with the first row, or with the row above if the label says `line above = 1`. A " +
+      "`ratio` below 1 means fewer answers. A `CPU ratio` below 1 means more CPU time. stayhook always " +
+      "records the event before it answers.",
     columns: ["ratio", "goal", "answered", "CPU", "CPU ratio"],
     rows,
     plot: true,

@@ -15,7 +15,7 @@ export interface Load {
   readonly port: number;
   readonly ms: number;
   readonly path: string;
-  /** With a scheme, the requests are signed and repeat. Without one, each has its own event id. */
+  /** With a scheme, the load repeats a set of signed requests. Without one, each request has its own event id. */
   readonly scheme?: Scheme | undefined;
 }
 

@@ -4,7 +4,7 @@
  * - `-- --quick` is shorter and writes nothing.
  * - `-- --only intake,client` runs some sections: intake, end-to-end, wake, client, import, size, stores. Another
  * section, `kept`, has 5 million events on SQLite. It runs only by its name.
- * - `-- --of memory,SQLite` runs some contestants of a section, and the base.
+ * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
  */
 
 import { parseArgs } from "node:util";

@@ -69,7 +69,7 @@ const openers: Readonly<Record<StoreName, Opener>> = {
     return { store, at, drop: () => withPostgres((client) => client.query(`DROP SCHEMA ${at} CASCADE`)) };
   },
 
-  // The server belongs to the benchmark and ends with it.
+  // The server belongs to the benchmark and ends with it, so no data has to be deleted.
   Redis: async (at = newName()) => ({
     store: redisStore({ url: servers().redis, prefix: at, logger: () => {} }),
     at,

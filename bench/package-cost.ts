@@ -1,4 +1,4 @@
-// Measures the package at rest: the time of its import, and its size in a bundle.
+// Measures the cost of the package itself: the time of its import, and its size in a bundle.
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -16,7 +16,7 @@ interface Imported {
   readonly external?: readonly string[];
 }
 
-/** The same libraries as a handwritten client would use them. */
+/** The package's dependencies, in use by a handwritten client without the package. */
 const KY_ZOD_UUID = `
   import ky from "ky";
   import * as z from "zod";
@@ -52,7 +52,10 @@ export function importTimes(rounds: number): Section {
   return {
     name: "import",
     title: "Import",
-    text: "ms over an empty process. The ratio is to the import of ky, zod and uuid together: less is better.",
+    text:
+      "`time` is the time that the import adds to an empty process. The ratio compares this time with the " +
+      "time of ky, zod and uuid together. For both figures, less is better. The goal is a limit for `time`, " +
+      "not for the ratio.",
     columns: ["ratio", "goal", "time"],
     rows: imports.map(({ label, goal }, index): Row => {
       const ms = median(took[index]!);
@@ -88,7 +91,10 @@ export async function sizes(): Promise<Section> {
   return {
     name: "size",
     title: "Size",
-    text: "Minified by esbuild and gzipped. The ratio is to ky, zod and uuid together.",
+    text:
+      "`size` is the size of a bundle that esbuild has minified and gzip has compressed. The ratio compares " +
+      "this size with the size of ky, zod and uuid together. For both figures, less is better. The goal is a " +
+      "limit for `size`, not for the ratio.",
     columns: ["ratio", "goal", "size"],
     rows: bundles.map(({ label, goal }, index): Row => {
       const size = kB[index]!;

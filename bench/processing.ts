@@ -1,4 +1,4 @@
-// Measures processing: events per second, reads for a backlog, and how soon another process wakes.
+// Measures processing: events per second, the reads for a backlog of one booking, and how soon another process wakes.
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Callable, start } from "./calls.ts";
 import type { ClientFunctions } from "./client-get.ts";
@@ -52,8 +52,10 @@ export async function endToEnd(rounds: number, ms: number, only?: readonly strin
     name: "end-to-end",
     title: "Events handled",
     text:
-      "Each event is claimed, its booking read from a platform in another process, its callback run and its end recorded. " +
-      `The ratio is to the client's own reads at the same concurrency.${crowd}`,
+      "The handler claims each event, reads its booking from a platform in another process, runs the " +
+      "callback and marks the event as done. `handled` is the number of events or reads per second. Both " +
+      "ratios compare a row with the client's reads alone, at the same concurrency. A `ratio` below 1 " +
+      `means fewer events. A \`CPU ratio\` below 1 means more CPU time for each event.${crowd}`,
     columns: ["ratio", "goal", "handled", "CPU", "CPU ratio"],
     rows,
     plot: true,
@@ -68,7 +70,8 @@ async function readsForCrowd(
   if (!queue) return "";
   await platform.call("reads");
   await queue.call("handle", baseUrl, { concurrency: 10, count: 1000, ms: 20_000, ofOne: true });
-  return ` 1,000 waiting events of one booking took ${await platform.call("reads")} read(s) (goal: 20 at most).`;
+  const reads = await platform.call("reads");
+  return ` For 1,000 waiting events of one booking, the number of the handler's reads was ${reads} (goal: 20 at most).`;
 }
 
 /** Idle time of a process before another one wakes it, in ms. */
@@ -102,8 +105,9 @@ export async function wakes(times: number): Promise<Section> {
     name: "wake",
     title: "Waking another process",
     text:
-      "From the call of `add` in one process to the end of `claim` in another one that was at rest. The ratio is to " +
-      "SQLite's. MySQL has no notifications: it looks once a second.",
+      "The measured time begins when a process calls `add`, and ends when `claim` returns in another process, " +
+      "which was idle. The ratio compares each median with the median of SQLite. The goal is a limit for the " +
+      "median, not for the ratio. MySQL is not measured: MySQL cannot notify, so its store polls once a second.",
     columns: ["ratio", "goal", "median", "p90"],
     rows: names.map((name) => ({
       label: name,

@@ -15,7 +15,7 @@ interface Work {
   readonly count: number;
   /** Longest time, in ms. The run ends earlier after its last event. */
   readonly ms: number;
-  /** All events belong to one record. Otherwise each has its own record. */
+  /** Whether all events belong to one record. Otherwise each event has its own record. */
   readonly ofOne?: boolean;
 }
 

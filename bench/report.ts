@@ -12,7 +12,7 @@ export type Goal =
 export interface Row {
   readonly label: string;
   readonly ours: boolean;
-  /** The ratio to the base that the section's text names. Absolute figures never stand alone. */
+  /** The result divided by the base's result. The section's text names the base. */
   readonly ratio: number;
   readonly goal?: Goal;
   /** Cells of the columns after `ratio` and `goal`. */
@@ -65,7 +65,7 @@ function markdownOf({ name, title, text, columns, rows, plot: isPlotted }: Secti
   });
   return [
     ...[`## ${title}`, "", text, ""],
-    `| | ${columns.join(" | ")} |`,
+    `| contestant | ${columns.join(" | ")} |`,
     `|---|${columns.map(() => "---:|").join("")}`,
     ...[...lines, ""],
     ...(isPlotted ? [`![${title}: the ratios as bars](images/bench-${name}.svg)`, ""] : []),

@@ -20,9 +20,9 @@ const DONE = {
 
 interface Measured {
   readonly addsPerSecond: number;
-  /** In ms. */
+  /** The time to claim and end one event, in ms. */
   readonly claim: number;
-  /** The claim of one event behind a backlog of one record, in ms. */
+  /** The same time behind a backlog of another record, in ms. */
   readonly crowded: number;
 }
 
@@ -43,8 +43,9 @@ export async function stores(rounds: number, of: readonly string[] = storeNames)
     name: "stores",
     title: "Stores by themselves",
     text:
-      `Adds in groups of ${GROUP}; then one event is added, claimed and ended, alone and behind 500 waiting events of ` +
-      `one booking. The ratio is of the adds a second, to those of ${names[0]}.`,
+      `\`adds\` is the number of events added per second, in groups of ${GROUP}. \`claim and end\` is the time to ` +
+      "claim one event and mark it as done. `behind a crowd` is the same time while 500 events of another booking " +
+      `wait. The ratio compares \`adds\` of each store with \`adds\` of ${names[0]}.`,
     columns: ["ratio", "goal", "adds", "claim and end", "behind a crowd"],
     rows: names.map((label, index) => ({
       label,
@@ -78,7 +79,7 @@ export async function kept(sizes: readonly number[] = [10_000, 5_000_000]): Prom
   return {
     name: "kept",
     title: "Events kept on SQLite",
-    text: "The ratio is of the claims, to those of the first line: less is better.",
+    text: "The ratio compares `claim and end` of each row with `claim and end` of the first row. Less is better.",
     columns: ["ratio", "goal", "adds", "claim and end", "bytes an event"],
     rows: results.map(({ size, bytes, claim, addsPerSecond }) => ({
       label: `${size.toLocaleString("en")} done events`,

@@ -26,7 +26,7 @@ export interface Sample {
   readonly files: number;
 }
 
-/** Short, so that done events are pruned during the run, in ms. */
+/** In ms. Short, so that done events are pruned during the run. */
 const RETENTION = 10_000;
 const OPEN_FILES = "/proc/self/fd";
 

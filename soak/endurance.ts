@@ -18,7 +18,7 @@ const DUPLICATE = 20;
 const RECORDS = 5000;
 /** Limit of pending events, so that the run ends soon after its last event. */
 const MOST_WAITING = 20_000;
-/** Shares of the handled events at which a process is killed, and at which the platform goes down. */
+/** A process is killed, or the platform goes down, when these shares of the events are handled. */
 const KILLS = [0.15, 0.3, 0.45, 0.6, 0.75];
 const OUTAGES = [0.25, 0.65];
 const OUTAGE = 2000;
@@ -226,8 +226,8 @@ interface Runs {
 }
 
 /**
- * Counts the runs of each event. Each process has its own file of event ids. Only the last ids of a file were in
- * flight.
+ * Counts the runs of each event. Each process has its own file of event ids. A kill can have interrupted only the
+ * events of the last `IN_FLIGHT` ids in a file.
  */
 function runsIn(logs: string): Runs {
   const files = readdirSync(logs).map((name) => readFileSync(join(logs, name), "utf8").trimEnd().split("\n"));
@@ -259,8 +259,8 @@ function rowOf(
       seconds: (took / 1000).toFixed(0),
       kills: String(kills),
       lost: String(lost),
-      "again, in flight at a kill": String(runs.inFlight),
-      "again otherwise": String(runs.twice),
+      "repeated, in flight at a kill": String(runs.inFlight),
+      "repeated, not in flight": String(runs.twice),
       "heap, MB": heap.text,
       "database, MB": samples[0]?.file === undefined ? "" : file.text,
       "open files": open.text,

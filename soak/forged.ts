@@ -39,7 +39,7 @@ const stores: Readonly<Record<string, (folder: string) => EventStore<never>>> = 
   SQLite: (folder) => sqliteStore(join(folder, `${randomUUID()}.db`)) as EventStore<never>,
 };
 
-/** Decides which processes handle events. Returns the receiving handler, and a function that ends the layout. */
+/** Makes handlers and decides which of them process events. Returns the receiver, and a function that closes them. */
 type Layout = (make: () => WebhookHandler) => { receiver: WebhookHandler; end: () => Promise<void> };
 
 const layouts: Readonly<Record<string, Layout>> = {
@@ -169,7 +169,7 @@ function mostInASecond(times: readonly number[]): number {
   return most;
 }
 
-/** Runs each load on all stores and layouts at the same time. Takes at most about 5 minutes. */
+/** Runs the loads in turn, each on all stores and layouts at the same time. Takes at most about 5 minutes. */
 export async function forged(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "stayhook-soak-"));
   const rows: Row[] = [];

@@ -21,7 +21,7 @@ export interface Place {
   readonly store: StoreName;
   /** A path or a URL. */
   readonly at: string;
-  /** The schema or the prefix, because the server may have other data. */
+  /** The name of the schema, key prefix or database. It keeps the run apart from other data on the server. */
   readonly name: string;
 }
 
@@ -44,7 +44,7 @@ export function bytesOf({ store, at }: Place): number | undefined {
   );
 }
 
-/** Makes a place. Returns `undefined` if the machine has no such server. */
+/** Makes a place. Returns `undefined` if the machine has no server for the store. */
 export async function makePlace(
   store: StoreName,
 ): Promise<(Place & { remove(): Promise<void> }) | undefined> {

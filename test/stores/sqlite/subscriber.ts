@@ -27,11 +27,9 @@ export interface SubscriberOptions {
   readonly log: string;
   /** Event ids. The events belong to a few bookings. */
   readonly notifications: readonly string[];
-  /**
-   * How far the clock is ahead of the machine's clock, in ms. The leases of a dead process have then expired already.
-   */
+  /** How far this process's clock is ahead, in ms. It makes the leases of earlier, dead processes expire at once. */
   readonly ahead: number;
-  /** The process dies when it gets to this point for the third time. */
+  /** The process dies when it gets to this point for the third time, or commits after the third settle. */
   readonly dieAt?: Point;
 }
 
@@ -41,11 +39,12 @@ const say = (what: string) => appendFileSync(log, `${what}\n`);
 const now = Date.now;
 Date.now = () => now() + ahead;
 
-let passed = 0;
-function point(name: Point): void {
+let passes = 0;
+/** Kills the process at its third pass. One commit can stand for several events, so it counts their settles instead. */
+function point(name: Point, passed?: number): void {
   if (name !== dieAt) return;
-  passed += 1;
-  if (passed < 3) return;
+  passes += 1;
+  if ((passed ?? passes) < 3) return;
   process.kill(process.pid, "SIGKILL");
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }
@@ -56,12 +55,13 @@ const store = watchedStore(sqliteStore(db, { durability: "process-crash" }));
 
 function watchedStore(real: EventStore<DatabaseSync>): EventStore<DatabaseSync> {
   let settling = 0;
+  let settles = 0;
   const exec = db.exec.bind(db);
   db.exec = (sql) => {
-    const settles = sql === "COMMIT" && settling > 0;
-    if (settles) point("before the commit of settle");
+    const commitsSettle = sql === "COMMIT" && settling > 0;
+    if (commitsSettle) point("before the commit of settle", settles);
     exec(sql);
-    if (settles) point("after the commit of settle");
+    if (commitsSettle) point("after the commit of settle", settles);
   };
   const watched: Partial<EventStore<DatabaseSync>> = {
     async add(event) {
@@ -73,6 +73,7 @@ function watchedStore(real: EventStore<DatabaseSync>): EventStore<DatabaseSync> 
     async settle(claim, outcome) {
       point("before settle");
       settling += 1;
+      settles += 1;
       return real.settle(claim, outcome).finally(() => {
         settling -= 1;
       });
