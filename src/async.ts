@@ -1,16 +1,16 @@
-/** The longest wait that `setTimeout` takes, ms. A timer with a longer wait fires at once. */
+/** The longest wait that `setTimeout` supports, ms. A timer with a longer wait fires at once. */
 export const MAX_TIMER = 2 ** 31 - 1;
 
 type Timer = ReturnType<typeof setTimeout>;
 
-/** A timer that does not keep a Node process alive. Other runtimes have no `unref`. */
+/** Starts a timer that does not keep a Node process alive. Some runtimes, such as browsers, have no `unref`. */
 export function idleTimer(callback: () => void, ms: number): Timer {
   const timer = setTimeout(callback, Math.min(Math.max(ms, 0), MAX_TIMER));
   (timer as { unref?: () => void }).unref?.();
   return timer;
 }
 
-/** A timer for one wake-up at a time: setting it again replaces the last one. Does not keep a Node process alive. */
+/** A timer that can be set again: the new time replaces the old time. Does not keep a Node process alive. */
 export class Alarm {
   readonly #ring: () => void;
   #timer: Timer | undefined;
@@ -37,7 +37,7 @@ export class Alarm {
   }
 }
 
-/** Waits for the first of `promises`, but `ms` at most. Rejects only if one of them rejects first. */
+/** Settles like the first of `promises` that settles. Resolves after `ms` if no promise has settled by then. */
 export async function atMost(ms: number, promises: readonly Promise<unknown>[] = []): Promise<void> {
   let timer: Timer | undefined;
   const over = new Promise<void>((resolve) => {
@@ -50,7 +50,7 @@ export async function atMost(ms: number, promises: readonly Promise<unknown>[] =
   }
 }
 
-/** Resolves after `ms`, or as soon as `signal` aborts. `hold`: the wait keeps the process alive. */
+/** Resolves after `ms`, or when `signal` aborts. With `hold`, the wait keeps the process alive. */
 export function pause(ms: number, signal: AbortSignal, hold = true): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
@@ -64,7 +64,7 @@ export function pause(ms: number, signal: AbortSignal, hold = true): Promise<voi
   });
 }
 
-/** Settles like the promise, or rejects with the signal's reason once it aborts. For promises that ignore the signal. */
+/** Settles like `promise`. If `signal` aborts first, rejects with the signal's reason and ignores `promise`. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) {
     promise.catch(() => {});
@@ -78,14 +78,15 @@ export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promi
   });
 }
 
-/** How long a wrapper may take to call the function that it wraps, ms. */
+/** The longest time that a wrapper may take to call `run`, ms. */
 const WRAPPER_PATIENCE = 1000;
 
 /**
- * Runs `run` once, inside a wrapper of the user's. If the wrapper throws, hangs or does not call `run`, `run` runs without it.
+ * Calls `wrapper`, the user's function, which must call `run`. If `wrapper` throws or does not call `run` in time,
+ * calls `run` directly. `run` runs only once.
  *
- * @param onFailure - gets the errors of the wrapper itself
- * @returns what `run` returns
+ * @param onFailure - gets the errors of `wrapper`, but not the errors of `run`
+ * @returns the result of `run`
  */
 export async function runWrapped<T>(
   wrapper: (run: () => Promise<T>) => unknown,
@@ -104,11 +105,12 @@ export async function runWrapped<T>(
       () => undefined,
       (thrown) => ({ thrown }),
     );
-    // Ignore an error of `run` that the wrapper passes on.
+    // Ignore an error of `run` that the wrapper rethrows.
     if (own?.thrown !== error) onFailure(error);
   });
   if (!running) await atMost(WRAPPER_PATIENCE, [began.promise, wrapped]);
-  if (!running) onFailure(new Error(`did not call \`run\` within ${WRAPPER_PATIENCE} ms`));
+  if (!running)
+    onFailure(new Error(`the telemetry function did not call \`run\` within ${WRAPPER_PATIENCE} ms`));
   return runOnce();
 }
 
@@ -137,9 +139,9 @@ export function createSlots(max: number): Slots {
 }
 
 /**
- * Runs `task` for each item, `size` at a time, in the order of the items.
+ * Runs `task` for each item, in the order of the items. At most `size` tasks run at the same time.
  *
- * @throws the first error of the items or of a task, once all running tasks have ended
+ * @throws the error of `items` or of a task, after all running tasks have ended
  */
 export async function forEach<T>(
   items: AsyncIterable<T> | Iterable<T>,
@@ -149,7 +151,7 @@ export async function forEach<T>(
   const queue = (async function* () {
     yield* items;
   })();
-  // A task that throws ends its worker's loop, and this ends the queue for all workers.
+  // When a task throws, the `for await` loop of its worker closes the shared queue. Then all other workers stop, too.
   const workers = Array.from({ length: size }, async () => {
     for await (const item of queue) await task(item);
   });

@@ -1,8 +1,8 @@
-/** One thing that is wrong with a value. */
+/** One problem with a value. */
 export interface Issue {
-  /** The property names and list indexes that lead to the wrong part. Empty for the value itself. */
+  /** The property names and list indexes that lead to the wrong part. Empty if the whole value is wrong. */
   readonly path: readonly (string | number)[];
-  /** The problem with that part. */
+  /** The description of the problem. */
   readonly message: string;
 }
 
@@ -10,13 +10,13 @@ export interface Issue {
 export class StayhookError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
-    // Each class sets its name itself, because minifiers rename classes.
+    // Use a literal, because minifiers rename classes and so change `constructor.name`.
     this.name = "StayhookError";
   }
 }
 
 /**
- * An argument or option cannot be used. Nothing was sent or stored.
+ * An argument or option is not valid. Nothing was sent or stored.
  *
  * @example
  * ```ts
@@ -28,7 +28,7 @@ export class StayhookError extends Error {
  * ```
  */
 export class InvalidArgumentError extends StayhookError {
-  /** Each field that is wrong. An issue never shows the value, which may be a secret. */
+  /** The problems, one for each wrong field. An issue never shows the value, which may be a secret. */
   readonly issues: readonly Issue[];
 
   constructor(issues: Issue | readonly Issue[]) {
@@ -40,9 +40,9 @@ export class InvalidArgumentError extends StayhookError {
 }
 
 /**
- * A write that was given to `event.atomically` broke the rules of its store: it returned a promise where writes
- * are synchronous, ended the store's transaction or left it unusable, or took too long. `settle` rejects with this error,
- * and the attempt has failed.
+ * A function that the callback passed to `event.atomically` broke a rule of the store. The function took too long,
+ * ended the transaction, left the transaction unusable, or returned a promise to a synchronous store. The store's
+ * `settle` rejects with this error, and the attempt fails.
  */
 export class InvalidWriteError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
@@ -51,7 +51,7 @@ export class InvalidWriteError extends StayhookError {
   }
 }
 
-/** Such as `endpoints.bookings: must be https`. The message alone if it names the field itself. */
+/** Returns a text such as `endpoints.bookings: must be https`. Omits the field if the message already names it. */
 export function describeIssue({ path, message }: Issue): string {
   const field = path.join(".");
   return field === "" || message.includes(`\`${field}\``) ? message : `${field}: ${message}`;
@@ -61,8 +61,8 @@ const maxBytes = 2048;
 const maxErrors = 10;
 
 /**
- * The message of a thrown value, the messages of its causes, and those of the errors in an `AggregateError`. At most
- * 2 KiB of UTF-8, without lone surrogates and NUL, which some databases refuse. Never throws.
+ * Describes a thrown value, its causes, and the errors in an `AggregateError`. Gives at most 2 KiB of UTF-8. Replaces
+ * lone surrogates and NUL, because some databases reject them. Never throws.
  */
 export function errorText(thrown: unknown): string {
   return cutToBytes(textOf(thrown, new Set()).toWellFormed().replaceAll("\0", "\uFFFD"), maxBytes);
@@ -70,22 +70,22 @@ export function errorText(thrown: unknown): string {
 
 function textOf(thrown: unknown, seen: Set<unknown>): string {
   seen.add(thrown);
-  // One limit for all causes and members, so that the text of a wide tree of errors takes no time.
+  // All causes and aggregated errors share one limit, so that a large tree of errors costs little time.
   const more = (error: unknown): boolean => !seen.has(error) && seen.size < maxErrors;
   try {
     if (!(thrown instanceof Error)) return plainText(thrown);
     const { name, message, code, errors, cause } = thrown as Error & Readonly<Record<string, unknown>>;
-    // Node gives the error of a refused connection an empty message.
+    // Use the code if the message is empty, as in Node's error for a refused connection.
     const own = cutToBytes([name, message || code].filter(Boolean).join(": "), maxBytes);
     const members: string[] = [];
     for (const each of Array.isArray(errors) ? errors : []) if (more(each)) members.push(textOf(each, seen));
     const list = members.length > 0 ? ` [${members.join("; ")}]` : "";
-    // Some errors, such as those of the stores, end with the text of their cause.
+    // Omit the cause if the error's text already ends with the cause's message, as in store errors.
     const isRepeated = cause instanceof Error && cause.cause == null && own.endsWith(`: ${cause.message}`);
     const hasMore = cause != null && !isRepeated && more(cause);
     return `${own}${list}${hasMore ? ` <- ${textOf(cause, seen)}` : ""}`;
   } catch {
-    return "something that cannot be shown";
+    return "a value that cannot be shown";
   }
 }
 
@@ -95,13 +95,14 @@ function plainText(thrown: unknown): string {
   return text === "[object Object]" ? JSON.stringify(thrown) : text;
 }
 
-/** Cuts a text to so many bytes of UTF-8. A text that was cut ends with an ellipsis. */
+/** Cuts a text to at most `bytes` bytes of UTF-8. A shortened text ends with an ellipsis. */
 export function cutToBytes(text: string, bytes: number): string {
-  // No character takes less than a byte, so that the rest of a huge text need not be encoded.
+  // Each character takes at least one byte, so the first `bytes + 1` characters show whether the text is too long. Do
+  // not encode the rest of a huge text.
   const start = text.slice(0, bytes + 1);
   const encoder = new TextEncoder();
   if (encoder.encode(start).length <= bytes) return text;
-  // The ellipsis takes three bytes. A character that does not fit is left out whole.
+  // The ellipsis takes three bytes. `encodeInto` omits a last character that does not fit.
   const { read } = encoder.encodeInto(start, new Uint8Array(bytes - 3));
   return `${start.slice(0, read)}…`;
 }

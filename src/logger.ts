@@ -1,37 +1,37 @@
 import { cutToBytes, errorText } from "./errors.ts";
 
-/** How serious a line is. */
+/** The severity of a log line. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
 const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly LogLevel[];
 
-/** The fields of a log line beside its message. Unlike in the message, values from outside are not escaped. */
+/** The fields of a log line besides its message. Control characters in these fields are not escaped. */
 export interface LogDetails {
   /** The thrown value. */
   readonly error?: unknown;
   /** The id of the event in lower case. */
   readonly eventId?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. */
+  /** The record of the event: `booking:<code>` or `listing:<id>`. */
   readonly ref?: string | null | undefined;
   /** The event's type, such as `booking.Confirmed`. */
   readonly type?: string | undefined;
   /** The number of the attempt, from 1. */
   readonly attempt?: number | undefined;
-  /** Why an attempt failed. */
+  /** The reason of a failed attempt, such as `callback`. */
   readonly reason?: string | undefined;
 }
 
 /** One log line, as a logger function gets it. */
 export interface LogEntry extends LogDetails {
-  /** How serious the line is. */
+  /** The severity of the line. */
   readonly level: LogLevel;
-  /** One line of text. It ends with the error's own text, where there is an error. */
+  /** One line of text. If there is an `error`, the text ends with the error's message. */
   readonly message: string;
-  /** How many lines of this kind were left out since the last one. */
+  /** The number of lines of this kind that were left out since the last written line. */
   readonly suppressed?: number | undefined;
 }
 
-/** A logger with a method for each level. `console` is one. It is called with the message alone. */
+/** A logger with a method for each level, such as `console`. Each method gets only the message. */
 export interface ConsoleLike {
   /** Writes a line that helps to find a fault. */
   debug(message: string): void;
@@ -44,8 +44,8 @@ export interface ConsoleLike {
 }
 
 /**
- * The target of this package's log lines: a console-like object, or a function. No secret is ever passed to it. An
- * error that it throws is ignored.
+ * The target of this package's log lines: a console-like object, or a function. The logger never gets a secret.
+ * Errors that the logger throws are ignored.
  *
  * @example
  * ```ts
@@ -60,9 +60,8 @@ export function isLogger(value: unknown): value is Logger {
   return logLevels.every((level) => typeof logger[level] === "function");
 }
 
-/** The details that this package passes with a line. */
 export interface LineDetails extends LogDetails {
-  /** The user's own code threw `error`. The console then shows its stack. A `reason` of `callback` says the same. */
+  /** Whether the user's code threw `error`. If `true`, or if `reason` is `callback`, the console shows the stack. */
   readonly fromUserCode?: boolean | undefined;
 }
 
@@ -72,19 +71,19 @@ interface Kind {
   last: { readonly level: LogLevel; readonly message: string; readonly details: LineDetails | undefined };
 }
 
-/** The time between two lines of a kind that a stranger can cause, ms. */
+/** The shortest time between two lines of one kind, ms. Without a limit, an attacker could flood the log. */
 const limitInterval = 60_000;
-/** More kinds than this share one limit, so that they cannot fill the memory. */
+/** The first `maxKinds` kinds each have their own limit. All further kinds share one limit, which saves memory. */
 const maxKinds = 100;
 const maxMessageBytes = 8192;
 const maxFrames = 30;
 
-/** Writes the log lines of this package. It never throws. */
+/** Writes the log lines of this package. Never throws. */
 export class Log {
   readonly #logger: Logger | undefined;
   readonly #kinds = new Map<string, Kind>();
 
-  /** @param logger - default: warnings and errors to the console */
+  /** @param logger - Default: writes warnings and errors to the console */
   constructor(logger?: Logger | undefined) {
     this.#logger = logger;
   }
@@ -105,13 +104,13 @@ export class Log {
     this.#write("error", message, details);
   }
 
-  /** Writes a line of this kind at most once a minute. The next line says how many were left out. */
+  /** Writes at most one line of a kind per minute. The next line of the kind says how many lines were left out. */
   limited(kind: string, level: LogLevel, message: string, details?: LineDetails): void {
     const now = Date.now();
     const name = this.#kinds.has(kind) || this.#kinds.size < maxKinds ? kind : "";
     const known = this.#kinds.get(name);
     const last = { level, message, details };
-    // A clock that was set back ends the limit.
+    // The limit also ends if the clock was set back.
     if (known && now >= known.until - limitInterval && now < known.until) {
       known.suppressed += 1;
       known.last = last;
@@ -121,7 +120,7 @@ export class Log {
     this.#write(level, message, details, known?.suppressed);
   }
 
-  /** Writes how many lines of each kind were left out since the last one. */
+  /** Writes how many lines of each kind were left out since the last written line of the kind. */
   close(): void {
     for (const { last, suppressed } of this.#kinds.values())
       if (suppressed > 0) this.#write(last.level, last.message, last.details, suppressed);
@@ -132,8 +131,9 @@ export class Log {
     try {
       const { fromUserCode, ...shown } = details;
       const { error } = shown;
-      const left = suppressed > 0 ? ` (${suppressed} lines like this were left out)` : "";
-      const said = error === undefined ? "" : `: ${errorText(error)}`;
+      const left = suppressed > 0 ? ` (${suppressed} similar lines were left out)` : "";
+      // In a text of two sentences, a colon would link the error to the second sentence only.
+      const said = error === undefined ? "" : `${text.includes(". ") ? "." : ":"} ${errorText(error)}`;
       const message = cutToBytes(oneLine(`stayhook: ${text}${left}${said}`), maxMessageBytes);
       if (typeof this.#logger === "function") {
         const entry = { level, message, ...shown, ...(suppressed > 0 && { suppressed }) };
@@ -143,11 +143,11 @@ export class Log {
         ignoreRejection(this.#logger[level](message));
       } else if (level === "warn" || level === "error") {
         const stack = fromUserCode || shown.reason === "callback" ? framesOf(error) : "";
-        // One argument: a console formats the first of several.
+        // Pass a single argument: with several arguments, the console reads the first argument as a format string.
         console[level](message + stack);
       }
     } catch {
-      // A logger that throws must not take an event down with it.
+      // An error in the logger must not make an event fail.
     }
   }
 }
@@ -157,7 +157,7 @@ function ignoreRejection(result: unknown): void {
   if (result instanceof Promise) result.catch(() => {});
 }
 
-/** Escapes the characters that start a new line, control a terminal, or change the order of the text shown. */
+/** Escapes line breaks, and the characters that control a terminal or change the direction of text. */
 export function oneLine(text: string): string {
   return text.replace(
     /[\p{Cc}\p{Cs}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069\uFEFF]/gu,
@@ -167,13 +167,13 @@ export function oneLine(text: string): string {
 
 const escapes: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** The frames of an error's stack, a line each, without those of this package. */
+/** Returns the frames of an error's stack, one per line, without the frames of this package. */
 function framesOf(error: unknown): string {
   if (!(error instanceof Error) || typeof error.stack !== "string") return "";
-  // Without the message, in which a stranger could write frames.
+  // Skip the message: it may hold text from outside that looks like a frame.
   const { message, stack } = error;
   const frames = stack.slice(stack.indexOf(message) + message.length).match(/^ *at .+$/gm) ?? [];
-  // If this file runs from its source, it is the first frame.
+  // If logger.ts runs unbundled, as in tests, the first frame of a new error names the package's folder.
   const here = /^.*\n *at .*?((?:file:\/\/)?\/\S*\/)logger\.ts:\d+/.exec(new Error().stack ?? "")?.[1];
   const isOwn = (frame: string): boolean =>
     /[\\/]node_modules[\\/]stayhook[\\/]/.test(frame) || (here !== undefined && frame.includes(here));

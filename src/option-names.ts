@@ -1,12 +1,13 @@
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 
 /**
- * Checks that an object of options has no misspelled one.
+ * Checks that options have no unknown name.
  *
- * @param given - the options as the caller passed them; `undefined` passes
- * @param names - the names of all options that there are
- * @param path - where the options stand in the caller's arguments
- * @throws InvalidArgumentError where `given` is no object, or has an unknown option: names the nearest known one
+ * @param given - the options. `undefined` is allowed
+ * @param names - the names of all known options
+ * @param path - the path of the options in the caller's arguments
+ * @throws InvalidArgumentError if `given` is not an object or has an unknown option. The message suggests the nearest
+ * known name
  */
 export function checkNoUnknown(given: unknown, names: readonly string[], path: Issue["path"] = []): void {
   if (given === undefined) return;
@@ -20,7 +21,6 @@ export function checkNoUnknown(given: unknown, names: readonly string[], path: I
   if (issues.length > 0) throw new InvalidArgumentError(issues);
 }
 
-/** The names of an object that are not among the known ones. */
 export function unknownNames(given: object, known: readonly string[]): string[] {
   return Object.keys(given).filter((name) => !known.includes(name));
 }
@@ -29,11 +29,13 @@ export function describeUnknown(name: string, known: readonly string[], path: Is
   const quoted = (each: string): string => `\`${[...path, each].join(".")}\``;
   const near = nearest(name, known);
   const help =
-    near === undefined ? `known are ${known.map(quoted).join(", ")}` : `did you mean ${quoted(near)}?`;
+    near === undefined
+      ? `the known options are ${known.map(quoted).join(", ")}`
+      : `did you mean ${quoted(near)}?`;
   return `unknown option ${quoted(name.slice(0, 100))}; ${help}`;
 }
 
-/** The known name that a misspelled one probably means; `undefined` where none is similar. */
+/** Returns the known name that is most similar to `name`, or `undefined` if no name is similar enough. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
   const given = name.slice(0, 100).toLowerCase();
   const scored = names.map((each) => [each, difference(given, each.toLowerCase())] as const);
@@ -41,9 +43,9 @@ export function nearest(name: string, names: readonly string[]): string | undefi
   return best && best[1] <= 0.4 ? best[0] : undefined;
 }
 
-/** How far two words differ: from 0, the same, to 1, nothing in common. */
+/** Returns how much two words differ: 0 if they are equal, 1 if they have nothing in common. */
 function difference(a: string, b: string): number {
-  // Finds `token` for `accessToken` and `urls` for `url`.
+  // A word inside another word is similar: for `token`, suggest `accessToken`.
   const most = Math.min(a.length, b.length) >= 3 && (a.includes(b) || b.includes(a)) ? 0.3 : 1;
   // The Levenshtein distance, row by row.
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);

@@ -6,10 +6,10 @@ import { describeUnknown, unknownNames } from "./option-names.ts";
 const NOT_OBJECT = "must be an object";
 
 /**
- * An object with these options and no others. Its own properties count, not those of its prototype.
+ * Makes a schema for an object that has only the options in `shape`. Inherited properties may have any names.
  *
- * @param notObject - the message for any other value
- * @param hint - stands at the end of the message for an unknown option
+ * @param notObject - the message for a value that is not an object
+ * @param hint - the end of the message for an unknown option
  */
 export function optionsObject<Shape extends z.core.$ZodLooseShape>(
   shape: Shape,
@@ -23,7 +23,7 @@ export function optionsObject<Shape extends z.core.$ZodLooseShape>(
       return z.NEVER;
     }
     const unknown = unknownNames(given, known);
-    // `check` writes the message, because the path is known there.
+    // `check` writes the message, because only `check` knows the full path.
     if (unknown.length > 0) context.addIssue({ code: "custom", params: { unknown, known, hint } });
     const { data, error } = options.safeParse(given);
     for (const issue of error?.issues ?? []) context.addIssue(issue as z.core.$ZodSuperRefineIssue);
@@ -31,7 +31,7 @@ export function optionsObject<Shape extends z.core.$ZodLooseShape>(
   });
 }
 
-/** An option of any type. @param problem - what is wrong with it, if anything */
+/** Makes a schema for an option. `problem` returns the problem with a value, or `undefined` for a valid value. */
 export function option<T>(problem: (value: unknown) => string | undefined) {
   return z.custom<T>((value) => problem(value) === undefined, { error: ({ input }) => problem(input) });
 }
@@ -40,12 +40,11 @@ export function callable<T>(error = "must be a function") {
   return z.custom<T>((value) => typeof value === "function", { error });
 }
 
-/** One of the given texts or booleans. */
 export function oneOf<const T extends string | boolean>(...values: readonly T[]) {
   return z.literal(values, { error: `must be ${values.map((value) => JSON.stringify(value)).join(" or ")}` });
 }
 
-/** A number within limits, which may be `Infinity`. */
+/** Makes a schema for a number from `least` to `most`. Unlike `z.number()`, it allows `Infinity`. */
 export function numberFrom(least: number, most: number, error: string) {
   return z.custom<number>((value) => typeof value === "number" && value >= least && value <= most, { error });
 }
@@ -62,26 +61,26 @@ export function abortSignal() {
 
 export function logger() {
   return z.custom<Logger>(isLogger, {
-    error: "must be a function, or have the functions debug, info, warn and error",
+    error: "must be a function, or an object with the functions debug, info, warn and error",
   });
 }
 
-/** How {@link check} writes its issues. */
 export interface CheckOptions {
   /** The path of the value in the caller's arguments. */
   readonly at?: Issue["path"];
-  /** The issues of other arguments, to list before the issues of this one. */
+  /** The issues of other arguments. They are listed before the issues of this value. */
   readonly before?: readonly Issue[];
-  /** Names all unknown options of an object in one issue, at the path of the object. */
+  /** Whether to report all unknown options of an object in one issue, at the path of the object. */
   readonly together?: boolean;
 }
 
 const schemas = new WeakMap<() => z.ZodType, z.ZodType>();
 
 /**
- * Checks a value. The result has the defaults filled in.
+ * Checks a value, and returns it with the schema's defaults filled in.
  *
- * @param make - makes the schema. It is called once, at the first check: schemas made at import cost time and bundle size
+ * @param make - makes the schema. Called only at the first check, because a schema that is made at import costs time
+ * and bundle size
  * @throws InvalidArgumentError naming each wrong field
  */
 export function check<T>(make: () => z.ZodType<T>, value: unknown, how: CheckOptions = {}): T {

@@ -1,2 +1,2 @@
-/** This package's version. A test holds it equal to package.json's. */
+/** The version of this package. A test checks that package.json has the same version. */
 export const version = "0.2.0";

@@ -7,31 +7,31 @@ import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts"
 
 /** The part of a webhook handler that the adapters use. */
 export interface Webhooks {
-  /** Takes a notification, and gives the answer to send. */
+  /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
-  /** Absent in the type of a handler whose store is `forwardTo`. */
+  /** Starts the processing of events. The type of a handler with `forwardTo` does not have this method. */
   start?(): void;
-  /** Whether the adapter starts the processing. */
+  /** Whether the adapter should call `start`. */
   readonly autoStart: boolean;
 }
 
 /** The options of the adapters. */
 export interface AdapterOptions {
-  /** The topic of the endpoint. Callbacks get it as `event.topic`. */
+  /** The topic of the endpoint. Callbacks get the topic as `event.topic`. */
   readonly topic?: string | undefined;
 }
 
-/** The facts that a framework adds to Node's request. */
+/** The properties that a framework adds to Node's request. */
 export interface FrameworkRequest {
-  /** The URL before a router cut its prefix off. */
+  /** The original URL, including a prefix that a router has removed from Node's `url`. */
   readonly url?: string | undefined;
   /** The output of a body parser. */
   readonly body?: unknown;
-  /** The bytes of the body, where the platform kept them beside the parsed body. */
+  /** The bytes of the body, if the hosting platform passes them in addition to the parsed body. */
   readonly rawBody?: unknown;
 }
 
-/** How long a client that still sends may take to notice the answer, ms. */
+/** How long the connection stays open after the answer if the client is still sending its body, ms. */
 const LINGER = 1_000;
 
 async function exchange(
@@ -47,21 +47,21 @@ async function exchange(
   try {
     result = await webhooks.receive(arrived);
   } catch {
-    // It never rejects. If it did, the platform should send the notification again.
+    // `receive` should never reject. If it does, answer 500, so that the platform sends the notification again.
     result = refused("internal");
   }
   send(request, response, result);
 }
 
-/** The body: the unread stream, the bytes that a platform kept, or the output of a parser. */
+/** Returns the request's body: the unread stream, the raw bytes, or the output of a body parser. */
 function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): ReceiveRequest["body"] {
   if (!request.readableDidRead && isUnparsed(body)) return request;
   if (ArrayBuffer.isView(rawBody)) return rawBody;
-  // A middleware read the stream and kept nothing. The handler's log line says what to do.
+  // If a middleware read the stream and set no `body`, the handler gets the stream, and logs how to fix the problem.
   return body === undefined ? request : (body as ReceiveRequest["body"]);
 }
 
-/** Express 4's parsers leave `{}` on a request that is not theirs to parse. */
+/** Express 4's body parsers set `body` to `{}` on a request that they do not parse. */
 function isUnparsed(body: unknown): boolean {
   if (body === undefined) return true;
   if (typeof body !== "object" || body === null || ArrayBuffer.isView(body)) return false;
@@ -73,9 +73,9 @@ function send(
   response: ServerResponse,
   { status, headers, body }: ReceiveResult,
 ): void {
-  // The client has gone, or a timeout in front of the handler has answered.
+  // Send nothing if the client has disconnected, or if a timeout middleware has already answered.
   if (response.headersSent || response.writableEnded || response.destroyed) return;
-  // Without a length Node answers in chunks. HTTP/1.0 has none, so the connection could not be kept.
+  // Without `content-length`, Node sends chunks. HTTP/1.0 has no chunks, so Node would have to close the connection.
   const sized = { ...headers, "content-length": String(Buffer.byteLength(body)) };
   if (request.complete || request.httpVersionMajor > 1) {
     response.writeHead(status, sized).end(body);
@@ -87,8 +87,8 @@ function send(
 }
 
 /**
- * Ends a connection whose body still arrives and will not be read. An end at once would reset the connection, and the
- * client would lose the answer. The client knows the end of the answer by its length.
+ * Closes a connection on which part of the request's body is still unread. Waits a moment first, because an immediate
+ * close would reset the connection, and the client would lose the answer.
  */
 function closeSoon(request: IncomingMessage, response: ServerResponse): void {
   const end = (): void => void response.end();
@@ -101,21 +101,21 @@ function closeSoon(request: IncomingMessage, response: ServerResponse): void {
 }
 
 /**
- * Starts the processing of a webhook handler, unless it has `autoStart: false`. Other handlers, such as the console, have
- * no processing.
+ * Checks the arguments of an adapter. Starts the processing of a webhook handler, unless the handler has
+ * `autoStart: false`. A console has no processing to start.
  *
- * @throws InvalidArgumentError where `handler` is neither, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
  */
 export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
   if (isFetchHandler(handler)) {
     checkNoUnknown(options, []);
   } else {
-    assertHandler(handler, ["receive"], options);
+    assertHandler(handler, ["receive"], options, ", or a console from createConsole");
     if (handler.autoStart) handler.start?.();
   }
 }
 
-/** Passes a Node request to the handler, and writes its answer. Never rejects. */
+/** Passes a Node request to the handler, and writes the handler's answer. Never rejects. */
 export function answerWith(
   handler: Webhooks | FetchHandler,
   request: IncomingMessage,
@@ -135,16 +135,16 @@ async function exchangePage(
   try {
     const made = toWebRequest(request, given);
     const answer = made ? await handler.fetch(made) : new Response(null, { status: 400 });
-    // The handler did not read the body to its end. Drop the rest as it arrives.
+    // If the handler left the body unread, drop the body as it arrives.
     if (made?.body && !made.body.locked) await made.body.cancel();
     await writePage(request, response, answer);
   } catch {
-    // The client is gone, or the stream of the answer broke.
+    // The client has disconnected, or the stream of the answer failed.
     response.destroy();
   }
 }
 
-/** `undefined` where the request has no usable URL. */
+/** Makes a web `Request`, or returns `undefined` if that is impossible, for example because the URL is invalid. */
 function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Request | undefined {
   const { method = "GET" } = request;
   const scheme = (request.socket as { readonly encrypted?: boolean }).encrypted ? "https" : "http";
@@ -158,12 +158,11 @@ function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Reques
   try {
     return new Request(url, { method, headers, body, duplex: "half" } as RequestInit);
   } catch {
-    // Such as TRACE, which a web request cannot have.
     return undefined;
   }
 }
 
-/** The body: the unread stream, or the output of a body parser turned back into text. */
+/** Returns the request's body: the unread stream, the raw bytes, or the parsed body converted back to text. */
 function webBodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): BodyInit {
   if (!request.readableDidRead && isUnparsed(body)) return streamOf(request);
   for (const bytes of [rawBody, body]) if (ArrayBuffer.isView(bytes)) return bytes as Uint8Array<ArrayBuffer>;
@@ -176,7 +175,10 @@ function webBodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest
   return String(new URLSearchParams(fields));
 }
 
-/** Leaving the request's own iterator early would destroy the connection before the answer is sent. */
+/**
+ * Makes a web stream of the request's body. Does not use the request's own iterator: if the reader stops early, that
+ * iterator closes the connection.
+ */
 function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>({
     start(controller) {
@@ -186,19 +188,21 @@ function streamOf(request: IncomingMessage): ReadableStream<Uint8Array> {
           controller.enqueue(new Uint8Array(chunk));
           if ((controller.desiredSize ?? 0) <= 0) request.pause();
         } catch {
-          // The stream was cancelled: drop the bytes.
+          // The stream was canceled, so drop the bytes.
         }
       });
       request.once("end", () => ignoring(() => controller.close()));
       request.once("error", (error) => ignoring(() => controller.error(error)));
-      request.once("close", () => ignoring(() => controller.error(new Error("The request ended early"))));
+      request.once("close", () =>
+        ignoring(() => controller.error(new Error("The request ended before its body was complete"))),
+      );
     },
     pull: () => void request.resume(),
     cancel: () => void request.resume(),
   });
 }
 
-/** A stream that was closed or cancelled throws at its second end. */
+/** Calls `act` and ignores its errors, because a web stream throws if it is ended twice. */
 function ignoring(act: () => void): void {
   try {
     act();
@@ -226,7 +230,7 @@ async function writePage(
   closeSoon(request, response);
 }
 
-/** Writes all of a stream. Ends it when the client goes. */
+/** Writes a whole stream to the response. Cancels the stream if the client disconnects. */
 async function pump(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   response: ServerResponse,

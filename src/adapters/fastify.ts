@@ -30,7 +30,7 @@ export interface FastifyLike {
 interface FastifyRequestLike {
   /** Node's request. */
   readonly raw: IncomingMessage;
-  /** The URL before a router cut its prefix off. */
+  /** The original URL, including a prefix that a router has removed from Node's `url`. */
   readonly originalUrl: string;
   /** The output of the body parser. */
   readonly body: unknown;
@@ -39,7 +39,7 @@ interface FastifyRequestLike {
 interface FastifyReplyLike {
   /** Node's response. */
   readonly raw: ServerResponse;
-  /** Leaves the answer to the caller. */
+  /** Keeps Fastify from sending an answer of its own. */
   hijack(): unknown;
 }
 
@@ -47,11 +47,11 @@ interface FastifyReplyLike {
 export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: Error) => void) => void;
 
 /**
- * Makes a Fastify plugin of a webhook handler or a console. The plugin takes all requests below its prefix. It has its own body
- * parser, so that every content type arrives and the handler's limits apply. Making it starts the processing, unless
- * the handler has `autoStart: false`.
+ * Makes a Fastify plugin from a webhook handler or a console. The plugin handles all requests below its prefix. The
+ * handler reads each body, so the handler's limits apply, and Fastify's limits do not apply. `toFastifyPlugin` also
+ * starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
  * @example
  * ```ts
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
@@ -64,7 +64,7 @@ export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: Adap
     // Removes only the parsers of this plugin's context. The parsers of the app stay.
     app.removeAllContentTypeParsers();
     app.addContentTypeParser("*", (_request, payload, parsed) => parsed(null, payload));
-    // Fastify refuses a content type that is not a media type before it asks a parser, so it is shown another one.
+    // Fastify rejects an invalid content type before it calls a parser. Hide the content type until the handler runs.
     const types = new WeakMap<IncomingMessage, string>();
     app.addHook("onRequest", ({ raw }, _reply, next) => {
       const type = raw.headers["content-type"];
@@ -75,12 +75,12 @@ export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: Adap
       next();
     });
     const handle = (request: FastifyRequestLike, reply: FastifyReplyLike): void => {
-      // The adapter writes the answer itself, and ends the connection when the body was not read.
+      // Fastify must not answer: the adapter writes the answer, and ends the connection if the body was not read.
       reply.hijack();
       const { raw, originalUrl: url } = request;
       const type = types.get(raw);
       if (type !== undefined) raw.headers["content-type"] = type;
-      // A hook may have replaced Node's stream.
+      // The body is Node's stream, unless a hook of the app replaced it.
       const body = request.body === raw ? undefined : request.body;
       void answerWith(handler, raw, reply.raw, { url, body, topic });
     };

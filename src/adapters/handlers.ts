@@ -1,16 +1,16 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 
-/** Pages that the adapters serve: the console that `createConsole` makes. */
+/** A handler for web requests: the console that `createConsole` makes. */
 export interface FetchHandler {
-  /** Takes a web `Request`, and gives the answer to send. */
+  /** Takes a web `Request`, and returns the answer to send. */
   fetch(request: Request): Promise<Response>;
 }
 
-// `require` loads another copy of the package than `import`. This symbol is the same in both.
+// `require` and `import` load separate copies of the package. `Symbol.for` gives both copies the same symbol.
 const PAGES = Symbol.for("stayhook.pages");
 
-/** Makes a handler that the adapters serve. They refuse other objects with a `fetch`, which are mistakes most of the time. */
+/** Makes a handler with the mark `PAGES`. A webhook handler also has a `fetch` function, but not the mark. */
 export function fetchHandler(fetch: FetchHandler["fetch"]): FetchHandler {
   return Object.defineProperty({ fetch }, PAGES, { value: true });
 }
@@ -22,15 +22,21 @@ export function isFetchHandler(handler: unknown): handler is FetchHandler {
 /**
  * Checks the arguments of an adapter.
  *
- * @param names - the functions of a handler that the adapter calls
- * @throws InvalidArgumentError where `webhooks` lacks one of them, or an option is misspelled
+ * @param names - the names of the handler's functions that the adapter calls
+ * @param alternative - what else the adapter accepts, for the error message
+ * @throws InvalidArgumentError if `webhooks` lacks one of the functions in `names`, or an option is misspelled
  */
-export function assertHandler(webhooks: unknown, names: readonly string[], options?: unknown): void {
+export function assertHandler(
+  webhooks: unknown,
+  names: readonly string[],
+  options?: unknown,
+  alternative = "",
+): void {
   const given = Object(webhooks) as Readonly<Record<string, unknown>>;
   if (!names.every((name) => typeof given[name] === "function"))
     throw new InvalidArgumentError({
       path: ["webhooks"],
-      message: "must be a handler that createWebhookHandler has made, or a console of createConsole",
+      message: `must be a handler from createWebhookHandler${alternative}`,
     });
   checkNoUnknown(options, ["topic"]);
 }

@@ -11,9 +11,9 @@ export interface KoaContextLike {
   readonly req: IncomingMessage;
   /** Node's response. */
   readonly res: ServerResponse;
-  /** The URL before a router cut its prefix off. */
+  /** The original URL, including a prefix that a router has removed from Node's `url`. */
   readonly originalUrl: string;
-  /** The request of Koa, on which body parsers put their output. */
+  /** Koa's own request object, to which body parsers add their output. */
   readonly request: object;
   /** `false` keeps Koa from writing the answer. */
   respond?: boolean | undefined;
@@ -23,10 +23,11 @@ export interface KoaContextLike {
 export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
 
 /**
- * Makes Koa middleware of a webhook handler or a console. It works with and without a body parser in front. Mount it on its own
- * path, because it answers every request. Making it starts the processing, unless the handler has `autoStart: false`.
+ * Makes Koa middleware from a webhook handler or a console. A body parser may run before the middleware. Mount the
+ * middleware on its own path, because it answers every request. `toKoaMiddleware` also starts the processing, unless
+ * the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
  * @example
  * ```ts
  * router.post("/hooks", toKoaMiddleware(webhooks));
@@ -36,7 +37,7 @@ export function toKoaMiddleware(handler: Webhooks | FetchHandler, options?: Adap
   startServing(handler, options);
   const topic = options?.topic;
   return async (context) => {
-    // The adapter writes the answer itself, and ends the connection when the body was not read.
+    // Koa must not answer: the adapter writes the answer, and ends the connection if the body was not read.
     context.respond = false;
     const { body, rawBody } = context.request as { readonly body?: unknown; readonly rawBody?: unknown };
     await answerWith(handler, context.req, context.res, { url: context.originalUrl, body, rawBody, topic });

@@ -14,21 +14,24 @@ export {
   toSqsHandler,
 } from "./sqs.ts";
 
-/** The part of a webhook handler that the function uses. */
+/** The part of a webhook handler that the Lambda function uses. */
 export interface LambdaWebhooks {
-  /** Takes a notification, and gives the answer to send. */
+  /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
 }
 
-/** The part of an event of API Gateway (REST and HTTP), a function URL or a load balancer that the function uses. */
+/**
+ * An event of an API Gateway REST API or HTTP API, a function URL or a load balancer. Declares only the fields that
+ * the adapter uses.
+ */
 export interface LambdaHttpEvent {
-  /** The HTTP method, from a REST API or a load balancer. */
+  /** The HTTP method, from an API Gateway REST API or a load balancer. */
   readonly httpMethod?: string | undefined;
-  /** The path, from a REST API or a load balancer. */
+  /** The path, from an API Gateway REST API or a load balancer. */
   readonly path?: string | undefined;
-  /** The path, from an HTTP API or a function URL. */
+  /** The path, from an API Gateway HTTP API or a function URL. */
   readonly rawPath?: string | undefined;
-  /** The query as it came, from an HTTP API or a function URL. */
+  /** The raw query, from an API Gateway HTTP API or a function URL. */
   readonly rawQueryString?: string | undefined;
   /** The headers by name. */
   readonly headers?: Readonly<Record<string, string | undefined>> | null | undefined;
@@ -45,23 +48,23 @@ export interface LambdaHttpEvent {
   readonly body?: string | null | undefined;
   /** Whether `body` is in base64. */
   readonly isBase64Encoded?: boolean | undefined;
-  /** The part of the event that the service adds. */
+  /** The information that AWS adds to the event. */
   readonly requestContext?:
     | {
-        /** The request, from an HTTP API or a function URL. */
+        /** The request, from an API Gateway HTTP API or a function URL. */
         readonly http?:
           | {
               /** The HTTP method. */
               readonly method?: string | undefined;
             }
           | undefined;
-        /** Only a load balancer sets it. */
+        /** Present only if the event comes from a load balancer. */
         readonly elb?: unknown;
       }
     | undefined;
 }
 
-/** The answer of a Lambda function behind any of these. */
+/** The answer of the Lambda function. */
 export interface LambdaHttpResult {
   /** The HTTP status of the answer. */
   readonly statusCode: number;
@@ -73,22 +76,24 @@ export interface LambdaHttpResult {
 
 /** The part of Lambda's context that the function uses. */
 export interface LambdaContextLike {
-  /** How long the function may still run, ms. */
+  /** Returns how long the function may still run, ms. */
   getRemainingTimeInMillis(): number;
 }
 
-/** How long work may delay an answer, ms. The platform waits for 30 s, API Gateway for 29 s. */
+/** How long processing may delay the answer, ms. The platform waits 30 s for the answer, API Gateway 29 s. */
 const LONGEST_WAIT = 20_000;
-/** How much of the function's time the work leaves, ms. */
+/** How long before the function's timeout the wait for processing ends, ms. */
 const SPARE = 1000;
 
 /**
- * Makes a Lambda function of a webhook handler, behind API Gateway (REST and HTTP), a function URL or a load balancer.
+ * Makes a Lambda function from a webhook handler, for an API Gateway REST API or HTTP API, a function URL or a load
+ * balancer.
  *
- * Lambda stops the process after the answer, so the function processes events before it answers: its own event with
- * `processing: "inline"`, otherwise all due events, for 20 s at most. Call `webhooks.drain()` by a schedule for retries.
+ * Lambda freezes the process after the answer, so the function waits for the processing of all due events before it
+ * answers. This wait takes 20 s at most. With `processing: "inline"`, the function processes the event of the request
+ * before the other events. To run the retries, call `webhooks.drain()` on a schedule.
  *
- * @throws InvalidArgumentError where `webhooks` is not a handler, or an option is misspelled
+ * @throws InvalidArgumentError if `webhooks` is not a handler, or an option is misspelled
  * @example
  * ```ts
  * export const handler = toLambdaHandler(webhooks);
@@ -100,10 +105,11 @@ export function toLambdaHandler(
 ): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
   assertHandler(webhooks, ["receive"], options);
   return async (event, context) => {
+    const startedAt = performance.now();
     const work: Promise<unknown>[] = [];
     const request = { ...toReceiveRequest(event), topic: options?.topic };
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
-    await atMost(waitOf(context), [Promise.all(work)]);
+    await atMost(waitOf(context, startedAt), [Promise.all(work)]);
     return { statusCode: result.status, headers: result.headers, body: result.body };
   };
 }
@@ -119,7 +125,10 @@ function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {
   };
 }
 
-/** The raw query, where the event has it. API Gateway REST decodes the parts of the query, a load balancer does not. */
+/**
+ * Returns the raw query. An API Gateway REST API decodes the parameters, so this function encodes them again. A load
+ * balancer passes the parameters unchanged.
+ */
 function queryOf(event: LambdaHttpEvent): string {
   if (event.rawQueryString !== undefined)
     return event.rawQueryString === "" ? "" : `?${event.rawQueryString}`;
@@ -133,7 +142,11 @@ function queryOf(event: LambdaHttpEvent): string {
   return `?${asTheyCame ? pairs.map((pair) => pair.join("=")).join("&") : new URLSearchParams(pairs)}`;
 }
 
-function waitOf(context: LambdaContextLike | undefined): number {
+/**
+ * Returns how long to wait for processing, ms. The time since `startedAt` counts towards the limit, because inline
+ * processing began after `startedAt`.
+ */
+function waitOf(context: LambdaContextLike | undefined, startedAt: number): number {
   const left = context?.getRemainingTimeInMillis?.() ?? Number.POSITIVE_INFINITY;
-  return Math.max(0, Math.min(LONGEST_WAIT, left - SPARE));
+  return Math.max(0, Math.min(LONGEST_WAIT - (performance.now() - startedAt), left - SPARE));
 }

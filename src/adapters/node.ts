@@ -5,10 +5,10 @@ import type { FetchHandler } from "./handlers.ts";
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
-/** A listener for `http.createServer`, Express and Connect. It answers every request, and never calls `next`. */
+/** A listener for `http.createServer`, Express and Connect. Answers every request, and never calls `next`. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse, next?: unknown) => void;
 
-/** The properties that Express and Google's functions add to a request. */
+/** The properties that Express and Google Cloud Functions add to a request. */
 interface Extensions {
   readonly originalUrl?: string;
   readonly body?: unknown;
@@ -16,11 +16,11 @@ interface Extensions {
 }
 
 /**
- * Makes a listener of a webhook handler or a console, for node:http, Express 4 and 5, and Connect. Mount it for POST on its own path.
- * It works with and without a body parser in front. Making it starts the processing, unless the handler has
- * `autoStart: false`.
+ * Makes a listener from a webhook handler or a console, for node:http, Express 4 and 5, and Connect. Mount the
+ * listener on its own path, because it answers every request. A body parser may run before the listener.
+ * `toNodeHandler` also starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError where `handler` is neither a handler nor a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
  * @example
  * ```ts
  * createServer(toNodeHandler(webhooks)).listen(3000);

@@ -2,31 +2,34 @@ import { Log } from "../logger.ts";
 import type { ProcessOptions } from "../webhooks/processing/process-now.ts";
 import { assertHandler } from "./handlers.ts";
 
-/** The part of a webhook handler that the function uses. */
+/** The part of a webhook handler that the Lambda function uses. */
 export interface SqsWebhooks {
   /** Processes one notification. */
   process(notification: string, options?: ProcessOptions): Promise<unknown>;
 }
 
-/** The part of Lambda's event for a batch of SQS messages that the function uses. */
+/** Lambda's event for a batch of SQS messages. Declares only the fields that the Lambda function uses. */
 export interface SqsEvent {
   /** The messages of the batch. */
   readonly Records: readonly SqsRecord[];
 }
 
-/** The part of an SQS message that the function uses. */
+/** The part of an SQS message that the Lambda function uses. */
 export interface SqsRecord {
-  /** The id by which SQS knows the message. */
+  /** The id that SQS gave the message. */
   readonly messageId: string;
   /** The text of the message: the event as JSON, or the notification. */
   readonly body: string;
-  /** The attributes that SQS adds, `ApproximateReceiveCount` among them. */
+  /** The attributes that SQS adds, such as `ApproximateReceiveCount`. */
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
-/** Tells SQS which messages to deliver again. The event source needs `ReportBatchItemFailures`. */
+/**
+ * Lists the messages that SQS must deliver again. Lambda reads the list only if you enable `ReportBatchItemFailures`
+ * for the event source.
+ */
 export interface SqsBatchResponse {
-  /** The messages that failed. SQS delivers them again. */
+  /** Each failed message, and the later messages of its group. SQS delivers all of them again. */
   readonly batchItemFailures: {
     /** The `messageId` of the message. */
     readonly itemIdentifier: string;
@@ -34,16 +37,15 @@ export interface SqsBatchResponse {
 }
 
 /**
- * Makes a Lambda function that processes the events which `forwardTo` sent to an SQS queue. The body of each message is
- * the event as JSON, or the notification.
+ * Makes a Lambda function for an SQS queue. The function processes the events that `forwardTo` sent to the queue. The
+ * body of each message is the event as JSON, or the notification.
  *
- * In a FIFO queue, take the record as group: `MessageGroupId: event.ref ?? event.eventId`. The messages of a group then
- * run one after the other. After a failure the rest of the group waits, so that no two events of one record run at once
- * or out of order. In a standard queue all messages run at once.
+ * In a FIFO queue, group messages by record: `MessageGroupId: event.ref ?? event.eventId`. The function processes the
+ * messages of a group one after the other. After a failure, SQS also delivers the rest of the group again, to keep
+ * the order. In a standard queue, the function processes all messages concurrently. After too many failures, SQS
+ * moves a message to the dead letter queue.
  *
- * SQS delivers a failed message again, and moves it to the dead letter queue in the end.
- *
- * @throws InvalidArgumentError where `webhooks` is not a handler
+ * @throws InvalidArgumentError if `webhooks` is not a handler
  * @example
  * ```ts
  * export const handler = toSqsHandler(webhooks);
@@ -59,7 +61,7 @@ export function toSqsHandler(webhooks: SqsWebhooks): (event: SqsEvent) => Promis
 
 const log = new Log();
 
-/** The messages by group. A message without a group is a group of its own. */
+/** Splits the messages into groups. A message without `MessageGroupId` is a group of its own. */
 function groupsOf(records: readonly SqsRecord[]): SqsRecord[][] {
   const groups = new Map<string, SqsRecord[]>();
   for (const record of records) {
@@ -70,7 +72,10 @@ function groupsOf(records: readonly SqsRecord[]): SqsRecord[][] {
   return [...groups.values()];
 }
 
-/** Resolves to the messages that SQS has to deliver again: the first that failed, and all after it. */
+/**
+ * Processes the messages of a group in order. Stops at the first failed message. Resolves to the messages that SQS
+ * must deliver again: the failed message and all messages after it.
+ */
 async function processGroup(
   webhooks: SqsWebhooks,
   group: readonly SqsRecord[],
@@ -81,10 +86,10 @@ async function processGroup(
     try {
       await webhooks.process(body, { attempt });
     } catch (error) {
-      // SQS keeps no reason, so that it has to stand in Lambda's log. A callback's own error has the stack.
+      // Log the reason, because SQS does not store one. If a callback threw, log the callback's error with its stack.
       const { reason, cause } = Object(error) as { readonly reason?: string; readonly cause?: unknown };
       const shown = reason === "callback" ? cause : error;
-      log.error(`SQS message ${messageId} failed, and will be delivered again`, { error: shown, reason });
+      log.error(`SQS message ${messageId} failed, so SQS will deliver it again`, { error: shown, reason });
       return group.slice(index);
     }
   }

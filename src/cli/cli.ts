@@ -52,7 +52,7 @@ interface Platform {
 const asksForHelp = (arg: string): boolean => arg === "--help" || arg === "-h";
 
 async function runCommand(args: readonly string[], io: Io, out: Output, platform: Platform): Promise<number> {
-  // Allow `stayhook --json listings`, too.
+  // `--json` may stand before the command: `stayhook --json listings`.
   const [first, ...others] = args[0] === "--json" && args.length > 1 ? [...args.slice(1), "--json"] : args;
   if (first === undefined) {
     out.note(helpOfAll());
@@ -97,7 +97,7 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
   return code ?? exitCodes.done;
 }
 
-/** Finds the command that the arguments name. @throws UsageError */
+/** Finds the command by the names in the arguments. @throws UsageError */
 function find(args: readonly string[]) {
   const named = (list: readonly Command[], name: string | undefined) =>
     list.find((command) => command.name === name);
@@ -117,9 +117,9 @@ function unknownCommand(name: string, list: readonly Command[], path: readonly s
   if (name.startsWith("-")) return new UsageError(`The command must come before its options. ${see}`);
   const names = list.map((command) => command.name);
   const near = nearest(name, names);
-  // Repeat plain words only. Anything else may be a secret.
+  // Repeat the given name in the error only if the name is a plain word, because any other text may be a secret.
   const shown = /^[a-z][a-z-]{0,19}$/i.test(name) ? `command ${name}` : "such command";
-  const hint = near === undefined ? "" : ` Did you mean ${[...path, near].join(" ")}?`;
+  const hint = near === undefined ? "" : ` Did you mean "${["stayhook", ...path, near].join(" ")}"?`;
   return new UsageError(`There is no ${shown}.${hint} ${see}`);
 }
 
@@ -135,18 +135,18 @@ function optionsOf({ options, asksPlatform }: Command): Options {
   };
 }
 
-/** Option names that people try for the access token. */
+/** Matches the options that users may guess for the access token. None of these options exists. */
 const secretOption =
   /^--?(stayhook[-_]?)?(access[-_]?)?(token|api[-_]?key|key|secret|password|auth(orization)?|bearer)\b/i;
 
-/** Reads the arguments of a command. Its errors never repeat a value, which may be a secret. @throws UsageError */
+/** Reads a command's arguments. No error repeats a value, because the value may be a secret. @throws UsageError */
 function parse(command: Command, path: readonly string[], args: readonly string[]) {
   const options = optionsOf(command);
   const types = Object.entries(options).map(([name, { value, short, multiple = false }]) => [
     name,
     { type: value === undefined ? "boolean" : "string", multiple, ...(short && { short }) },
   ]);
-  // Not `strict`: its errors contain values, which may be secrets.
+  // With `strict: true`, the errors of `parseArgs` would show values, which may be secrets.
   const { values, positionals, tokens } = parseArgs({
     args: [...args],
     options: Object.fromEntries(types),
@@ -157,15 +157,15 @@ function parse(command: Command, path: readonly string[], args: readonly string[
   const [least, most] = command.arguments ?? [0, 0];
   const problem =
     (args.some((arg) => secretOption.test(arg)) &&
-      "The access token has no option, because other users of this machine can read options. Set STAYHOOK_ACCESS_TOKEN.") ||
+      "The access token cannot be given as an option, because other users of this machine can read options. Set STAYHOOK_ACCESS_TOKEN.") ||
     problems.find(Boolean) ||
-    (positionals.length < least && `${command.takes} is missing.`) ||
+    (positionals.length < least && `The argument ${command.takes?.split(" ")[0]} is missing.`) ||
     (positionals.length > most && "There are too many arguments.");
   if (problem) throw new UsageError(`${problem} See stayhook ${path.join(" ")} --help.`);
   return { values, positionals };
 }
 
-/** An option as it is in the arguments. */
+/** An option as the user typed it. */
 interface GivenOption {
   readonly name: string;
   readonly rawName: string;
@@ -181,17 +181,17 @@ function problemWith({ name, rawName, value, inlineValue }: GivenOption, options
   }
   const takesValue = options[name]!.value !== undefined;
   if (!takesValue && value !== undefined) return `${rawName} takes no value.`;
-  // A lone hyphen stands for stdin.
+  // In `--to --json`, the value is missing. In `--to -`, the value is `-`, which means stdin.
   const isMissing = value === undefined || (!inlineValue && /^-./s.test(value));
   return takesValue && isMissing ? `${rawName} requires a value.` : undefined;
 }
 
-/** @throws UsageError naming each missing setting; InvalidArgumentError for a setting that cannot be used */
+/** @throws UsageError naming each missing setting; InvalidArgumentError for an invalid setting */
 function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): StayhookClient {
   const { STAYHOOK_ACCESS_TOKEN: accessToken } = env;
   const missing = [
-    baseUrl ? [] : ["STAYHOOK_BASE_URL (or --base-url) to the platform's URL"],
-    accessToken ? [] : ["STAYHOOK_ACCESS_TOKEN to the access token"],
+    baseUrl ? [] : ["STAYHOOK_BASE_URL (the platform's URL; or use --base-url)"],
+    accessToken ? [] : ["STAYHOOK_ACCESS_TOKEN (the access token)"],
   ].flat();
   if (!baseUrl || !accessToken) throw new UsageError(`Set ${missing.join(" and ")}.`);
   const logger = ({ level, message }: LogEntry) => {
@@ -200,21 +200,21 @@ function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): Stayho
   return new StayhookClient({ baseUrl, accessToken, logger });
 }
 
-/** An error's message, with the platform's URL and the setting to look at. */
+/** Returns an error's message, with the platform's URL and the setting to check. */
 function describe(error: unknown, { url }: Platform): string {
   if (!(error instanceof Error)) return String(error);
   const message = (error.message || error.name)
     .replace("Is baseUrl right?", "Is STAYHOOK_BASE_URL right?")
-    // The client's messages have only the path.
+    // The client's messages have only the path. Add the platform's URL before the path.
     .replace(/^([A-Z]+) \//, url === undefined ? "$&" : `$1 ${url}/`);
-  // The platform's own sentence may end the message.
+  // Remove a period at the end, because the code below appends text.
   const open = message.replace(/\.$/, "");
   if (error instanceof AuthenticationError || error instanceof PermissionDeniedError)
     return `${open}. Check STAYHOOK_ACCESS_TOKEN.`;
   if (error instanceof NotFoundError)
-    return `${open}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`;
+    return `${open}. Is the base URL right? Check STAYHOOK_BASE_URL or --base-url.`;
   if (error instanceof InvalidArgumentError && error.issues.some(({ path }) => path[0] === "baseUrl"))
-    return `${open}. Set STAYHOOK_BASE_URL, or --base-url.`;
+    return `${open}. Set STAYHOOK_BASE_URL or --base-url.`;
   return message;
 }
 
@@ -228,33 +228,35 @@ function helpOfAll(): string {
     "",
     "Options:",
     ...columns([
-      ["--json", "print JSON, with every command"],
-      ["-h, --help", "print help, also after a command"],
+      ["--json", "print JSON; works with every command"],
+      ["-h, --help", "print this help, or the help of a command"],
       ["--version", "print the version"],
     ]),
     "",
     "Environment:",
     ...columns([
-      ["STAYHOOK_BASE_URL", "the platform's URL; or --base-url"],
+      ["STAYHOOK_BASE_URL", "the platform's URL (or use --base-url)"],
       [
         "STAYHOOK_ACCESS_TOKEN",
-        "the access token; there is no option, because other users of this machine can read options",
+        "the access token; it cannot be an option, because other users of this machine can read options",
       ],
-      ["STAYHOOK_STORE", "the store of the events: a file or a URL; or --store"],
+      ["STAYHOOK_STORE", "the event store: an SQLite file or a database URL (or use --store)"],
+      ["STAYHOOK_ENDPOINT_BOOKINGS", "the endpoint for bookings (or use --bookings)"],
+      ["STAYHOOK_ENDPOINT_LISTINGS", "the endpoint for listings (or use --listings)"],
+      ["STAYHOOK_ENDPOINT_MESSAGES", "the endpoint for messages (or use --messages)"],
       [
-        "STAYHOOK_ENDPOINT_BOOKINGS",
-        "the endpoint of a topic, also _LISTINGS and _MESSAGES; or --bookings and so on",
+        "STAYHOOK_TO",
+        'the endpoint for all topics (or use --to); used only by sandbox, trigger, listen, doctor and "config ensure"',
       ],
-      ["STAYHOOK_TO", "one endpoint for sandbox, trigger, listen, doctor and config ensure; or --to"],
     ]),
     "",
     "Exit codes:",
     ...columns([
       [exitCodes.done, "done"],
-      [exitCodes.failed, "the command or a check of doctor failed"],
+      [exitCodes.failed, "the command failed, or a check of doctor failed"],
       [exitCodes.usage, "wrong usage: an unknown command or option, an invalid value, or a missing setting"],
       [exitCodes.refused, "the platform refused the access token (401, 403)"],
-      [exitCodes.notFound, "there is no such booking, event, store or configuration"],
+      [exitCodes.notFound, "the booking, event, store or configuration does not exist"],
       [exitCodes.unreachable, "the platform is out of reach or cannot answer now (429, 5xx)"],
       [exitCodes.interrupted, "interrupted by Ctrl-C"],
     ]),

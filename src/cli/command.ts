@@ -17,10 +17,10 @@ import type { Io, Output } from "./output.ts";
 /** An option of a command, for the parser and for the help. */
 export interface Option {
   readonly help: string;
-  /** The placeholder for the value in the help, such as `<url>`. Without it, the option takes no value. */
+  /** The placeholder for the value in the help, such as `<url>`. An option without a placeholder takes no value. */
   readonly value?: string;
   readonly short?: string;
-  /** The option may be given more than once. */
+  /** Whether the option may be given more than once. */
   readonly multiple?: boolean;
 }
 
@@ -29,17 +29,17 @@ export type Options = Readonly<Record<string, Option>>;
 /** A command, or a group of commands. */
 export interface Command {
   readonly name: string;
-  /** One line. */
+  /** A description in one line. */
   readonly summary: string;
   /** The arguments after the name, such as `<code>`. */
   readonly takes?: string;
-  /** The smallest and the largest number of arguments. Default: none. */
+  /** The smallest and the largest number of arguments. Default `[0, 0]`. */
   readonly arguments?: readonly [least: number, most: number];
-  /** Further lines of its help. */
+  /** Further lines of the command's help. */
   readonly description?: string;
   readonly examples: readonly string[];
   readonly options?: Options;
-  /** Whether the command sends requests to the platform, and so takes `--base-url` and the access token. */
+  /** Whether the command calls the platform. Such a command takes `--base-url` and needs the access token. */
   readonly asksPlatform?: boolean;
   readonly commands?: readonly Command[];
   /** Resolves to the exit code; `undefined` stands for 0. */
@@ -56,9 +56,9 @@ export interface Invocation {
   /** The values of an option that may be given more than once. */
   texts(name: string): readonly string[];
   flag(name: string): boolean;
-  /** Makes the client from the environment. @throws UsageError naming each missing setting */
+  /** Makes the client from `--base-url` and the environment. @throws UsageError naming each missing setting */
   client(): StayhookClient;
-  /** The message of an error, with the platform's URL and the setting to look at. */
+  /** Returns the message of an error, with the platform's URL and the setting to check. */
   describe(error: unknown): string;
 }
 
@@ -73,12 +73,12 @@ export const exitCodes = {
   interrupted: 130,
 } as const;
 
-/** The command line is wrong. The message says how to use it. */
+/** The user's command line is wrong. The message says how to correct it. */
 export class UsageError extends StayhookError {
   override name = "UsageError";
 }
 
-/** The named booking, event, store or configuration does not exist. */
+/** The booking, event, store or configuration that the user named does not exist. */
 export class MissingError extends StayhookError {
   override name = "MissingError";
 }
@@ -117,9 +117,8 @@ export function integerOf(
   if (given === undefined) return undefined;
   const number = Number(given);
   if (given.trim() !== "" && Number.isInteger(number) && number >= least && number <= most) return number;
-  const from = least > Number.MIN_SAFE_INTEGER ? ` from ${least}` : "";
-  const to = most < Number.MAX_SAFE_INTEGER ? ` to ${most}` : "";
-  throw new UsageError(`--${name} must be an integer${from}${to}.`);
+  const range = most < Number.MAX_SAFE_INTEGER ? ` from ${least} to ${most}` : `, ${least} or more`;
+  throw new UsageError(`--${name} must be an integer${least > Number.MIN_SAFE_INTEGER ? range : ""}.`);
 }
 
 /** Reads an option that must be a time, or an age such as `2h`. @throws UsageError */
@@ -128,14 +127,14 @@ export function timeOf({ text }: Invocation, name: string): Date | undefined {
   if (given === undefined) return undefined;
   const age = parseDuration(given);
   if (age !== undefined) return new Date(Date.now() - age);
-  // `new Date("2")` is February 2001.
+  // Accept only full dates, because `new Date("2")` is February 2001.
   const time = new Date(/^\d{4}-\d\d-\d\d/.test(given) ? given : Number.NaN);
   if (Number.isNaN(time.getTime()))
     throw new UsageError(`--${name} must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z.`);
   return time;
 }
 
-/** Checks the reference of a record. @param name - the option or argument, for the error. @throws UsageError */
+/** Checks a reference to a record. @param name - the option or argument that the error names. @throws UsageError */
 export function checkRef(ref: string, name: string): string {
   if (!/^(booking|listing):./.test(ref))
     throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
@@ -148,13 +147,13 @@ export function refOf({ text }: Invocation): string | undefined {
   return ref === undefined ? undefined : checkRef(ref, "--ref");
 }
 
-// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So each
-// URL may come from stdin or from the environment.
+// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So the URL
+// can also come from stdin or from an environment variable.
 
 /** @param use - the purpose of the URL */
 export const urlOption = (use: string, variable: string): Option => ({
   value: "<url>",
-  help: `${use}; - reads it from stdin; default: ${variable}`,
+  help: `${use}; "-" reads the URL from stdin; default: ${variable}`,
 });
 
 export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
@@ -164,18 +163,19 @@ export async function toOf(invocation: Invocation): Promise<string | undefined> 
   const to = toGiven(invocation);
   if (to !== "-") return to;
   const [line] = await linesOf(invocation.io, 1);
-  if (line === undefined) throw new UsageError("Stdin has no URL for --to.");
+  if (line === undefined) throw new UsageError('Stdin is empty. If --to is "-", write the URL to stdin.');
   return line;
 }
 
-/** Like {@link toOf}, and checks the URL. @throws UsageError */
+/** Like {@link toOf}, but also checks the URL. @throws UsageError */
 export async function checkedToOf(invocation: Invocation): Promise<string | undefined> {
   const to = await toOf(invocation);
-  if (to !== undefined && !parseUrl(to)) throw new UsageError("--to must be an http or https URL.");
+  if (to !== undefined && !parseUrl(to))
+    throw new UsageError("--to or STAYHOOK_TO must be an http or https URL.");
   return to;
 }
 
-/** Like {@link toOf}, but returns `-` instead of reading stdin. The sandbox reads commands from stdin. */
+/** Returns `--to` or STAYHOOK_TO. Returns `-` unchanged, because `stayhook sandbox` reads stdin itself. */
 export function toGiven(invocation: Invocation): string | undefined {
   const to = invocation.text("to");
   if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
@@ -186,11 +186,11 @@ export function toGiven(invocation: Invocation): string | undefined {
 export function warnOfQuery({ out }: Invocation, option: string, url: string, variable: string): void {
   if (parseUrl(url)?.search)
     out.warn(
-      `Other users of this machine can read the query of --${option}. Use --${option} - or ${variable} instead.`,
+      `Other users of this machine can read the query of the URL in --${option}. Give the URL on stdin (--${option} -) or in ${variable} instead.`,
     );
 }
 
-/** The first `count` lines of stdin that are not empty. */
+/** Returns the first `count` non-empty lines of stdin. */
 export async function linesOf({ stdin: input, signal }: Io, count: number): Promise<string[]> {
   const found: string[] = [];
   for await (const line of createInterface({ input, signal })) {
@@ -201,19 +201,19 @@ export async function linesOf({ stdin: input, signal }: Io, count: number): Prom
 }
 
 export const yesOption: Options = {
-  yes: { short: "y", help: "do not ask; required if stdin is not a terminal" },
+  yes: { short: "y", help: "do not ask for confirmation; required if stdin is not a terminal" },
 };
 
 /**
- * Asks on a terminal before something that cannot be undone.
+ * Asks the user on the terminal to confirm a change. With `--yes`, does not ask.
  *
- * @param question - without the question mark
- * @throws UsageError without `--yes` if stdin is not a terminal; StayhookError if the user says no
+ * @param question - the question without its question mark
+ * @throws UsageError if stdin is not a terminal and `--yes` is absent; StayhookError if the user says no
  */
 export async function confirm({ io, flag }: Invocation, question: string): Promise<void> {
   if (flag("yes")) return;
   if (io.stdin.isTTY !== true)
-    throw new UsageError(`${question}? Stdin is not a terminal. Add --yes to confirm.`);
+    throw new UsageError(`${question}? Add --yes to confirm, because stdin is not a terminal.`);
   io.stderr.write(`${question}? [y/N] `);
   for await (const answer of createInterface({ input: io.stdin, signal: io.signal })) {
     if (/^\s*y(es)?\s*$/i.test(answer)) return;

@@ -4,10 +4,10 @@ import { exitCodes } from "./command.ts";
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  // Once, so that a second Ctrl-C ends the process at once.
+  // Listen only once, so that a second Ctrl-C kills the process.
   process.once(signal, () => interruption.abort());
 }
-// `stayhook events ls | head` closes the pipe after ten lines.
+// In `stayhook events ls | head`, `head` closes the pipe after ten lines. End without an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") process.exit(0);
   throw error;
@@ -15,7 +15,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 22 || (major === 22 && minor < 13)) {
-  console.error(`stayhook: needs Node 22.13 or newer, and this is ${process.version}`);
+  console.error(`stayhook: Node ${process.version} is too old. Install Node 22.13 or newer.`);
   process.exit(1);
 }
 
@@ -27,5 +27,5 @@ process.exitCode = await run(process.argv.slice(2), {
   env,
   signal: interruption.signal,
 });
-// An open connection would keep the process alive.
+// After Ctrl-C, an open connection could keep the process alive.
 if (process.exitCode === exitCodes.interrupted) process.exit();

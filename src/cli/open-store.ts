@@ -15,10 +15,10 @@ export const storeOptions: Options = {
 };
 
 /**
- * Opens the store that the user named, runs `use` with it, and closes it. Loads no other store's driver.
+ * Opens the store that the user named, runs `use`, and closes the store. Loads only the driver of this store.
  *
- * @param handlesSignal - whether `use` ends by itself on Ctrl-C; if not, this function rejects at once
- * @throws UsageError if no store is named; MissingError if it does not exist, because a typo must not create one
+ * @param handlesSignal - whether `use` ends by itself on Ctrl-C. If not, this function rejects at once on Ctrl-C
+ * @throws UsageError if no store is named; MissingError if the store does not exist, so that a typo creates no store
  */
 export async function withStore<T>(
   invocation: Invocation,
@@ -28,7 +28,7 @@ export async function withStore<T>(
   const { signal } = invocation.io;
   const used = open(invocation).then((store) => use(store).finally(() => store.close()));
   if (handlesSignal) return used;
-  // On Ctrl-C, do not wait for a store that does not answer.
+  // On Ctrl-C, end at once, even if the store does not answer.
   const interrupted = once(signal, "abort").then(() => Promise.reject(signal.reason));
   return Promise.race([used, interrupted]);
 }
@@ -36,12 +36,12 @@ export async function withStore<T>(
 async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>> {
   const given = text("store");
   const where = given ?? io.env.STAYHOOK_STORE;
-  if (!where) throw new UsageError("Name the store of the events with --store or STAYHOOK_STORE.");
+  if (!where) throw new UsageError("No event store is given. Set --store or STAYHOOK_STORE.");
   if (given !== undefined && hasPassword(given))
     out.warn("Other users of this machine can read the password in --store. Use STAYHOOK_STORE instead.");
-  // On Windows, one letter and a colon are a drive.
+  // Accept only schemes of two letters or more: on Windows, one letter and a colon name a drive, as in `C:`.
   const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
-  // Make the store first: it checks its options before this connects to the server.
+  // Make the store before you connect to the server, because the store checks the options.
   switch (scheme) {
     case "postgres://":
     case "postgresql://": {
@@ -61,7 +61,7 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
       const prefix = text("prefix");
-      // The app logs the warnings about settings of Redis.
+      // Do not warn about settings of Redis, because the app already logs such warnings.
       const store = redisStore({ url: where, prefix, logger: () => {} });
       await assertUsed(where, `the prefix ${prefix ?? "stayhook"}`, hasTables.redis(where, prefix));
       return store;
@@ -69,16 +69,18 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
     case undefined:
       return openFile(where);
     default:
-      throw new UsageError("--store must be an SQLite file, or a postgres://, mysql:// or redis:// URL.");
+      throw new UsageError(
+        "--store or STAYHOOK_STORE must be an SQLite file, or a postgres://, mysql:// or redis:// URL.",
+      );
   }
 }
 
-/** @throws MissingError if stayhook has never used the place; StayhookError if the server does not answer */
+/** @throws MissingError if `place` has no tables or keys of stayhook; StayhookError if the server does not answer */
 async function assertUsed(url: string, place: string, used: Promise<boolean>): Promise<void> {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const host = parsed?.host || "localhost";
   const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
-    // The store itself reports a missing package and an invalid URL.
+    // Continue: the store itself reports a missing package or an invalid URL.
     if (error.code === "ERR_MODULE_NOT_FOUND" || !parsed) return true;
     throw new StayhookError(
       `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is --store or STAYHOOK_STORE right?`,
@@ -86,13 +88,15 @@ async function assertUsed(url: string, place: string, used: Promise<boolean>): P
     );
   });
   if (!isUsed)
-    throw new MissingError(`There are no events in ${place} at ${host}: stayhook has never used it.`);
+    throw new MissingError(
+      `There is no event store in ${place} at ${host}. Is --store or STAYHOOK_STORE right?`,
+    );
 }
 
-/** How long a server may take to connect or to answer, ms. */
+/** The longest wait for a connection to a server, or for the server's answer, ms. */
 const PATIENCE = 5000;
 
-// A store creates its tables or keys at its first use. Check for them first, so that a typo creates nothing.
+// A store creates its tables or keys at its first use. Search for them before, so that a typo creates no store.
 const hasTables = {
   async postgres(connectionString: string, schema = "stayhook"): Promise<boolean> {
     const loaded = await import("pg");
@@ -133,7 +137,7 @@ const hasTables = {
       await client.connect();
       return (await client.exists(`{${prefix}}:meta`)) > 0;
     } catch (error) {
-      // ioredis rejects with "Connection is closed". Its error event has the reason.
+      // ioredis rejects with "Connection is closed". Only its `error` event has the reason.
       throw cause ?? error;
     } finally {
       client.disconnect();
@@ -146,14 +150,14 @@ async function openFile(path: string): Promise<EventStore<unknown>> {
     // Do not show a mistyped connection string, which may hold a password.
     throw new MissingError(
       /[@=]/.test(path)
-        ? "There is no such file. A URL must begin with postgres://, mysql:// or redis://."
+        ? "--store or STAYHOOK_STORE names no existing file, and does not begin with postgres://, mysql:// or redis://."
         : `There is no file ${path}. Is --store or STAYHOOK_STORE right?`,
     );
   }
   try {
     const { DatabaseSync } = await import("node:sqlite");
     if (isForeign(path, DatabaseSync))
-      throw new MissingError(`There are no events in ${path}: stayhook has never used it.`);
+      throw new MissingError(`There is no event store in ${path}. Is --store or STAYHOOK_STORE right?`);
     const { sqliteStore } = await import("../stores/sqlite/index.ts");
     return sqliteStore(path) as EventStore<unknown>;
   } catch (error) {
@@ -171,7 +175,7 @@ function isForeign(path: string, Database: typeof DatabaseSync): boolean {
     const table = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'stayhook_events'").get();
     return table === undefined;
   } catch {
-    // The store reports the file's problem.
+    // The store itself reports a file that cannot be read.
     return false;
   } finally {
     database?.close();

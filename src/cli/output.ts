@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
 
-/** The streams, environment and signal of the process. Tests give their own. */
+/** The streams, environment and signal of the process. Tests replace them. */
 export interface Io {
   readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
   readonly stdout: Sink;
@@ -18,12 +18,12 @@ export interface Sink extends NodeJS.WritableStream {
 
 type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 
-/** One column of a table: its heading, and the value of a row in it. */
+/** One column of a table: its heading, and a function that returns the cell of a row. */
 export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown];
 
 /**
- * Writes results to stdout and everything else to stderr. With `--json`, results are JSON. On a terminal they are
- * tables with color. In a pipe they are lines with tabs, for `cut` and `awk`.
+ * Writes results to stdout and everything else to stderr. With `--json`, results are JSON. Without `--json`, results
+ * are colored tables on a terminal, and lines with tabs in a pipe.
  */
 export class Output {
   readonly json: boolean;
@@ -41,7 +41,7 @@ export class Output {
   /** Writes the result: `value` with `--json`, else `text`. */
   result(value: unknown, text: () => string): void {
     const shown = this.json ? printableJson(value ?? null, 2) : text();
-    // In a pipe, an empty list has no line.
+    // In a pipe, an empty list prints nothing, not even an empty line.
     if (shown !== "") this.line(shown);
   }
 
@@ -50,7 +50,7 @@ export class Output {
     this.line(this.json ? printableJson(value) : text());
   }
 
-  /** Writes one row of a list that grows, with the columns of {@link table} but without padding. */
+  /** Writes one row of a list that is still growing. Unlike {@link table}, does not pad the columns. */
   row<Row>(row: Row, columns: readonly Column<Row>[]): void {
     const cells = columns.map(([, cell]) => printable(cell(row)));
     this.item(row, () => cells.join(this.isTerminal ? "  " : "\t"));
@@ -60,7 +60,7 @@ export class Output {
     this.#io.stdout.write(`${text}\n`);
   }
 
-  /** Writes a line to stderr, so that it does not get into a pipe. */
+  /** Writes a line to stderr, so that the line does not go into a pipe. */
   note(text: string): void {
     this.#io.stderr.write(`${text}\n`);
   }
@@ -69,17 +69,17 @@ export class Output {
     return this.#styled(style, text, this.#io.stdout);
   }
 
-  /** The time of day of a line. */
+  /** Formats the time of day, for the start of a line. */
   clock(date: Date): string {
     return this.style("dim", date.toISOString().slice(11, 23));
   }
 
-  /** The status of an endpoint's answer, or why there is none. */
+  /** Formats the status of an endpoint's answer, or the error if no answer came. */
   answer({ status, error }: { readonly status?: unknown; readonly error?: unknown }): string {
     return this.style(status === 200 ? "green" : "red", printable(status ?? error));
   }
 
-  /** Writes an error. Only JSON has the `details`. */
+  /** Writes an error. The `details` appear only with `--json`. */
   error(message: string, details: Readonly<Record<string, unknown>> = {}): void {
     this.#complain("red", "error", { ...details, message });
   }
@@ -94,7 +94,7 @@ export class Output {
   }
 
   #styled(style: Style, text: string, sink: Sink): string {
-    // By default, styleText reads the environment of the process and not `env`.
+    // Switch `validateStream` off, because it reads the environment of the process instead of `env`.
     return sink.isTTY === true && wantsColor(this.#io.env)
       ? styleText(style, text, { validateStream: false })
       : text;
@@ -114,7 +114,7 @@ export class Output {
     return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
   }
 
-  /** One line for each field of a record. */
+  /** Formats a record as one line for each field. */
   fields(entries: readonly (readonly [name: string, value: unknown])[]): string {
     const width = Math.max(0, ...entries.map(([name]) => printable(name).length));
     const start = (name: string) =>
@@ -133,7 +133,7 @@ export class Output {
 // Text from outside, such as a listing's name, must not control the terminal or start a new line.
 const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A value as text in one line. */
+/** Returns a value as one line of text. */
 export function printable(value: unknown): string {
   if (value === undefined || value === null) return "-";
   if (value instanceof Date) return value.toISOString();
@@ -146,7 +146,7 @@ export function printable(value: unknown): string {
 
 const escaped = (code: number): string => `\\u${code.toString(16).padStart(4, "0")}`;
 
-/** JSON with the characters escaped that could control a terminal. */
+/** Returns JSON. Escapes the characters that could control a terminal. */
 const printableJson = (value: unknown, indent?: number): string =>
   JSON.stringify(value, null, indent).replace(steering, (found) =>
     found === "\n" ? found : found.replace(/[\s\S]/g, (unit) => escaped(unit.charCodeAt(0))),

@@ -3,33 +3,33 @@ import type { Log } from "../logger.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer, Reader } from "./http.ts";
 
-/** A kind of record that the platform has, and how to recognize one. */
+/** A kind of record of the platform, such as a booking. */
 export interface Model<T> {
   readonly name: string;
   readonly schema: StandardSchema<T>;
-  /** The fields that every record has, its identity first. */
+  /** The fields that every record has. The first field identifies the record. */
   readonly required: readonly [string, ...string[]];
-  /** The names of the fields that have a type which the model does not expect. */
+  /** Returns the names of the fields whose values have an unexpected type. */
   readonly unexpected: (record: T) => readonly string[];
 }
 
 /** One page of a list. */
 export interface Page<T> {
   readonly answer: Answer;
-  /** The rows that validate. */
+  /** The valid rows. */
   readonly rows: T[];
-  /** The issues of the other rows. */
+  /** The issues of the invalid rows. */
   readonly issues: readonly Issue[];
-  /** The number of the other rows. */
+  /** The number of invalid rows. */
   readonly invalid: number;
-  /** The number of rows in the answer. It includes rows that were not read, because there were too many issues. */
+  /** The number of rows in the answer, including the rows that the reader skipped after {@link maxIssues} issues. */
   readonly length: number;
 }
 
-/** The reader stops after this many issues, because the issues of millions of invalid rows would take gigabytes. */
+/** The reader stops after this many issues: the issues of millions of invalid rows would fill gigabytes of memory. */
 const maxIssues = 1_000;
 
-/** Readers that share a log, and warn once of each unexpected field. */
+/** Makes readers that share a log. The readers warn once about each field whose value has an unexpected type. */
 export class Readers {
   readonly #log: Log;
   readonly #warned = new Set<string>();
@@ -39,9 +39,9 @@ export class Readers {
   }
 
   /**
-   * Reads the record that was asked for.
+   * Reads the requested record.
    *
-   * @param asked - its identity: a code, compared without outer white space and in any letter case, or an id
+   * @param asked - the requested id or code. Letter case and outer white space do not matter
    */
   record<T>(model: Model<T>, asked: string | number): Reader<T> {
     const [identity] = model.required;
@@ -52,13 +52,13 @@ export class Readers {
       const record = await this.#validated(model, part, answer);
       if (comparable((record as Record<string, unknown>)[identity]) !== comparable(asked))
         throw answer.invalid([
-          { path: [...part.path, identity], message: "is not the one that was asked for" },
+          { path: [...part.path, identity], message: `is not the requested ${identity}` },
         ]);
       return record;
     };
   }
 
-  /** Reads the one record of its kind; `undefined` where the answer says that there is none. */
+  /** Reads a record, or gives `undefined` if the answer says that the record does not exist. */
   recordOrNone<T>(model: Model<T>): Reader<T | undefined> {
     return async (answer) => {
       const { value } = answer.body;
@@ -67,7 +67,10 @@ export class Readers {
     };
   }
 
-  /** Reads the record that the answer to a write may show; `undefined` where it shows none. */
+  /**
+   * Reads the record in the answer to a request that changes the record. Gives `undefined` if the answer shows no
+   * valid record.
+   */
   recordIfShown<T>(model: Model<T>): Reader<T | undefined> {
     return async (answer) => {
       if (answer.missing) return undefined;
@@ -83,14 +86,14 @@ export class Readers {
     };
   }
 
-  /** Reads one page of a list. Rejects where the answer holds no list. */
+  /** Reads one page of a list. Rejects if the answer holds no list. */
   page<T>(model: Model<T>): Reader<Page<T>> {
     return async (answer) => {
       const { value: body } = answer.body;
       const list = findList(body);
-      // An empty list in a failed answer would make all listings look gone.
+      // If the answer reports a failure, do not accept an empty list: all listings would look deleted.
       if (!list?.value.length && saysFailed(body)) throw answer.failed();
-      if (!list) throw answer.invalid([{ path: [], message: "holds no list" }]);
+      if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);
       const rows: T[] = [];
       const issues: Issue[] = [];
       let read = 0;
@@ -117,32 +120,32 @@ export class Readers {
       if (this.#warned.has(key)) continue;
       this.#warned.add(key);
       this.#log.warn(
-        `the platform sent ${key} with an unexpected type of value. The value is passed on unchanged.`,
+        `the platform sent ${key} with an unexpected type. The client returns the value unchanged.`,
       );
     }
     return record;
   }
 }
 
-/** Gives the parsed JSON of an answer; `undefined` where the answer has none. */
+/** Gives the parsed JSON of an answer, or `undefined` if the answer has no JSON. */
 export const rawJson: Reader<unknown> = (answer) => {
   if (answer.missing) return undefined;
   if (answer.body.truncated) throw answer.invalid([]);
   return answer.body.kind === "json" ? answer.body.value : undefined;
 };
 
-/** Validates the parsed JSON of an answer with a schema, and gives the output. */
+/** Validates the parsed JSON of an answer with a schema, and gives the schema's output. */
 export function parseWith<T>(schema: StandardSchema<T>): Reader<T> {
   return async (answer) => {
     const result = await validate(schema, { value: await rawJson(answer), path: [] }, answer);
-    // A retried DELETE may find its record gone. The schema need not allow for an answer without a body.
+    // Ignore the schema's issues if a retried DELETE got a 404: an earlier attempt may have deleted the record.
     if ("issues" in result && answer.missing) return undefined as T;
     if ("issues" in result) throw answer.invalid(result.issues);
     return result.value;
   };
 }
 
-/** Validates a part of a body. The path of each issue is the one from the body's root. */
+/** Validates a part of a body. The path of each issue begins at the body's root. */
 async function validate<T>(
   schema: StandardSchema<T>,
   { value, path }: Part,
@@ -152,7 +155,7 @@ async function validate<T>(
   try {
     result = await schema["~standard"].validate(value);
   } catch (cause) {
-    throw answer.invalid([{ path, message: "the schema threw an error; see cause" }], { cause });
+    throw answer.invalid([{ path, message: "the schema threw an error; see error.cause" }], { cause });
   }
   if (!result.issues) return result;
   return { issues: toIssues(result.issues).map((issue) => ({ ...issue, path: [...path, ...issue.path] })) };
@@ -163,7 +166,7 @@ function comparable(identity: unknown): string | undefined {
   return isText ? String(identity).trim().toLowerCase() : undefined;
 }
 
-/** A part of a body, and the property names and indexes that lead to it. */
+/** A part of a body, and the property names and indexes that lead to the part. */
 export interface Part<T = unknown> {
   readonly value: T;
   readonly path: readonly (string | number)[];
@@ -171,7 +174,7 @@ export interface Part<T = unknown> {
 
 type Properties = Readonly<Record<string, unknown>>;
 
-// The platform's bodies are not documented. These are the usual names of the property that holds the payload.
+// The platform does not document its bodies. APIs usually give one of these names to the property with the payload.
 const payloadNames = [
   "data",
   "booking",
@@ -188,20 +191,21 @@ const payloadNames = [
 ];
 const listNames = ["listings", "data", "items", "results"];
 
-/** How many objects may stand around a record, configuration or list. */
+/** How many levels deep a record, configuration or list may be nested in other objects. */
 const maxWrappers = 2;
 
 /**
- * Finds the record in a body: in the body itself, or in an object up to two wrappers deep.
+ * Finds the record in a body: the body itself, or an object nested up to two levels deep.
  *
- * @param required - the fields that a record must have, its identity first
- * @returns a part with all required fields, else the part that comes nearest, so that the error can name its path
+ * @param required - the fields that a record must have. The first field identifies the record
+ * @returns the part with all required fields. If no part has all of them, returns the most similar part, so that an
+ *   error can name its path
  */
 export function findRecord(
   body: unknown,
   required: readonly [string, ...string[]],
 ): Part & { whole: boolean } {
-  // Check the usual answer first: the search for other forms takes most of the time.
+  // Check the usual form first, because the search for other forms is slow.
   if (hasFields(body, required)) return { value: body, path: [], whole: true };
   const parts = [...partsOf(body)];
   const having = (fields: readonly string[]) => parts.find(({ value }) => hasFields(value, fields));
@@ -209,7 +213,7 @@ export function findRecord(
   return { ...(whole ?? having([required[0]]) ?? (parts[0] as Part)), whole: whole !== undefined };
 }
 
-/** Finds the list in a body: an array of objects, up to two wrappers deep. */
+/** Finds the list in a body: an array of objects, nested up to two levels deep. */
 export function findList(body: unknown): Part<readonly unknown[]> | undefined {
   const root: Part = { value: body, path: [] };
   if (isList(root)) return root;
@@ -226,19 +230,20 @@ export function findList(body: unknown): Part<readonly unknown[]> | undefined {
   return ofListings ?? others[0] ?? onlyEmpty(lists);
 }
 
-/** Whether an envelope carries the status 404 or 410 in its `code` or `status`. */
+/** Whether a body has the status 404 or 410 in its `code` or `status`. */
 export function saysNotFound(body: unknown, required: readonly [string, ...string[]]): boolean {
   if (!isObject(body)) return false;
   const gone = (value: unknown): boolean => [404, 410].includes(toNumber(value));
-  // A record may have a field `code` of its own, so check for the record's fields. The `status` of a record is a word.
+  // In a record, ignore `code`, which may be a field of the record. A record's `status` is a word, never 404 or 410.
   return gone(body.status) || (gone(body.code) && !hasFields(body, required));
 }
 
 /**
- * Whether a successful answer says that there is no record: `null`, `{}`, an envelope of these, or `success: true`
- * alone. An envelope that tells of a failure does not: an outage must not look like "there is none".
+ * Whether a successful answer says that there is no record: `null`, `{}` or `{ success: true }`, or an object that
+ * holds one of these. Gives `false` for an object that reports a failure: an outage must not look like a missing
+ * record.
  *
- * @param required - the fields of a record. An object that has one of them is a broken record, not an envelope.
+ * @param required - the fields of a record. An object with any of these fields, except `status`, gives `false`
  */
 export function saysNone(body: unknown, required: readonly string[], wrappers = maxWrappers): boolean {
   if (body === null || body === undefined) return true;
@@ -248,13 +253,13 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   if (names.length === 0) return true;
   if (wrappers === 0 || Object.entries(body).some(tellsFailure)) return false;
   const known = names.filter((name) => payloadNames.includes(name));
-  // A payload of an unknown name counts where nothing but `true` stands beside it.
+  // Without a known payload name, every property whose value is not `true` counts as payload.
   const payload = known.length > 0 ? known : names.filter((name) => body[name] !== true);
   if (payload.length === 0) return names.length === 1 && body.success === true;
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }
 
-/** Whether a successful answer reports a failure at its outermost level. */
+/** Whether a successful answer reports a failure in the top-level properties of its body. */
 export function saysFailed(body: unknown): boolean {
   if (!isObject(body)) return false;
   const { success, error, errors } = body;
@@ -265,12 +270,12 @@ export function isObject(value: unknown): value is Properties {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A number, or the number that a text writes; NaN for anything else. Never converts an object, because that may throw. */
+/** Converts a number or a text. Gives NaN for any other value, because the conversion of an object may throw. */
 export function toNumber(value: unknown): number {
   return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;
 }
 
-/** Whether a property of an envelope tells of a failure, by the names and values that APIs use for that. */
+/** Whether a property reports a failure. Knows the names and values that APIs usually use for failures. */
 function tellsFailure([name, value]: readonly [string, unknown]): boolean {
   if (name === "error" || name === "errors") return isSet(value) || isObject(value);
   if (name === "success" && isFalse(value)) return true;
@@ -281,7 +286,7 @@ function tellsFailure([name, value]: readonly [string, unknown]): boolean {
   return Number.isNaN(number) ? /^\s*(err|fail)/i.test(value as string) : !isGoodCode(number);
 }
 
-/** Whether an `error` property holds an error. `null`, `{}`, `0` and the like say that there is none. */
+/** Whether an `error` property holds an error: not a success code, and not an empty value such as `null` or `{}`. */
 function isSet(value: unknown): boolean {
   if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
   return Boolean(value) && !isGoodCode(toNumber(value));
@@ -295,7 +300,7 @@ function isGoodCode(number: number): boolean {
   return number === 0 || (number >= 200 && number <= 299);
 }
 
-/** The body and the parts within it that may be the record, the outermost first. */
+/** Yields the body, and then the parts of the body that may be the record, the outer parts first. */
 function* partsOf(body: unknown): Generator<Part> {
   let level: Part[] = [{ value: body, path: [] }];
   for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
@@ -305,13 +310,13 @@ function* partsOf(body: unknown): Generator<Part> {
   }
 }
 
-/** The only element of an array; any other part as it is. */
+/** Unwraps an array with a single element. Returns any other part unchanged. */
 function onlyElement(part: Part): Part {
   const { value, path } = part;
   return Array.isArray(value) && value.length === 1 ? { value: value[0], path: [...path, 0] } : part;
 }
 
-/** The properties of a part that is an object, those of the given names first. */
+/** Returns the properties of an object. The properties in `names` come first. */
 function below({ value, path }: Part, names: readonly string[]): Part[] {
   if (!isObject(value)) return [];
   const sorted = [
@@ -333,7 +338,7 @@ function hasObjects({ value }: Part<readonly unknown[]>): boolean {
   return value.some(isObject);
 }
 
-/** An empty array under an unknown name is the list only if it is the only array. Otherwise all listings could look deleted. */
+/** Accepts an empty array only if there is no other array: a wrong choice would make all listings look deleted. */
 function onlyEmpty(lists: readonly Part<readonly unknown[]>[]): Part<readonly unknown[]> | undefined {
   const [only, second] = lists;
   if (!only || second || only.value.length > 0) return undefined;

@@ -2,36 +2,36 @@ import { describeIssue, type Issue, StayhookError } from "../errors.ts";
 
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
-/** The parts of an {@link APIError}. */
+/** The arguments for the constructor of {@link APIError}. */
 export interface APIErrorInit {
   /** The HTTP status. */
   readonly status: number;
   /** The headers of the answer. */
   readonly headers: Headers;
-  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly body: unknown;
   /** The HTTP method of the request. */
   readonly method: string;
   /** The path below the base URL, without the query. */
   readonly path: string;
-  /** The reason in the message. Default: the message in the body. */
+  /** The detail in the error's message. Default: the message in the body. */
   readonly detail?: string | undefined;
 }
 
 /**
- * The platform answered, but not with success. The subclasses tell the common statuses apart. A redirect that the
- * client did not follow is an `APIError` too, as is a 2xx answer that reports a failure in its body.
+ * The platform answered with a failure. The common statuses have subclasses. The failure may also be a redirect that
+ * the client did not follow, or a 2xx answer whose body reports a failure.
  *
- * The error does not show the access token, even if the platform echoed it.
+ * The error does not show the access token, even if the answer contains the token.
  */
 export class APIError extends StayhookError {
-  /** The HTTP status. 0 where the runtime hides it, as browsers do with redirects. */
+  /** The HTTP status. It is 0 if the runtime hides the status, as browsers do for redirects. */
   readonly status: number;
   /** The headers of the answer. */
   readonly headers: Headers;
-  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly body: unknown;
-  /** The platform's id of the request, from `x-request-id` and similar headers. Its support will ask for it. */
+  /** The request's id, from `x-request-id` or a similar header. The platform's support will ask for this id. */
   readonly requestId: string | undefined;
   /** The HTTP method of the request. */
   readonly method: string;
@@ -41,7 +41,7 @@ export class APIError extends StayhookError {
   constructor(init: APIErrorInit) {
     const detail = init.detail ?? messageIn(init.body);
     const said = detail === undefined ? "" : `: ${shorten(detail)}`;
-    super(`${init.method} ${shorten(init.path)} was answered ${init.status}${said}`);
+    super(`${init.method} ${shorten(init.path)} was answered with ${init.status}${said}`);
     this.name = "APIError";
     this.status = init.status;
     this.headers = init.headers;
@@ -51,7 +51,7 @@ export class APIError extends StayhookError {
     this.path = init.path;
   }
 
-  /** Makes an error of the class that belongs to its status. */
+  /** Makes an error of the subclass for `init.status`. */
   static of(init: APIErrorInit): APIError {
     const { status } = init;
     const Class = status >= 500 ? InternalServerError : (classes.get(status) ?? APIError);
@@ -83,7 +83,7 @@ export class PermissionDeniedError extends APIError {
   }
 }
 
-/** There is no such record: the platform answered 404, 410, or a 2xx whose body says so. */
+/** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
 export class NotFoundError extends APIError {
   constructor(init: APIErrorInit) {
     super(init);
@@ -107,9 +107,9 @@ export class UnprocessableEntityError extends APIError {
   }
 }
 
-/** The platform answered 429: it limits the rate of requests. */
+/** The platform answered 429: too many requests. */
 export class RateLimitError extends APIError {
-  /** Seconds to wait from the time of the answer; `undefined` where the answer did not say. */
+  /** Seconds to wait after the answer. `undefined` if the answer has no valid `Retry-After` header. */
   readonly retryAfter: number | undefined;
 
   constructor(init: APIErrorInit) {
@@ -139,7 +139,7 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
   [429, RateLimitError],
 ]);
 
-/** No complete answer came: the platform could not be reached. `cause` is the error of the runtime. */
+/** The client could not reach the platform, or got an incomplete answer. `cause` is the error of the runtime. */
 export class ConnectionError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -147,7 +147,7 @@ export class ConnectionError extends StayhookError {
   }
 }
 
-/** An attempt took longer than `timeout`, with its token, redirects and body. */
+/** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
 export class ConnectionTimeoutError extends ConnectionError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -155,7 +155,7 @@ export class ConnectionTimeoutError extends ConnectionError {
   }
 }
 
-/** The caller's `signal` aborted. `cause` is the reason of the signal. `AbortSignal.timeout` counts as an abort too. */
+/** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
 export class AbortError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -163,7 +163,7 @@ export class AbortError extends StayhookError {
   }
 }
 
-/** The `accessToken` function threw, or gave a value that no header can hold. `cause` is the error that it threw. */
+/** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
 export class AccessTokenError extends StayhookError {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -171,13 +171,13 @@ export class AccessTokenError extends StayhookError {
   }
 }
 
-/** The platform answered with success, but its body is not the one that was asked for. */
+/** The platform answered with success, but with an unexpected body. */
 export class ResponseValidationError extends StayhookError {
-  /** Each part of the body that is wrong. */
+  /** The problems, one for each wrong part of the body. */
   readonly issues: readonly Issue[];
-  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly body: unknown;
-  /** The rows of a list that are valid, as `listings.list()` would have given them. Empty for anything else. */
+  /** The valid rows of a list, in the form that `listings.list()` returns. Empty if the call reads no list. */
   readonly valid: readonly unknown[];
 
   constructor(
@@ -188,12 +188,12 @@ export class ResponseValidationError extends StayhookError {
       valid = [],
       ...options
     }: ErrorOptions & {
-      /** The rows of a list that are valid. */
+      /** The valid rows of a list. */
       readonly valid?: readonly unknown[] | undefined;
     } = {},
   ) {
     const shown = issues.slice(0, 3).map(describeIssue).join("; ");
-    const more = issues.length > 3 ? `; and ${issues.length - 3} more, see issues` : "";
+    const more = issues.length > 3 ? `; for ${issues.length - 3} more, see error.issues` : "";
     super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown)}${more}`, options);
     this.name = "ResponseValidationError";
     this.issues = issues;
@@ -208,7 +208,7 @@ export function shorten(text: string): string {
   return text.length > maxDetail ? `${text.slice(0, maxDetail)}…` : text;
 }
 
-/** The error message in a JSON body, if it stands in one of the usual fields. */
+/** Returns the error message from one of the usual fields of a JSON body. */
 export function messageIn(body: unknown): string | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   const { message, error, detail, title } = body as Record<string, unknown>;
@@ -242,16 +242,13 @@ function requestIdIn(headers: Headers): string | undefined {
 const httpDate =
   /^(?:[a-z]{3}, \d\d [a-z]{3} \d{4} [\d:]{8} GMT|[a-z]{6,9}, \d\d-[a-z]{3}-\d\d [\d:]{8} GMT|[a-z]{3} [a-z]{3} [ \d]\d [\d:]{8} \d{4})$/i;
 
-/**
- * The wait that the `Retry-After` header asks for, in ms and never below 0; `undefined` where the header is absent,
- * or neither a number of seconds nor an HTTP date.
- */
+/** Returns the wait that `Retry-After` asks for, ms, at least 0. `undefined` if the header is absent or invalid. */
 export function retryAfterMs(headers: Headers, now: number = Date.now()): number | undefined {
   const value = headers.get("retry-after")?.trim();
   if (value === undefined) return undefined;
   if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value) * 1000;
   if (!httpDate.test(value)) return undefined;
-  // The oldest form names no zone. Date.parse would read it as local time.
+  // The oldest form has no time zone, so `Date.parse` would read the date as local time.
   const time = Date.parse(value.endsWith("GMT") ? value : `${value} GMT`);
   return Number.isNaN(time) ? undefined : Math.max(0, time - now);
 }

@@ -16,62 +16,63 @@ import {
 import type { StayhookError } from "./client-errors.ts";
 import { checkBaseUrl } from "./urls.ts";
 
-/** Headers by name. A header that is `undefined` is left out. */
+/** Headers by name. The client omits a header that is `undefined`. */
 export type HeadersInput =
   | Headers
   | readonly [string, string][]
   | Readonly<Record<string, string | undefined>>;
 
 /**
- * The access token, or a function that gives it. The client calls the function before each attempt (`initial`), and
- * once more in a call whose token the platform refused (`unauthorized`). The function may cache its tokens.
+ * The access token, or a function that gives it. The function may cache tokens. The client calls the function before
+ * each attempt of an API call. After the first 401, the client calls the function again, and uses the new token until
+ * the API call ends.
  */
 export type AccessToken =
   | string
   | ((request: {
-      /** Why the client asks: for an attempt, or because the platform refused the token. */
+      /** The reason for the call: `initial` before an attempt, or `unauthorized` after a 401. */
       readonly reason: "initial" | "unauthorized";
     }) => string | Promise<string>);
 
-/** Query parameters by name. One that is `undefined` or `null` is left out. A list repeats its parameter. */
+/** Query parameters by name. The client omits `undefined` and `null`. `{ id: [1, 2] }` becomes `id=1&id=2`. */
 export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
 type QueryValue = string | number | boolean;
 
-/** A function that sends a request, as `fetch` does. The client calls it with the URL as text. */
+/** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** A request that the client is about to send. */
 export interface RequestObservation {
   /** The HTTP method. */
   readonly method: string;
-  /** The path with the names of its parameters: `/v2/bookings/{bookingCode}`. For `client.request` the path as given. */
+  /** The path with parameter names: `/v2/bookings/{bookingCode}`. For `client.request`, the path without query. */
   readonly route: string;
   /** The path with the values of its parameters, without the query. */
   readonly path: string;
-  /** 1 for the first attempt. A request that is sent again with a new token, or redirected, is of the same attempt. */
+  /** The number of the attempt, from 1. A redirect, or a repeat with a new token, belongs to the same attempt. */
   readonly attempt: number;
 }
 
-/** The end of a request: a `status`, or an `error` where no complete answer came. */
+/** The end of a request. It has a `status`, or an `error` if no complete answer arrived. */
 export type ResponseObservation = RequestObservation & {
-  /** ms from the request to the end of the body. */
+  /** The time from the request to the end of the body, ms. */
   readonly duration: number;
 } & (
     | {
         /** The HTTP status of the answer. */
         readonly status: number;
-        /** Absent: the request got a complete answer. */
+        /** Absent, because the request got a complete answer. */
         readonly error?: undefined;
       }
     | {
         /** The error of a request that got no complete answer. */
         readonly error: StayhookError;
-        /** Absent: the request got no complete answer. */
+        /** Absent, because the request got no complete answer. */
         readonly status?: undefined;
       }
   );
 
-/** The functions that the client calls for each request that it sends. It logs the errors that they throw. */
+/** The functions that the client calls for each request. The client logs errors that the functions throw. */
 export interface Observers {
   /** Called before each request. */
   readonly onRequest?: ((request: RequestObservation) => unknown) | undefined;
@@ -81,18 +82,18 @@ export interface Observers {
 
 /** A request to the platform, as {@link RequestTelemetry} gets it. */
 export interface TracedRequest extends RequestObservation {
-  /** The URL without its query. It shows no secret. */
+  /** The URL without its query and without secrets. */
   readonly url: string;
-  /** How often the call has been sent before: by a retry, with a new token, or before a redirect. */
+  /** The number of earlier requests of the same call: attempts, redirects, and repeats with a new token. */
   readonly resendCount: number;
 }
 
 /** The part of a `Telemetry` that the client uses. */
 export interface RequestTelemetry {
   /**
-   * Wraps a request. Has to call `run` once and to resolve to its result.
+   * Wraps a request. Must call `run` once, and resolve to the result of `run`.
    *
-   * @param run - sends the request and reads the answer. Rejects where there is no complete answer
+   * @param run - sends the request and reads the answer. Rejects if no complete answer arrives
    */
   request<R extends { readonly status: number }>(info: TracedRequest, run: () => Promise<R>): Promise<R>;
 }
@@ -110,8 +111,8 @@ export interface ListPage {
 /** The options of {@link StayhookClient}. */
 export interface ClientOptions<B extends Booking = Booking, L extends Listing = Listing> extends Observers {
   /**
-   * The URL of the platform's API: https, or http on a loopback host. A path is kept as a prefix. By convention it comes
-   * from the environment variable `STAYHOOK_BASE_URL`, which the command line tool reads as well.
+   * The URL of the platform's API: https, or http on a loopback host. A path in the URL is a prefix for all requests.
+   * By convention, the URL comes from `STAYHOOK_BASE_URL`, the environment variable that the command line tool reads.
    *
    * @example
    * ```ts
@@ -119,11 +120,11 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
    * ```
    */
   baseUrl: string | URL;
-  /** Allows http for any host. Default `false`, because others on the way could read the access token. */
+  /** Allows http for any host. Default `false`: with http, anyone on the network path could read the token. */
   allowInsecureHttp?: boolean | undefined;
   /**
-   * The token, or a function that gives it. The client and its errors never show it. By convention it comes from the
-   * environment variable `STAYHOOK_ACCESS_TOKEN`, which the command line tool reads as well.
+   * The token, or a function that gives it. The client and its errors never show the token. By convention, the token
+   * comes from `STAYHOOK_ACCESS_TOKEN`, the environment variable that the command line tool reads.
    *
    * @example
    * ```ts
@@ -132,8 +133,8 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
    */
   accessToken: AccessToken;
   /**
-   * Your own schemas for records, with fields that you know of. Any library that follows Standard Schema will do.
-   * Their output has to extend {@link Booking} and {@link Listing}.
+   * Your own schemas for records, for example with more fields. Any library that follows Standard Schema works. The
+   * outputs of the schemas must extend {@link Booking} and {@link Listing}.
    */
   models?:
     | {
@@ -143,13 +144,14 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
         listing?: StandardSchema<L> | undefined;
       }
     | undefined;
-  /** The time limit of each attempt, with its token, redirects and body. ms, default 10,000. */
+  /** The time limit of each attempt, including the token, redirects and the body. Unit: ms. Default 10,000. */
   timeout?: number | undefined;
-  /** How often the client tries a request again. Default 2. */
+  /** The largest number of retries of a request. Default 2. */
   maxRetries?: number | undefined;
   /**
-   * Gives the query of the page after this one, or `undefined` after the last page. `listings.list()` then reads all
-   * pages, 1,000 at most. Default: only the first page is read, and a warning says if there seem to be more.
+   * Gives the query of the next page, or `undefined` after the last page. With `nextPage`, `listings.list()` reads
+   * all pages, at most 1,000. Default: the client reads only the first page, and logs a warning if the answer hints
+   * at more pages.
    *
    * @example
    * ```ts
@@ -162,9 +164,9 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
   nextPage?: ((page: ListPage) => Query | undefined | Promise<Query | undefined>) | undefined;
   /** Sends the requests in place of the runtime's own `fetch`. */
   fetch?: Fetch | undefined;
-  /** Headers for every request. They may replace any header but `authorization`. */
+  /** Headers for every request. They may replace any header except `authorization`. */
   headers?: HeadersInput | undefined;
-  /** Makes a span of each request: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
+  /** Makes a span for each request. Use `telemetry()` of `stayhook/otel`, or your own object. Default: no spans. */
   telemetry?: RequestTelemetry | undefined;
   /** Writes the log lines of the client. Default: warnings go to the console. */
   logger?: Logger | undefined;
@@ -172,19 +174,19 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
 
 /** The options of a single call. */
 export interface RequestOptions {
-  /** Ends the call when it aborts. The call then rejects with an `AbortError`. */
+  /** When this signal aborts, the call rejects with an `AbortError`. */
   signal?: AbortSignal | undefined;
-  /** The time limit of each attempt, ms. Default: the client's. */
+  /** The time limit of each attempt, ms. Default: the client's `timeout`. */
   timeout?: number | undefined;
-  /** How often the client tries the request again. Default: the client's. */
+  /** The largest number of retries. Default: the client's `maxRetries`. */
   maxRetries?: number | undefined;
-  /** Headers for this call. They win over the client's. */
+  /** Headers for this call. They override the client's headers. */
   headers?: HeadersInput | undefined;
   /** Query parameters for this call. */
   query?: Query | undefined;
 }
 
-/** The client's options after the check, with their defaults. */
+/** The client's checked options, with the defaults filled in. */
 export interface Settings {
   readonly baseUrl: URL;
   readonly accessToken: AccessToken;
@@ -198,33 +200,34 @@ export interface Settings {
   readonly nextPage: ClientOptions["nextPage"];
 }
 
-/** Why a value cannot be sent as a bearer token; `undefined` if it can. It does not show the value. */
+/** Returns the problem with a bearer token, or `undefined` if the token is valid. Never shows the token. */
 export function problemWithToken(token: unknown): string | undefined {
   if (typeof token !== "string") return "must be a string";
   if (token.trim() === "") return "must not be empty";
-  // Checked here, because the runtime's message would show the token.
+  // Check the characters here, because the runtime's error message would show the token.
   return /[^\t\x20-\x7e\x80-\xff]/.test(token)
-    ? "must hold only what a header can: no line breaks, no characters beyond Latin-1"
+    ? "must not have control characters, line breaks or characters beyond Latin-1"
     : undefined;
 }
 
 const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
 
-/** Checks the option `telemetry`, and returns its problem. Each of its functions may be missing. */
+/** Returns the problem with the option `telemetry`, or `undefined`. Each function of the object may be missing. */
 export function problemWithTelemetry(given: unknown): string | undefined {
-  if (typeof given !== "object" || given === null) return "must be an object, such as telemetry() makes";
+  if (typeof given !== "object" || given === null)
+    return "must be an object, such as the result of telemetry()";
   const functions = given as Readonly<Record<string, unknown>>;
   const wrong = telemetryFunctions.find(
     (name) => !["function", "undefined"].includes(typeof functions[name]),
   );
-  return wrong && `must have functions, but \`${wrong}\` is none`;
+  return wrong && `\`${wrong}\` must be a function`;
 }
 
 function model(name: "booking" | "listing") {
   return option((schema) => {
-    if (!isSchema(schema)) return "must be a Standard Schema, such as zod's";
+    if (!isSchema(schema)) return "must be a Standard Schema, such as a zod schema";
     return mixesZod(schema)
-      ? `\`models.${name}\` mixes zod 3 and zod 4. Make all of its parts with zod 4`
+      ? `\`models.${name}\` mixes zod 3 and zod 4. Make all parts of the schema with zod 4`
       : undefined;
   }).optional();
 }
@@ -235,7 +238,7 @@ const limits = () => ({
     MAX_TIMER,
     `must be a number of ms, above 0 and up to ${MAX_TIMER}`,
   ).optional(),
-  maxRetries: integerFrom(0, Number.MAX_SAFE_INTEGER, "must be an integer from 0").optional(),
+  maxRetries: integerFrom(0, Number.MAX_SAFE_INTEGER, "must be an integer, 0 or more").optional(),
   headers: z.unknown().optional().transform(toHeaders),
 });
 
@@ -270,7 +273,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     accessToken,
     timeout,
     maxRetries,
-    // Looked up at each call, because tests and tracing replace it later.
+    // Look up `fetch` at each call, because tests and tracing may replace it later.
     fetch: checked.fetch ?? ((url, init) => globalThis.fetch(url, init)),
     headers,
     log: new Log(checked.logger),
@@ -287,7 +290,7 @@ export const requestShape = () => ({
 });
 const requestSchema = () => optionsObject(requestShape());
 
-/** The options of a call without options, which need no check. */
+/** Stands for the options of a call without options. `checkRequestOptions` does not check this object. */
 export const noOptions: RequestOptions = {};
 
 /** @throws InvalidArgumentError naming each option that is wrong */
@@ -301,13 +304,14 @@ export const querySchema = () =>
     .optional()
     .superRefine((query, context) => {
       if (query === undefined) return;
-      if (typeof query !== "object" || query === null) return context.addIssue("must be an object");
+      if (typeof query !== "object" || query === null)
+        return context.addIssue("must be an object, such as { page: 2 }");
       for (const [name, value] of Object.entries(query))
         if (![value].flat().every(isSendable))
           context.addIssue({
             code: "custom",
             path: [name],
-            message: "must be a string, a number, a boolean or a list of them",
+            message: "must be a string, a number, a boolean or a list of such values",
           });
     });
 
@@ -315,12 +319,12 @@ function isSendable(value: unknown): boolean {
   return ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
 }
 
-/** Returns `undefined` for none: a `Headers` costs more than the other checks of a call together. */
+/** Returns `undefined` if no headers are given: `new Headers()` takes longer than all other checks of a call. */
 function toHeaders(given: unknown, context: z.RefinementCtx): Headers | undefined {
   if (given === undefined) return undefined;
   const headers = new Headers();
   if (typeof given !== "object" || given === null) {
-    context.addIssue("must be an object");
+    context.addIssue("must be a Headers object, or an object of header names and values");
     return headers;
   }
   const entries: Iterable<[string, string | undefined]> =
@@ -331,13 +335,13 @@ function toHeaders(given: unknown, context: z.RefinementCtx): Headers | undefine
       headers.set(name, value);
     } catch {
       // The runtime's message would show the value, which may be a secret.
-      context.addIssue({ code: "custom", path: [name], message: "must be a header's name and value" });
+      context.addIssue({ code: "custom", path: [name], message: "must have a valid header name and value" });
     }
   }
   return headers;
 }
 
-/** Calls an observer, which can neither delay nor break the request. */
+/** Calls an observer, does not wait for its result, and logs its errors. */
 export function notify<T>(observer: ((info: T) => unknown) | undefined, info: T, log: Log): void {
   if (!observer) return;
   const failed = (error: unknown): void =>

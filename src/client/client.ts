@@ -24,7 +24,8 @@ import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 
 /**
- * The client of the platform's configuration and read endpoints, with one method for each.
+ * A client for the platform's endpoints for the webhook configuration, listings and bookings. Each endpoint has one
+ * method.
  *
  * @typeParam B - the output of `models.booking`
  * @typeParam L - the output of `models.listing`
@@ -55,10 +56,9 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   }
 
   /**
-   * Calls any other endpoint below the base URL. Resolves to the parsed JSON as it came (`undefined` if the answer has
-   * none), or to the output of `schema`.
+   * Calls any endpoint below the base URL. Resolves to the output of `schema`.
    *
-   * @param path - begins with `/`, and may have a query
+   * @param path - must begin with `/`, and may have a query
    * @example
    * ```ts
    * const rates = await client.request("GET", "/v2/rates", { query: { listingId: 7 }, schema: Rates });
@@ -68,11 +68,11 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     method: Method,
     path: string,
     options: CustomOptions & {
-      /** Validates the parsed JSON. The call resolves to its output. */
+      /** Validates the parsed JSON. The call resolves to the schema's output. */
       schema: StandardSchema<T>;
     },
   ): ApiPromise<T>;
-  /** Calls any other endpoint below the base URL. Resolves to the parsed JSON as it came. */
+  /** Calls any endpoint below the base URL. Resolves to the parsed JSON, or `undefined` if the answer has no JSON. */
   request(
     method: Method,
     path: string,
@@ -92,7 +92,7 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
 
 /** The options of {@link StayhookClient.request}. */
 export interface CustomOptions extends RequestOptions {
-  /** The body. The client sends it as JSON. */
+  /** The body, which the client sends as JSON. */
   body?: unknown;
 }
 
@@ -101,7 +101,7 @@ const customSchema = () =>
     ...requestShape(),
     body: z.unknown().optional(),
     schema: option((schema) =>
-      isSchema(schema) ? undefined : "must be a Standard Schema, such as zod's",
+      isSchema(schema) ? undefined : "must be a Standard Schema, such as a zod schema",
     ).optional(),
   });
 
@@ -111,15 +111,13 @@ function checkCustom(method: unknown, options: unknown): void {
   check(customSchema, options ?? {}, { before: isMethod ? [] : [wrongMethod] });
 }
 
-/** The bookings of the account: `client.bookings`. The platform has no list of them. */
+/** The bookings of the account: `client.bookings`. The platform has no endpoint that lists bookings. */
 export interface BookingsResource<out B extends Booking = Booking> {
   /**
-   * Reads one booking.
+   * Reads one booking. The code in the answer may differ from `bookingCode` in letter case and outer white space.
    *
-   * The booking in the answer must have this code. It may differ in outer white space and in letter case.
-   *
-   * @throws NotFoundError where there is no such booking
-   * @throws ResponseValidationError where the answer holds another booking, or none that is valid
+   * @throws NotFoundError if the booking does not exist
+   * @throws ResponseValidationError if the answer holds another booking, or no valid booking
    */
   get(bookingCode: string, options?: RequestOptions): ApiPromise<B>;
 }
@@ -131,7 +129,7 @@ function bookingsResource<B extends Booking>(
 ): BookingsResource<B> {
   const model: Model<B> = {
     name: "booking",
-    // Without a schema of the user's, B is Booking itself.
+    // The cast is safe: if the user gives no schema, `B` is `Booking`.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
     required: ["bookingCode", "status"],
     unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
@@ -147,19 +145,19 @@ function bookingsResource<B extends Booking>(
 /** The listings of the account: `client.listings`. */
 export interface ListingsResource<out L extends Listing = Listing> {
   /**
-   * Reads all listings of the account. With the client option `nextPage` it reads page after page, and
-   * `withResponse()` gives the last page's answer.
+   * Reads all listings of the account. With the client option `nextPage`, reads one page after the other, and
+   * `withResponse()` gives the answer of the last page.
    *
-   * @throws ResponseValidationError where the answer holds no list or an invalid row (`error.valid` has the valid
-   *   rows), where `nextPage` asks for the same page twice, and after 1,000 pages
+   * @throws ResponseValidationError if the answer has an invalid row or no list. `error.valid` has the valid rows
+   * @throws ResponseValidationError if `nextPage` fails, repeats a query, or asks for more than 1,000 pages
    */
   list(options?: RequestOptions): ApiPromise<L[]>;
   /**
-   * Reads one listing. The listing in the answer must have this id.
+   * Reads one listing.
    *
-   * @param listingId - an integer, or its digits
-   * @throws NotFoundError where there is no such listing
-   * @throws ResponseValidationError where the answer holds another listing, or none that is valid
+   * @param listingId - an integer, or its digits as a string
+   * @throws NotFoundError if the listing does not exist
+   * @throws ResponseValidationError if the answer holds another listing, or no valid listing
    */
   get(listingId: number | string, options?: RequestOptions): ApiPromise<L>;
 }

@@ -17,7 +17,7 @@ import {
 import type { Redactor } from "./redact.ts";
 import { isBelow } from "./urls.ts";
 
-/** One call to the platform, over all of its attempts. */
+/** One call to the platform, with the values that its attempts share. */
 export interface Outgoing {
   readonly method: string;
   readonly url: URL;
@@ -27,18 +27,18 @@ export interface Outgoing {
   readonly headers: Headers;
   readonly body: string | undefined;
   readonly signal: AbortSignal | undefined;
-  /** ms, for each attempt. */
+  /** The time limit of each attempt, ms. */
   readonly timeout: number;
-  /** The tokens and other secrets that were sent. No error may show them. */
+  /** The tokens and other secrets of the call. No error may show them. */
   readonly secrets: Set<string>;
   readonly redact: Redactor;
-  /** How often the call has been sent. */
+  /** The number of requests that the call has sent. */
   sends: number;
-  /** The token that replaced a refused one. Later attempts keep it. */
+  /** The token that replaced a refused token. Later attempts use the new token, too. */
   refreshed?: Token | undefined;
 }
 
-/** A complete answer. */
+/** An answer whose body has been read. */
 export interface Exchange {
   readonly response: Response;
   readonly body: Body;
@@ -46,14 +46,14 @@ export interface Exchange {
 
 /** The body of an answer. */
 export interface Body {
-  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly value: unknown;
   readonly kind: "json" | "text" | "empty";
-  /** The body was longer than {@link maxBodyBytes}, and is cut off there. */
+  /** Whether the body was longer than {@link maxBodyBytes}, so that its end is missing. */
   readonly truncated: boolean;
 }
 
-/** The most bytes of an answer that are read. */
+/** The longest body that the client reads, in bytes. */
 export const maxBodyBytes = 10 * 1024 * 1024;
 
 const maxRedirects = 3;
@@ -114,12 +114,15 @@ async function traced(
       return { status: done.response.status, done };
     },
     (error) =>
-      log.limited("telemetry", "warn", "the telemetry of a request failed", { error, fromUserCode: true }),
+      log.limited("telemetry", "warn", "the telemetry function `request` failed", {
+        error,
+        fromUserCode: true,
+      }),
   );
   return done;
 }
 
-/** Sends one request, and reports it and its end to the observers. */
+/** Sends one request, and reports its start and its end to the observers. */
 async function observed(
   info: RequestObservation,
   { observers, log }: Settings,
@@ -166,7 +169,7 @@ async function send(
     return { response, body: await readBody(reader ?? (await response.text())) };
   };
   try {
-    // One wait for the whole answer: a listener for each part of it would cost as much as the parsing.
+    // Use one abort listener for the whole answer. A listener for each chunk would cost as much time as the parsing.
     return await untilAborted(exchange(), signal);
   } catch (cause) {
     release(reader);
@@ -176,12 +179,12 @@ async function send(
 
 type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
 
-/** Frees the connection. Nobody waits for it, and its failure changes nothing. */
+/** Frees the connection. Does not wait, and ignores errors. */
 function release(reader: BodyReader | undefined): void {
   reader?.cancel().catch(() => {});
 }
 
-/** Reads a body to its end, whatever type it declares. */
+/** Reads a body, and parses it as JSON if possible. The content type does not matter. */
 async function readBody(body: BodyReader | string): Promise<Body> {
   const { text, truncated } =
     typeof body === "string" ? { text: body, truncated: false } : await readText(body);
@@ -200,7 +203,7 @@ async function readText(reader: BodyReader): Promise<{ text: string; truncated: 
   let text = "";
   let bytes = 0;
   let last: Uint8Array | undefined;
-  // Only for a body of several chunks. Decoding a single chunk as a whole takes a tenth of the time.
+  // Use a stream decoder only for a body of several chunks: `utf8` decodes a single chunk ten times faster.
   let decoder: TextDecoder | undefined;
   while (bytes <= maxBodyBytes) {
     const { done, value } = await reader.read();
@@ -218,7 +221,10 @@ async function readText(reader: BodyReader): Promise<{ text: string; truncated: 
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 
-/** The target of a redirect, if the client may follow it: the redirect of a read, to a URL below `baseUrl`. */
+/**
+ * Returns the target of a redirect, or `undefined` if the client must not follow the redirect. The client follows
+ * only redirects of GET and HEAD requests to URLs below `baseUrl`.
+ */
 function redirectTarget(method: string, response: Response, from: URL, baseUrl: URL): URL | undefined {
   if ((method !== "GET" && method !== "HEAD") || !redirectStatuses.has(response.status)) return undefined;
   const location = response.headers.get("location");
@@ -229,13 +235,14 @@ function redirectTarget(method: string, response: Response, from: URL, baseUrl: 
 
 /** Describes a redirect that the client did not follow, for an error. Returns `undefined` for any other answer. */
 export function describeRedirect(response: Response): string | undefined {
-  if (response.type === "opaqueredirect") return "a redirect, but this runtime hides its target";
+  if (response.type === "opaqueredirect")
+    return "the answer is a redirect, but this runtime hides its target";
   if (response.status < 300 || response.status > 399) return undefined;
   const location = response.headers.get("location");
-  return location ? `a redirect to ${location}, not followed` : undefined;
+  return location ? `the client did not follow the redirect to ${location}` : undefined;
 }
 
-// By the codes of Node and Bun.
+// The codes are those of Node and Bun.
 const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
   { codes: /^(ECONNREFUSED|ConnectionRefused)$/, reason: "connection refused", hint: " Is baseUrl right?" },
   { codes: /^(ENOTFOUND|EAI_AGAIN)$/, reason: "host not found", hint: " Is baseUrl right?" },
@@ -243,10 +250,10 @@ const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
   { codes: /(?:)/, reason: "no complete answer", hint: "" },
 ];
 
-/** The error of this package for a call that got no complete answer. */
+/** Makes the error for a call that got no complete answer. An error of this package stays as it is. */
 export function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookError {
   const { method, url, signal, redact } = call;
-  // First, because the reason may be any error, one of this package too.
+  // Check for an abort first, because the signal's reason may be a `StayhookError`, too.
   if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
     return new AbortError(`${method} ${call.path} was aborted.`, { cause: signal.reason });
   if (cause instanceof StayhookError) return cause;
@@ -259,7 +266,7 @@ export function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): St
   return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause: redact.cause(cause) });
 }
 
-/** The outermost code in an error and its causes, such as `ECONNREFUSED`, else the innermost message. */
+/** Returns the first code in an error's chain of causes, such as `ECONNREFUSED`, or else the last message. */
 function detailOf(error: unknown, depth = 5): string {
   const { code, message, cause } = Object(error) as Readonly<Record<string, unknown>>;
   if (typeof code === "string") return code;
@@ -267,13 +274,13 @@ function detailOf(error: unknown, depth = 5): string {
   return below || (typeof message === "string" ? message : "");
 }
 
-/** A token. `generation` is the number of refreshes that had ended when the client asked for it. */
+/** An access token. `generation` counts the refreshes so far: a token from a later refresh has a higher number. */
 export interface Token {
   readonly value: string;
   readonly generation: number;
 }
 
-/** The tokens of one client. Calls that run at the same time share a refresh. */
+/** Gives the tokens of one client. Concurrent calls share a refresh. */
 export class TokenSource {
   readonly #accessToken: AccessToken;
   #generation = 0;
@@ -294,9 +301,9 @@ export class TokenSource {
     return { value: await untilAborted(this.#call("initial"), signal), generation };
   }
 
-  /** Gives the token that replaces a refused one. */
+  /** Gives the token that replaces a refused token. */
   async refresh(refused: Token, signal: AbortSignal): Promise<Token> {
-    // Another call has refreshed the same token while this call was under way.
+    // Do not refresh again if another call has already replaced the refused token.
     if (this.#refreshed && this.#refreshed.generation > refused.generation) return this.#refreshed;
     this.#flight ??= { token: this.#refresh(), waiting: 0 };
     const flight = this.#flight;
@@ -304,7 +311,7 @@ export class TokenSource {
     try {
       return await untilAborted(flight.token, signal);
     } finally {
-      // Forget the refresh when no call waits for it, so that one that hangs does not block later calls.
+      // Forget a refresh that no call waits for any more. If the refresh hangs, it must not block later calls.
       if (--flight.waiting === 0 && this.#flight === flight) this.#flight = undefined;
     }
   }
@@ -320,11 +327,11 @@ export class TokenSource {
     try {
       token = await (this.#accessToken as Exclude<AccessToken, string>)({ reason });
     } catch (cause) {
-      throw new AccessTokenError("The accessToken function threw an error; see cause.", { cause });
+      throw new AccessTokenError("The accessToken function threw an error; see error.cause.", { cause });
     }
     const problem = problemWithToken(token);
     if (problem !== undefined)
-      throw new AccessTokenError(`The accessToken function gave a bad token: it ${problem}.`);
+      throw new AccessTokenError(`The accessToken function returned an invalid token: the token ${problem}.`);
     return token as string;
   }
 }

@@ -32,17 +32,17 @@ import type { Path } from "./urls.ts";
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
 export type Method = (typeof methods)[number];
 
-/** The data of an answer, and the answer itself. */
+/** The data of an answer, and the HTTP response. */
 export interface WithResponse<out T> {
-  /** The data that the call resolves to by itself. */
+  /** The data that the call resolves to without `withResponse()`. */
   readonly data: T;
-  /** The status, headers and URL of the answer. Its body is read already: see `body`. */
+  /** The HTTP response. Its body has already been read: use the property `body` instead. */
   readonly response: Response;
-  /** The parsed JSON, or the text of any other body; `undefined` for an empty body. */
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly body: unknown;
 }
 
-/** A promise of an answer's data that can also give the answer itself. */
+/** A promise of an answer's data. Its method `withResponse` also gives the HTTP response. */
 export interface ApiPromise<out T> extends Promise<T> {
   /**
    * Gives the data together with the HTTP response.
@@ -60,7 +60,7 @@ export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T>
   const data = answered.then((answer) => answer.data);
   return Object.assign(data, {
     withResponse: () => {
-      // Mark the rejection of `data` as handled: the caller gets it from the returned promise.
+      // Mark the rejection of `data` as handled, because the caller gets the error from the returned promise.
       data.catch(() => {});
       return answered.then((answer) => answer);
     },
@@ -71,27 +71,25 @@ export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T>
 export interface Call {
   readonly method: Method;
   readonly path: Path;
-  /** The query parameters of the endpoint. They win over those in `options`. */
+  /** The query parameters of the endpoint. They override the query in `options`. */
   readonly query?: Query | undefined;
-  /** The body. The client sends it as JSON. */
+  /** The body, which the client sends as JSON. */
   readonly body?: unknown;
-  /** The parts of the body that no error may show, even if the platform echoes them. */
+  /** The parts of the body that no error may show, even if the platform's answer contains these parts. */
   readonly secrets?: readonly string[] | undefined;
-  /** Whether doing it twice has the same effect as doing it once. Default: by the method. */
+  /** Whether the call is idempotent. Default: `true` for all methods except POST and PATCH. */
   readonly repeatable?: boolean | undefined;
-  /** Whether 404 and 410 are answers, not errors. */
+  /** Whether 404 and 410 are valid answers instead of errors. */
   readonly mayBeMissing?: boolean | undefined;
   readonly options: RequestOptions;
 }
 
-/** The properties of an endpoint beside its method, path and answer. */
 type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
-  /** Makes the body. Throws if an argument is bad, so that the call rejects. */
+  /** Makes the body. If this function throws because of a bad argument, the call rejects. */
   readonly body?: () => unknown;
   readonly secrets?: (body: unknown) => string[];
 };
 
-/** Calls an endpoint and reads its answer. */
 export function callEndpoint<T>(
   http: Http,
   method: Method,
@@ -116,10 +114,13 @@ export function callEndpoint<T>(
   return apiPromise(answered());
 }
 
-/** Loaded when a call is first tried again: its import takes 40 ms, and each call through it a third more time. */
+/**
+ * The library ky, which is imported only for a retry. The import takes 40 ms, and a call takes a third longer with ky
+ * than without ky.
+ */
 let ky: typeof import("ky") | undefined;
 
-/** Sends calls. Only this file knows ky, which carries the retries. */
+/** Sends calls. The retries use the library ky, which no other file imports. */
 export class Http {
   readonly #settings: Settings;
   readonly #tokens: TokenSource;
@@ -207,12 +208,12 @@ export class Http {
 
   async #attempt(call: Call, outgoing: Outgoing, number: number, signal: AbortSignal): Promise<Answer> {
     const exchange = await attempt(outgoing, number, signal, this.#settings, this.#tokens);
-    // A retried DELETE may find its record gone, by the attempt before.
+    // A retried DELETE may get a 404, because an earlier attempt deleted the record.
     const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
     return new Answer(exchange, outgoing, mayBeMissing);
   }
 
-  /** @throws InvalidArgumentError before anything is sent */
+  /** @throws InvalidArgumentError if an argument is invalid, before the client sends anything */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
     const { headers: given } = checkRequestOptions(options);
@@ -237,7 +238,7 @@ export class Http {
     };
   }
 
-  /** Merges the client's headers with those of one call. Makes no copy if the call adds none. */
+  /** Merges the client's headers with the headers of one call. Makes no copy if the call adds no header. */
   #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
     const own = [...(given ?? [])];
     if (own.length === 0 && !hasBody) return this.#headers;
@@ -255,16 +256,16 @@ function isRepeatable({ method, repeatable = method !== "POST" && method !== "PA
 /** Reads the data from an answer, or throws the error that the answer reports. */
 export type Reader<T> = (answer: Answer) => T | Promise<T>;
 
-/** The answer to a call after all retries: a success, or a 404 or 410 to a call that may find nothing. */
+/** The answer to a call: a 2xx, or a 404 or 410 if `mayBeMissing` allows these statuses. */
 export class Answer implements Exchange {
   readonly response: Response;
   readonly body: Body;
   readonly mayBeMissing: boolean;
-  /** The status is 404 or 410. */
+  /** Whether the status is 404 or 410. */
   readonly missing: boolean;
   readonly #outgoing: Outgoing;
 
-  /** @throws APIError where the answer is neither a success nor allowed to be missing */
+  /** @throws APIError if the status is not 2xx. If `mayBeMissing` is set, 404 and 410 do not throw */
   constructor({ response, body }: Exchange, outgoing: Outgoing, mayBeMissing: boolean) {
     const { status } = response;
     this.response = response;
@@ -276,7 +277,7 @@ export class Answer implements Exchange {
       throw APIError.of(this.#errorInit(describeRedirect(response)));
   }
 
-  /** The error for a body that is not the one that was asked for. */
+  /** Makes the error for an unexpected body. */
   invalid(
     issues: readonly Issue[],
     { cause, valid }: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
@@ -285,19 +286,19 @@ export class Answer implements Exchange {
     return new ResponseValidationError(
       `${method} ${path}`,
       this.body.truncated
-        ? [{ path: [], message: `is longer than ${maxBodyBytes} bytes` }]
+        ? [{ path: [], message: `the body is longer than ${maxBodyBytes} bytes` }]
         : redact.issues(issues),
       redact.json(this.body.value),
       { valid, ...(cause !== undefined && { cause: redact.cause(cause) }) },
     );
   }
 
-  /** The error for a body that says that there is no such record. */
+  /** Makes the error for a body that reports a missing record. */
   notFound(): NotFoundError {
     return new NotFoundError(this.#errorInit(messageIn(this.body.value) ?? "there is no such record"));
   }
 
-  /** The error for a body that reports a failure. */
+  /** Makes the error for a body that reports a failure. */
   failed(): APIError {
     return new APIError(this.#errorInit(messageIn(this.body.value) ?? "the answer reports a failure"));
   }
@@ -323,13 +324,13 @@ function bodyOf(call: Call): string | undefined {
   try {
     text = JSON.stringify(call.body);
   } catch {
-    // A circular object or a bigint. The check below throws for it.
+    // The body has a circular object or a bigint. The check of `text` below throws.
   }
   if (text === undefined) throw refusal("cannot be written as JSON");
   return text;
 }
 
-/** A query as it stands in a URL. */
+/** Encodes a query for a URL. */
 export function searchOf(query: Query): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
@@ -338,14 +339,14 @@ export function searchOf(query: Query): string {
   return search.toString();
 }
 
-/** The longest wait before a retry, ms. If the platform asks for more, the client throws the error, which has that wait. */
+/** The longest wait before a retry, ms. If `Retry-After` asks for a longer wait, the client does not retry. */
 const maxWait = 60_000;
 
 /**
- * The wait before a call is tried again, ms; `undefined` where it must not be tried again.
+ * Returns the wait before a retry, ms, or `undefined` if the client must not retry the call.
  *
- * @param repeatable - whether doing it twice has the same effect as doing it once
- * @param retry - 1 for the first retry
+ * @param repeatable - whether the call is idempotent
+ * @param retry - the number of the retry, from 1
  */
 function retryDelay(error: unknown, repeatable: boolean, retry: number): number | undefined {
   const asked = error instanceof APIError ? retryAfterMs(error.headers) : undefined;
@@ -364,7 +365,7 @@ function hadNoEffect(error: unknown, asked: number | undefined): boolean {
   return error.status === 429 || (error.status === 503 && asked !== undefined);
 }
 
-/** 0.5 s, doubled each time up to 8 s. Jitter takes off up to a half, so that clients do not retry in step. */
+/** Returns the wait, ms: 500, doubled for each further retry up to 8000. Jitter subtracts up to half of the wait. */
 function backoff(retry: number): number {
   return Math.min(500 * 2 ** (retry - 1), 8000) * (1 - Math.random() / 2);
 }

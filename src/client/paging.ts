@@ -23,18 +23,18 @@ export async function readAll<L>(
   let failed: Page<L> | undefined;
   for (let query: Query = {}; ; ) {
     const { data: page, response, body } = await readPage(query);
-    // A spread would overflow the stack for hundreds of thousands of rows.
+    // `push(...page.rows)` would overflow the stack for hundreds of thousands of rows.
     for (const row of page.rows) rows.push(row);
     invalid += page.invalid;
     cut ||= page.rows.length + page.invalid < page.length;
-    // Read the pages after an invalid row, too, so that the error has all valid rows.
+    // After an invalid row, read the remaining pages, too, so that the error has all valid rows.
     if (page.invalid > 0) failed ??= page;
     asked.add(keyOf({ ...options?.query, ...query }));
 
     const next = await askNext(nextPage, { body, response, query });
     const isRepeated = next.query && asked.has(keyOf({ ...options?.query, ...next.query }));
     const problem = isRepeated
-      ? "nextPage gave the same query twice"
+      ? "nextPage returned the same query twice"
       : next.query && asked.size >= maxPages
         ? `nextPage asked for more than ${maxPages} pages`
         : next.problem;
@@ -52,7 +52,7 @@ export async function readAll<L>(
     if (failed) throw setListFacts(failed.answer.invalid(failed.issues, { valid: rows }), facts);
     if (hint !== undefined)
       log.warn(
-        `the list of listings may have further pages, which were not read: see ${hint}. Give the client the option nextPage.`,
+        `the list of listings may be incomplete: ${hint} in the answer hints at more pages. Give the client the option \`nextPage\`.`,
       );
     return { data: setListFacts(rows, facts), response, body };
   }
@@ -69,38 +69,38 @@ async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<
   try {
     query = (await nextPage?.(page)) ?? undefined;
   } catch (cause) {
-    return { problem: "nextPage threw an error; see cause", cause };
+    return { problem: "nextPage threw an error; see error.cause", cause };
   }
   try {
     check(querySchema, query, { at: ["query"] });
     return { query };
   } catch (error) {
-    return { problem: `nextPage gave a bad query (${(error as Error).message})` };
+    return { problem: `nextPage returned an invalid query (${(error as Error).message})` };
   }
 }
 
-/** A text that is equal for queries with the same parameters. */
+/** Returns the same text for queries with the same parameters, in any order. */
 function keyOf(query: Query): string {
   const search = new URLSearchParams(searchOf(query));
   search.sort();
   return search.toString();
 }
 
-/** The facts of a list that the reconciler and the command line need beside its rows. */
+/** The properties of a list that the reconciler needs in addition to the rows. */
 export interface ListFacts {
-  /** The list may lack rows that the platform has. */
+  /** Whether the list may lack rows that the platform has. */
   readonly partial: boolean;
-  /** The number of rows that did not validate. */
+  /** The number of invalid rows. */
   readonly invalid: number;
 }
 
 const facts = new WeakMap<object, ListFacts>();
 
 /**
- * The facts of a list that `client.listings.list()` gave.
+ * Returns the {@link ListFacts} of a result of `client.listings.list()`.
  *
- * @param list - the array that it resolved to, or the `ResponseValidationError` that it rejected with
- * @returns `undefined` where the answer held no list at all
+ * @param list - the array of a resolved call, or the `ResponseValidationError` of a rejected call
+ * @returns `undefined` if the answer had no list
  */
 export function listFactsOf(list: object): ListFacts | undefined {
   return facts.get(list);
@@ -111,10 +111,10 @@ export function setListFacts<T extends object>(list: T, known: ListFacts): T {
   return list;
 }
 
-/** The meaning of a field: rows are missing (`more`), none is (`all`), or the page is full, which proves nothing. */
+/** The hint of a field: more rows exist (`more`), no more rows exist (`all`), or the page is full (`full`). */
 type Sign = "more" | "all" | "full" | undefined;
 
-// The usual names of such fields, in lower case and without separators.
+// The usual names of paging fields, in lower case and without separators.
 const signs: readonly [names: string, sign: (value: unknown, rows: number) => Sign][] = [
   [
     "next nextpage nextcursor nextpagetoken nexttoken nexturl hasmore hasnext hasnextpage continuationtoken",
@@ -128,7 +128,7 @@ const signs: readonly [names: string, sign: (value: unknown, rows: number) => Si
     "total totalcount totalitems totalresults totalelements totalrecords",
     (total, rows) => (toNumber(total) > rows ? "more" : toNumber(total) === rows ? "all" : undefined),
   ],
-  // Some APIs count the rows of the page, so that an equal number proves nothing.
+  // In some APIs, `count` is the number of rows on the page, so a `count` equal to `rows` is no hint.
   ["count", (count, rows) => (toNumber(count) > rows ? "more" : undefined)],
   [
     "limit pagesize perpage pagelimit",
@@ -140,7 +140,7 @@ const signOf = new Map(signs.flatMap(([names, sign]) => names.split(" ").map((na
 const holders = /^(meta(data)?|pagination|paging|pageinfo|page|links|data|cursor)$/;
 
 /**
- * The name of the field or header that hints at further pages; `undefined` where nothing does.
+ * Returns the name of the field or header that hints at further pages, or `undefined` if there is no hint.
  *
  * @param rows - the number of rows in the answer
  */
@@ -155,7 +155,7 @@ export function pagingHint(body: unknown, headers: Headers, rows: number): strin
 
 type Field = readonly [name: string, value: unknown, shown: string];
 
-/** The fields of a body, and those of the objects in which APIs describe pages, up to two levels down. */
+/** Returns the fields of a body and of its paging objects, such as `meta`, which may be nested two levels deep. */
 function fieldsOf(body: unknown, levels = 2): Field[] {
   if (!isObject(body)) return [];
   const entries = Object.entries(body);

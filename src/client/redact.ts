@@ -2,18 +2,18 @@ import type { Issue } from "../errors.ts";
 
 const blot = "[redacted]";
 
-/** Takes secrets out of text and objects that come from outside. */
+/** Removes secrets from texts and objects that come from outside. */
 export interface Redactor {
   text(text: string): string;
-  /** Takes secrets out of the strings and property names of a value that JSON.parse made. Changes it in place. */
+  /** Removes secrets from the strings and property names of parsed JSON. Changes objects and arrays in place. */
   json(value: unknown): unknown;
   headers(headers: Headers): Headers;
   issues(issues: readonly Issue[]): Issue[];
-  /** Gives the cause itself if it shows no secret, else a copy of its safe parts. */
+  /** Returns the cause if it shows no secret, or else a copy of its safe parts. */
   cause(cause: unknown): unknown;
 }
 
-/** @param secrets - read again each time, because a running call adds tokens */
+/** @param secrets - the redactor reads this set at each use, because a running call may add tokens */
 export function redactor(secrets: ReadonlySet<string>): Redactor {
   const known = new Map<string, Forms>();
   const text = (input: string): string => {
@@ -43,16 +43,16 @@ export function redactor(secrets: ReadonlySet<string>): Redactor {
   };
 }
 
-/** A shorter secret matches as a whole word only. */
+/** A secret with fewer characters is redacted only if it is a whole word. */
 const shortestInWords = 8;
-/** A shorter piece of base64 could be part of a word. */
+/** The redactor does not search for a base64 text with fewer characters, because ordinary words could contain it. */
 const shortestBase64 = 6;
 
 interface Forms {
   readonly secret: string;
-  /** The secret as JSON writes it. */
+  /** The secret as it appears inside a JSON string. */
   readonly json: string;
-  /** The characters that the secret alone decides in the base64 of a text around it, at each of the three alignments. */
+  /** The base64 of the secret at byte offsets 0, 1 and 2, without the characters that depend on adjacent bytes. */
   readonly base64: readonly string[];
 }
 
@@ -76,7 +76,7 @@ type Range = readonly [start: number, end: number];
 function find(input: string, decoded: Decoded, { secret, json, base64 }: Forms): Range[] {
   const inWords = secret.length >= shortestInWords;
   const raw = [secret, json].flatMap((form) => rangesOf(input, form, inWords));
-  // Base64 for URLs has other characters.
+  // Base64 for URLs has `-` and `_` in place of `+` and `/`.
   const standard = decoded.text.replaceAll("-", "+").replaceAll("_", "/");
   const encoded = [
     ...rangesOf(decoded.text, secret, inWords),
@@ -110,10 +110,10 @@ function withoutRanges(input: string, ranges: readonly Range[]): string {
   return output + input.slice(done);
 }
 
-/** A text whose escaped characters are decoded. */
+/** A text with its escaped characters decoded. */
 interface Decoded {
   readonly text: string;
-  /** Returns the range in the decoded input for a range of `text`. */
+  /** Converts a range of `text` into a range of the undecoded input. */
   readonly rangeInInput: (range: Range) => Range;
 }
 
@@ -122,7 +122,7 @@ const entities: Readonly<Record<string, string>> = {
   ...{ sol: "/", plus: "+", equals: "=", period: ".", lowbar: "_" },
 };
 
-/** A character as URLs, JSON and HTML write it, also where they do it several times over. */
+/** Matches a character that is escaped for a URL, JSON or HTML, even if it is escaped several times. */
 const escaped = new RegExp(
   [
     "%(?:25)*(?<ascii>[0-7][\\da-f])|(?<other>(?:%(?:25)*[89a-f][\\da-f])+)",
@@ -167,7 +167,7 @@ function meaningOf({ 0: whole, groups = {} }: RegExpMatchArray): string {
   }
 }
 
-// Not by recursion: JSON can be nested deeper than calls can.
+// Avoid recursion, because deeply nested JSON would overflow the stack.
 function redactJson(root: unknown, text: (input: string) => string): unknown {
   const stack: object[] = [];
   const visit = (value: unknown): unknown => {
@@ -177,7 +177,7 @@ function redactJson(root: unknown, text: (input: string) => string): unknown {
   };
   const safe = visit(root);
   for (let container = stack.pop(); container !== undefined; container = stack.pop()) {
-    // By index, because the keys of millions of items would take hundreds of megabytes.
+    // Loop by index, because collecting millions of keys would take hundreds of megabytes.
     if (Array.isArray(container))
       for (let index = 0; index < container.length; index++) container[index] = visit(container[index]);
     else redactProperties(container as Record<string, unknown>, visit, text);
@@ -202,7 +202,7 @@ function redactProperties(
 
 const maxParts = 1000;
 
-/** Whether printing the value may show a secret. A value that is too large to search counts as one that does. */
+/** Whether printing the value may show a secret. Returns `true` for a value that is too large to search. */
 function showsSecret(root: unknown, text: (input: string) => string): boolean {
   const seen = new Set<unknown>();
   const stack: unknown[] = [root];

@@ -1,12 +1,12 @@
 import { InvalidArgumentError } from "../errors.ts";
 
-/** A path below the base URL. `build` checks the parameters, so that a bad argument rejects the call instead of throwing. */
+/** A path below the base URL. If `build` throws, the client's call returns a rejected promise. */
 export interface Path {
   /** The path with the names of its parameters in place of their values: `/v2/bookings/{bookingCode}`. */
   readonly route: string;
   /**
-   * @returns the path, with each parameter encoded within its segment, and the query that was written in it
-   * @throws InvalidArgumentError where a parameter cannot be kept in its segment
+   * @returns the path with encoded parameters, and its query. Only a path of `client.request` may have a query
+   * @throws InvalidArgumentError if the path or a parameter is invalid
    */
   build(): { readonly path: string; readonly query: string };
 }
@@ -15,7 +15,7 @@ export interface Path {
 type Parameter = Readonly<Record<string, string | number>>;
 
 /**
- * A path whose parameters cannot leave their segments.
+ * Makes a path. Encodes each parameter, so that it stays within its segment of the path.
  *
  * @example path`/v2/bookings/${{ bookingCode }}`
  */
@@ -39,13 +39,13 @@ function segment(name: string, value: string | number): string {
     return Number.isSafeInteger(value) ? String(value) : refuse("must be an integer");
   if (typeof value !== "string") return refuse("must be a string");
   if (value === "") return refuse("must not be empty");
-  // URL parsers resolve these even if they are percent-encoded.
-  if (value === "." || value === "..") return refuse("must not be a path segment of dots");
+  // URL parsers resolve `.` and `..` even if the dots are percent-encoded.
+  if (value === "." || value === "..") return refuse("must not be `.` or `..`");
   if (!value.isWellFormed()) return refuse("must not hold a lone surrogate");
   return encodeURIComponent(value);
 }
 
-/** The path that a user of `client.request` wrote. */
+/** Makes a path from the argument of `client.request`. */
 export function rawPath(given: string): Path {
   const [before = "", ...query] = typeof given === "string" ? given.split("?") : [];
   return {
@@ -67,7 +67,7 @@ function problemWithPath(given: unknown): string | undefined {
   // URL parsers read a backslash as a slash, and drop tabs and line breaks.
   if (before.includes("\\") || /\p{Cc}/u.test(given))
     return "must not hold backslashes or control characters";
-  return hasDots(before) ? "must not hold segments of dots" : undefined;
+  return hasDots(before) ? "must not have a segment `.` or `..`" : undefined;
 }
 
 /** Whether a path has a segment `.` or `..`, percent-encoded or not. */
@@ -82,7 +82,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    // The part has a percent sign that encodes nothing. Decode only the dots and slashes in it.
+    // The part has an invalid percent sign. Decode only its dots and slashes.
     return part.replace(/%2e/gi, ".").replace(/%2f/gi, "/").replace(/%5c/gi, "\\");
   }
 }
@@ -95,41 +95,42 @@ export function isLoopback(url: URL): boolean {
   );
 }
 
-/** Whether a URL is on the same origin as `baseUrl`, below its path, and without credentials. */
+/** Whether a URL has the origin of `baseUrl`, a path below the path of `baseUrl`, and no credentials. */
 export function isBelow(url: URL, baseUrl: URL): boolean {
   const bare = url.username === "" && url.password === "" && url.origin === baseUrl.origin;
   return bare && url.pathname.startsWith(baseUrl.pathname.replace(/\/?$/, "/")) && !hasDots(url.pathname);
 }
 
-/** Parses an absolute http or https URL; `undefined` for any other text, even one that a URL parser would correct. */
+/** Parses an absolute http or https URL. Returns `undefined` for any other text, even if `URL` accepts the text. */
 export function parseUrl(text: unknown): URL | undefined {
   if (typeof text !== "string" || !/^https?:\/\/[^\s\\\p{Cc}]+$/iu.test(text) || !URL.canParse(text))
     return undefined;
   return new URL(text);
 }
 
-/** The base URL without a slash at the end of its path, or what is wrong with it. */
+/** Returns the base URL without a trailing slash, or a message if the URL is not allowed. */
 export function checkBaseUrl(given: unknown, allowInsecureHttp: boolean): URL | string {
   const url = parseUrl(given instanceof URL ? given.href : given);
   if (!url) return "must be an absolute URL, such as https://api.example.com";
-  if (url.username !== "" || url.password !== "") return "must not hold credentials; use accessToken";
-  // By `href`, because `search` and `hash` are empty for a lone ? or #.
+  if (url.username !== "" || url.password !== "")
+    return "must not hold a user name or password. Use the option accessToken";
+  // Test `href`, because `search` and `hash` are empty for a lone ? or #.
   if (/[?#]/.test(url.href)) return "must have neither a query nor a fragment";
   if (url.protocol !== "https:" && !isLoopback(url) && !allowInsecureHttp)
-    return "must be https (http only on a loopback host, or with allowInsecureHttp)";
+    return "must be https. Use http only for a loopback host, or set allowInsecureHttp to true";
   url.pathname = url.pathname.replace(/\/+$/, "");
   return url;
 }
 
-/** An endpoint's URL with `topic=<topic>` in its query. */
+/** Adds `topic=<topic>` to the query of an endpoint's URL. */
 export function withTopic(endpoint: string, topic: string): string {
   const url = new URL(endpoint);
-  // Not by `searchParams`, which would write the rest of the query anew, the secret among it.
+  // Do not use `searchParams`: it would encode the whole query again, and could change a secret in the query.
   url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
   return url.href;
 }
 
-/** Returns the problem with the URL of a webhook endpoint, if any. It never shows the URL, which may hold a secret. */
+/** Returns the problem with an endpoint's URL, or `undefined`. Never shows the URL, which may hold a secret. */
 export function problemWithEndpoint(given: unknown, baseUrl: URL): string | undefined {
   if (given === "") return "must not be empty (is an environment variable unset?)";
   const url = parseUrl(given);

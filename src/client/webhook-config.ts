@@ -7,7 +7,7 @@ import type { RequestOptions } from "./client-options.ts";
 import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
 import { parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
 
-/** The URLs of the topics: https, or http on a loopback host if the client's `baseUrl` is on one too. */
+/** The URL of each topic: https, or http if both the URL and the client's `baseUrl` have a loopback host. */
 export interface EndpointsInput extends Readonly<Endpoints> {}
 
 /** A webhook configuration, as `create` and `update` take it. */
@@ -16,17 +16,17 @@ export interface ConfigInput {
   readonly isActive: boolean;
   /** The URLs of the topics that this package knows. */
   readonly endpoints: EndpointsInput;
-  /** The URLs of topics that are newer than this package. A topic that is `null` is left out. */
+  /** The URLs of topics that are newer than this package. If a topic is `null`, the request does not contain it. */
   readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
 }
 
-/** The configuration that the account is to have, as `ensure` takes it. */
+/** The configuration that `ensure` sets up. */
 export interface EnsureInput {
   /** Whether the platform sends notifications. Default `true`. */
   readonly isActive?: boolean | undefined;
   /**
-   * The URLs of the topics. A topic that you leave out stays as it is, and `null` removes one. A string is one URL for
-   * all topics: each gets it with `topic=<topic>` added to the query.
+   * The URL of each topic. A topic that you leave out keeps its URL, and `null` removes the topic's URL. A string is
+   * one URL for all topics: `ensure` adds `topic=<topic>` to its query.
    */
   readonly endpoints: string | { readonly [T in keyof Endpoints]: Endpoints[T] | null };
   /** The URLs of topics that are newer than this package. `null` removes a topic. */
@@ -37,19 +37,19 @@ type MaybeConfig = WebhookConfig | undefined;
 
 /** The one webhook configuration of the account: `client.webhookConfig`. */
 export interface WebhookConfigResource {
-  /** Creates the configuration. Resolves to it, or to `undefined` if the answer does not show it. */
+  /** Creates the configuration. Resolves to the configuration, or `undefined` if the answer does not show it. */
   create(config: ConfigInput, options?: RequestOptions): ApiPromise<MaybeConfig>;
-  /** Replaces the configuration. Resolves to it, or to `undefined` if the answer does not show it. */
+  /** Replaces the configuration. Resolves to the configuration, or `undefined` if the answer does not show it. */
   update(config: ConfigInput, options?: RequestOptions): ApiPromise<MaybeConfig>;
-  /** Reads the configuration. Resolves to `undefined` if there is none. */
+  /** Reads the configuration. Resolves to `undefined` if there is no configuration. */
   get(options?: RequestOptions): ApiPromise<MaybeConfig>;
-  /** Switches the notifications on or off. Resolves to the configuration, or to `undefined` as `update` does. */
+  /** Switches notifications on or off. Resolves to the configuration, or `undefined` if the answer shows none. */
   toggle(isActive: boolean, options?: RequestOptions): ApiPromise<MaybeConfig>;
-  /** Deletes the configuration, so that the platform sends nothing any more. Resolves even if there is none. */
+  /** Deletes the configuration, which stops all notifications. Resolves even if there is no configuration. */
   delete(options?: RequestOptions): ApiPromise<MaybeConfig>;
   /**
-   * Makes the configuration what your app needs: reads it, then creates it, updates it, or leaves it as it is. Call
-   * it whenever the app starts, on all machines.
+   * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. Call `ensure`
+   * at every start of the app, on all machines.
    *
    * @example
    * ```ts
@@ -63,7 +63,7 @@ export interface WebhookConfigResource {
 export interface Ensured {
   /** The action that `ensure` took. */
   readonly action: "created" | "updated" | "unchanged";
-  /** The configuration as the platform answered it, else as `ensure` sent it. */
+  /** The configuration in the platform's answer, or the sent configuration if the answer shows none. */
   readonly config: WebhookConfig;
 }
 
@@ -127,7 +127,7 @@ async function ensure(input: EnsureInput, baseUrl: URL, access: Access): Promise
     try {
       return { action: "updated", config: (await access.update(config)) ?? WebhookConfig.parse(config) };
     } catch (error) {
-      // It was deleted after it was read.
+      // Somebody deleted the configuration after `ensure` read it.
       if (error instanceof NotFoundError) return create(config);
       throw error;
     }
@@ -138,7 +138,7 @@ async function ensure(input: EnsureInput, baseUrl: URL, access: Access): Promise
   try {
     return await create({ isActive, endpoints: setUrls(urls) });
   } catch (error) {
-    // Another machine may have created it first. Platforms differ in the status that says so.
+    // The statuses 400, 409 and 422 may mean that another machine has created the configuration first.
     if (!(error instanceof APIError) || ![400, 409, 422].includes(error.status)) throw error;
     const theirs = await access.get();
     if (!theirs) throw error;
@@ -158,7 +158,7 @@ function normalized(url: unknown): unknown {
   return parseUrl(url)?.href ?? url;
 }
 
-/** The webhook configuration as it goes to the platform: all topics stand in one object. */
+/** The webhook configuration as the client sends it, with all topics in one object. */
 export interface WireConfig {
   readonly isActive: boolean;
   readonly endpoints: Readonly<Record<string, string>>;
@@ -193,7 +193,7 @@ export function checkEnsureInput(
   return { isActive, urls: Object.fromEntries(defined) };
 }
 
-/** @throws InvalidArgumentError where it is no boolean */
+/** @throws InvalidArgumentError if `isActive` is not a boolean */
 export function checkIsActive(isActive: unknown): undefined {
   check(isActiveSchema, isActive, { at: ["isActive"] });
 }
@@ -207,13 +207,13 @@ function urlsShape(baseUrl: URL, removable: boolean) {
   const known = removable ? urlOrNull : url.optional();
   const endpoints = optionsObject(Object.fromEntries(topics.map((topic) => [topic, known])), {
     notObject: "must be an object with a URL for each topic",
-    hint: " (topics that are newer than this package go in otherEndpoints)",
+    hint: " (a topic that is newer than this package belongs in otherEndpoints)",
   });
   const otherEndpoints = z.unknown().superRefine((given, context) => {
-    if (!isObject(given)) return context.addIssue("must be an object");
+    if (!isObject(given)) return context.addIssue("must be an object with a URL for each topic");
     for (const [topic, each] of Object.entries(given)) {
       const wrong = isTopic(topic)
-        ? "belongs in endpoints"
+        ? "is a known topic, so it belongs in endpoints"
         : urlOrNull.safeParse(each).error?.issues[0]?.message;
       if (wrong !== undefined) context.addIssue({ code: "custom", path: [topic], message: wrong });
     }
@@ -221,13 +221,13 @@ function urlsShape(baseUrl: URL, removable: boolean) {
   return { endpoints, otherEndpoints: otherEndpoints.optional() };
 }
 
-/** The topics that have a URL. */
+/** Drops the topics without a URL. */
 export function setUrls(urls: Urls): Record<string, string> {
   const set = Object.entries(urls).filter((entry): entry is [string, string] => (entry[1] ?? null) !== null);
   return Object.fromEntries(set);
 }
 
-/** The parts of endpoint URLs that are probably the secret by which an endpoint knows the platform. */
+/** Returns the parts of endpoint URLs that may be secrets: query values, passwords and long last path segments. */
 export function secretsIn(config: unknown): string[] {
   return Object.values((config as WireConfig).endpoints).flatMap((text) => {
     const url = parseUrl(text);
@@ -236,7 +236,7 @@ export function secretsIn(config: unknown): string[] {
     const segment = url.pathname.split("/").at(-1) ?? "";
     return [
       ...given.filter((each) => each.length >= 6 && !isTopic(each)),
-      // A shorter last segment is more likely a word.
+      // A shorter last segment is probably an ordinary word and no secret.
       ...(segment.length >= 16 ? [segment] : []),
     ];
   });
@@ -246,11 +246,11 @@ function problemWithShared(url: unknown, baseUrl: URL): string | undefined {
   const problem = problemWithEndpoint(url, baseUrl);
   if (problem !== undefined) return problem;
   return new URL(String(url)).searchParams.has("topic")
-    ? "must not have a `topic` in its query: ensure adds it"
+    ? "must not have a `topic` in its query, because ensure() adds the topic"
     : undefined;
 }
 
-/** The URL for each topic, with the topic in its query. */
+/** Returns the URL of each topic: the shared URL, with the topic in its query. */
 function shared(given: string): Record<string, string> {
   return Object.fromEntries(topics.map((topic) => [topic, withTopic(given, topic)]));
 }

@@ -2,20 +2,21 @@
 export const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#3f51c7"/><path d="M4.5 8.2 7 10.7l4.7-5.2" fill="none" stroke="#fff" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"/></svg>`;
 
 /**
- * The script of all pages, which work without it. It gives elements behavior by their attributes:
+ * The script of all pages. The pages also work without the script. Attributes give elements behavior:
  *
- * - `main[data-live]`: follows the page's stream while the window has the focus; `[data-live-state]` says so.
- * - `[data-plot]`: see `plot` in html.ts. `time[data-ago]`: see `time`.
- * - `form[data-select]`: `[data-all]` checks every box, `[data-selected]` counts, `[data-needs-selection]` is
- *   disabled while there is no selection.
- * - `form[data-stay]`: sends the form, shows the answer in place, and shows its `[data-notice]`.
- * - `[data-js]` is shown where scripts run. `[data-keep]` is left alone when the page changes.
+ * - `main[data-live=focused]`: the script updates the page while the window has the focus. With `unfocused`, the script
+ *   also updates a visible page without the focus. `[data-live-state]` shows the state, such as Paused.
+ * - `[data-plot]`: the script draws a plot. `time[data-ago]`: the script shows how long ago the time was.
+ * - `form[data-select]`: the form selects events. `[data-all]` checks every box, and `[data-selected]` shows the number
+ *   of checked boxes. `[data-needs-selection]` is disabled if no box is checked.
+ * - `form[data-stay]`: the script sends the form without a navigation. `[data-notice]` shows the result.
+ * - `[data-js]` is visible only if scripts run. `[data-keep]` stays unchanged when the page is updated.
  */
 export const script = `"use strict";
 const main = document.querySelector("main");
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// Times
+// Relative times
 const units = [[60, 1, "s"], [3600, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "days"]];
 const span = (seconds) => {
   const [, size, unit] = units.find(([below]) => seconds < below);
@@ -32,7 +33,7 @@ function showTimes() {
   }
 }
 
-// Selections
+// Checkboxes
 function showSelections() {
   for (const form of all("form[data-select]")) {
     const boxes = all("input[type=checkbox]:not([data-all])", form);
@@ -66,7 +67,7 @@ function valuesOf(name, kind) {
   const known = samples.map(({ at, stats }) => ({ at, value: stats[name] ?? (kind === "age" ? 0 : undefined) }))
     .filter(({ value }) => value !== undefined);
   if (kind !== "rate") return known;
-  // The mean of ten seconds. Deleted events make a count fall, which is no rate.
+  // The mean rate over 10 s. If deleted events lower a count, the rate is 0.
   return known.slice(1).map(({ at, value }, index) => {
     const before = known[Math.max(0, index - 4)];
     return { at, value: Math.max(0, value - before.value) / Math.max(1, (at - before.at) / 1000) };
@@ -89,7 +90,7 @@ function draw(figure) {
   figure.querySelector(".area").setAttribute("d", line && line + "L" + to + " 40L" + from + " 40Z");
 }
 
-// The page, as the server has it now: changes what differs, so that focus, selection and position stay.
+// Changes only the nodes that differ, so that focus, selection and scroll position stay.
 function morph(from, to) {
   if (from.nodeType !== 1) {
     if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
@@ -127,7 +128,7 @@ function enhance() {
   showSelections();
 }
 
-// Forms that change the page in place, without a navigation that loses the position
+// Sends a form without a navigation, which would lose the scroll position.
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.matches("form[data-stay]")) return;
@@ -146,7 +147,7 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
-// The stream
+// The event stream
 const state = document.querySelector("[data-live-state]");
 let source;
 function say(word, text) {
@@ -175,7 +176,7 @@ function follow() {
   opened.addEventListener("trouble", () => say("off", "The store does not answer"));
   opened.onerror = () => {
     if (opened.readyState === 2) say("off", "Not live: load the page again");
-    // The server ends each stream after a while, and the browser opens the next one.
+    // The server ends each stream after 2 min. Do not show a short reconnect.
     else setTimeout(() => opened === source && opened.readyState !== 1 && say("wait", "Reconnecting"), 4000);
   };
 }

@@ -4,11 +4,11 @@ import { cookieOf } from "./form-guard.ts";
 import { refuse, respond, type SiteOptions } from "./site.ts";
 
 /**
- * Guards a site on this machine by a token. The first URL has it in its query (`?token=…`). From then on the browser has
- * it in a cookie that scripts and other sites do not get. A name other than this machine's is refused, because a
- * stranger's name may lead to this machine (DNS rebinding).
+ * Requires a token for a site on this machine. The user opens a URL with the token in its query (`?token=…`). The
+ * answer puts the token into a cookie that scripts and other sites cannot read. The URL's host must be localhost or a
+ * loopback address, because a hostile site could make its own host name resolve to this machine (DNS rebinding).
  *
- * @param site - makes the site with the `authorize` of the token
+ * @param site - makes the site. Its argument `authorize` checks the cookie
  */
 export function behindToken(
   token: string,
@@ -18,16 +18,22 @@ export function behindToken(
   return fetchHandler(async (request) => {
     const url = new URL(request.url);
     if (!/^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname))
-      return refuse(403, "This host is not served here.");
+      return refuse(
+        403,
+        "The console answers only at localhost, 127.0.0.1 and [::1]. Open the URL that the command 'stayhook console' printed.",
+      );
     const given = url.searchParams.get("token");
     if (given === null) return inner.fetch(request);
     if (!isEqual(given, token))
-      return refuse(403, "The token is not valid. Open the URL that the command printed last.");
+      return refuse(
+        403,
+        "The token in the URL is not valid. Open the last URL that the command 'stayhook console' printed.",
+      );
     url.searchParams.delete("token");
     const cookie = `${nameOf(url)}=${token}; Path=/; HttpOnly; SameSite=Strict`;
     return respond(303, "", { location: `?${url.searchParams}`, "set-cookie": cookie });
   });
 }
 
-/** Cookies are not kept apart by port. */
+/** Returns the cookie's name. The name includes the port, because all ports of a host share their cookies. */
 const nameOf = ({ port }: URL): string => `stayhook-token-${port || "80"}`;

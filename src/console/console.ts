@@ -7,16 +7,16 @@ import { inboxOf } from "./inbox.ts";
 /** Options of {@link createConsole}. */
 export interface ConsoleOptions {
   /**
-   * Decides who may see the console. It is called with each request, those of the page's own assets included. Anything
-   * but `true`, or an error, refuses the request (403).
+   * Decides who may see the console. The console calls this function for every request, even for its stylesheet. If
+   * the result is not `true`, or if the function throws, the console answers 403.
    */
   readonly authorize: (request: Request) => boolean | Promise<boolean>;
   /**
-   * The path under which the console is mounted, such as `/ops/console`. All other paths are answered 404. Default: the
-   * console answers every path that it is asked for, because its links have no path.
+   * The path of the console, such as `/ops/console`. The console also answers at `/`, because routers and proxies may
+   * remove the path. At other paths, the console answers 404. Default: the console answers at any path.
    */
   readonly basePath?: string | undefined;
-  /** Shows no forms that change anything, and refuses changes (405). Default `false`. */
+  /** Hides the buttons that change or erase events, and answers 405 to POST requests. Default `false`. */
   readonly readOnly?: boolean | undefined;
 }
 
@@ -40,10 +40,10 @@ const schema = () =>
 const basePathError = { error: "must be a path that begins with a slash, such as /console" };
 
 /**
- * Makes a console of a handler's events: pages that list events, show what happened to each, and replay, discard and
- * erase them. It works on the handler's store, and processes nothing itself.
+ * Makes a console for a handler's events. The pages list events and show their history. Users can replay, discard and
+ * erase events. The console uses the handler's store, and does not process events.
  *
- * @throws InvalidArgumentError naming each argument that is wrong, and where `authorize` is missing
+ * @throws InvalidArgumentError naming each argument that is wrong or missing
  * @example
  * ```ts
  * const inbox = createConsole(webhooks, { authorize: (request) => isSupport(request.headers.get("cookie")) });
@@ -51,7 +51,10 @@ const basePathError = { error: "must be a path that begins with a slash, such as
  * ```
  */
 export function createConsole(webhooks: WebhookHandler, options: ConsoleOptions): WebhookConsole {
-  const before = problemsWithHandler(webhooks, ": forwardTo keeps no events to show");
+  const before = problemsWithHandler(
+    webhooks,
+    ", because forwardTo stores no events, which the console shows",
+  );
   const { authorize, basePath, readOnly } = check(schema, options ?? {}, { before });
   const { store, log } = internalsOf(webhooks)!;
   return inboxOf(

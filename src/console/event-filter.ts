@@ -5,20 +5,20 @@ import { type Html, html } from "./html.ts";
 
 /** The states in the order of the tabs. */
 export const states: readonly EventState[] = ["pending", "processing", "retrying", "parked", "done"];
-/** The common types. Not `eventTypes`, which loads the models and zod. */
+/** Suggestions for an event's type. Do not import `eventTypes` here: the import would load the models and zod. */
 const types = [
   ...["Initiated", "Request", "Confirmed", "Declined", "Cancelled"].map((status) => `booking.${status}`),
   ...["InReview", "Published", "Hidden"].map((status) => `listing.${status}`),
   "message",
 ];
 
-/** The query parameters of a filter. They have the names of the fields of `EventFilter`. */
+/** The query parameters of a filter. They are named like the fields of `EventFilter`. */
 const NAMES = ["state", "ref", "type", "reason", "source", "receivedAfter", "receivedBefore"] as const;
 
 /**
- * The filter in a query or a form. Empty values count as missing.
+ * Reads the filter from a query or a form. Empty values count as missing.
  *
- * @throws InvalidArgumentError naming each wrong value. A filter without the wrong values would match more events
+ * @throws InvalidArgumentError naming each wrong value. Without the error, the filter would select too many events
  */
 export function filterOf(query: URLSearchParams): EventFilter {
   const issues: Issue[] = [];
@@ -50,7 +50,7 @@ export function filterOf(query: URLSearchParams): EventFilter {
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
 }
 
-/** Browsers send a time without a zone. It is taken as UTC, as all times on these pages are. */
+/** Reads a time. Browsers send no time zone, so a time without a zone is UTC, like all times on these pages. */
 function dateOf(text: string): Date | undefined {
   const match = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/.exec(text);
   if (!match) return undefined;
@@ -58,7 +58,7 @@ function dateOf(text: string): Date | undefined {
   return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
-/** A bare number is a listing's id, and another bare word a booking's code. */
+/** Makes a ref from a text without a prefix: a number is a listing's id, and any other text is a booking's code. */
 function refOf(text: string | undefined): string | undefined {
   if (text === undefined || text.includes(":")) return text;
   return `${/^\d+$/.test(text) ? "listing" : "booking"}:${text}`;
@@ -81,7 +81,7 @@ export function inWords(filter: EventFilter): string {
   return fields.join(", ");
 }
 
-/** The form of the filter. The state is chosen by the tabs above it. */
+/** The form of the filter. It has no field for the state, because the tabs above the form choose the state. */
 export function filterForm(filter: EventFilter, kept: Html): Html {
   const { ref, type, reason, source, receivedAfter, receivedBefore } = filter;
   const isUsed = Object.keys(filter).some((name) => name !== "state");

@@ -7,28 +7,28 @@ export const securityHeaders: Readonly<Record<string, string>> = {
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
-  // With no-referrer, browsers send `Origin: null` with the page's own forms.
+  // With no-referrer, browsers would send `Origin: null` with the page's own forms, and the guard would refuse them.
   "referrer-policy": "same-origin",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
 };
 
-/** The most bytes of a form. A selection of 100 events has 5 kB. */
+/** The largest size of a form, in bytes. A form can select at most 200 events, and then has about 9 kB. */
 const MAX_FORM_BYTES = 64 * 1024;
-/** How long the body of a form may take, ms. */
+/** The longest time for receiving the body of a form, ms. */
 const FORM_TIMEOUT = 10_000;
 const COOKIE = "stayhook-csrf";
 
 /**
- * The CSRF token of the request's cookie, or a new one with its `set-cookie` header. The server keeps no token, so any
- * process behind a load balancer takes the form.
+ * Returns the CSRF token from the request's cookie, or a new token with its `set-cookie` header. The server stores no
+ * token, so any process behind a load balancer can check the form.
  */
 export function csrfTokenOf(request: Request): { readonly value: string; readonly cookie?: string } {
   const known = csrfCookieOf(request);
   if (known !== undefined) return { value: known };
   const value = randomHex(32);
   const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
-  // A proxy may mount the pages below another path than the one seen here.
+  // The cookie has Path=/, because a proxy may serve the pages at a path that this server does not know.
   return { value, cookie: `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}` };
 }
 
@@ -45,7 +45,7 @@ export function cookieOf(request: Request, name: string, value = "[^;]*"): strin
 
 const csrfCookieOf = (request: Request): string | undefined => cookieOf(request, COOKIE, "[0-9a-f]{64}");
 
-/** Whether a page of this site sent the form: the token matches its cookie, and the browser names no other site. */
+/** Whether the form is from this site: the form's token matches the cookie, and no header names another site. */
 export function isOwnForm(request: Request, form: URLSearchParams): boolean {
   const expected = csrfCookieOf(request);
   return expected !== undefined && isEqual(form.get("csrf") ?? "", expected) && !isForeign(request);
@@ -58,7 +58,7 @@ function isForeign(request: Request): boolean {
   const origin = request.headers.get("origin");
   if (origin === null) return false;
   if (!URL.canParse(origin)) return true;
-  // Behind a proxy the URL has an inner host. A page cannot set the other two headers in a form of its own.
+  // Behind a proxy, `request.url` has an internal host. So also accept the hosts in headers, which no form can set.
   const hosts = [
     new URL(request.url).host,
     request.headers.get("host"),
@@ -67,7 +67,7 @@ function isForeign(request: Request): boolean {
   return !hosts.includes(new URL(origin).host);
 }
 
-/** The fields of a form, or the status to refuse it with. */
+/** Returns the fields of a form, or the HTTP status of the error if the form is not valid. */
 export async function readForm(request: Request): Promise<URLSearchParams | number> {
   const type = request.headers.get("content-type") ?? "";
   if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(type)) return 415;

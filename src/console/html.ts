@@ -1,4 +1,4 @@
-/** HTML in which all text from outside is escaped. Only {@link html} makes it. */
+/** HTML in which all text from outside is escaped. Only the function {@link html} makes such objects. */
 export class Html {
   readonly #text: string;
 
@@ -11,7 +11,7 @@ export class Html {
   }
 }
 
-/** A value in a template of {@link html}. `undefined`, `null` and `false` leave nothing behind. */
+/** A value in a template of {@link html}. `undefined`, `null` and `false` become empty text. */
 export type HtmlValue =
   | Html
   | URLSearchParams
@@ -54,7 +54,7 @@ function escapeText(text: string): string {
   return (
     text
       .replace(/[&<>"'`]/g, (character) => entities[character]!)
-      // Characters that change the order of the text shown would let a status pass for another one.
+      // Control characters, and characters that reorder text, could make one status look like another. Escape both.
       .replace(
         /[^\P{Cc}\n\t]|[\p{Cs}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu,
         (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
@@ -70,7 +70,10 @@ export function badge(tone: Tone, text: string): Html {
   return html`<span class="badge ${tone}">${text}</span>`;
 }
 
-/** A time. The script shows it as `3 min ago` where there is little room (`short`), else beside the time. */
+/**
+ * Makes the HTML of a time. The script in the page adds the age, such as `3 min ago`. With `short`, the script shows
+ * only the age.
+ */
 export function time(date: Date, { short = false }: { readonly short?: boolean } = {}): Html {
   const iso = date.toISOString();
   const shown = `${iso.slice(0, 10)} ${iso.slice(11, short ? 19 : 23)} UTC`;
@@ -78,10 +81,10 @@ export function time(date: Date, { short = false }: { readonly short?: boolean }
 }
 
 /**
- * A small plot of the last five minutes. The script draws it from the site's `stats` while the page is open.
+ * A small plot of the last five minutes. The script draws the plot from the site's `stats` while the page is open.
  *
- * @param name - of the value in `stats`
- * @param kind - `rate`: the value counts up, and its change per second is drawn. `age`: the value is in seconds
+ * @param name - the name of the value in `stats`
+ * @param kind - `rate` draws how much the value grows per second. `age` draws the value itself, in seconds
  */
 export function plot(name: string, label: string, kind: "rate" | "age"): Html {
   return html`<figure class="plot" id="plot-${name}" data-plot="${name}" data-kind="${kind}" data-keep data-js hidden>
@@ -96,7 +99,6 @@ export function facts(entries: readonly (readonly [name: string, value: HtmlValu
   )}</dl>`;
 }
 
-/** Hidden fields of a form. */
 export function hiddenFields(fields: Iterable<readonly [name: string, value: string]>): Html {
   return html`${[...fields].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}`;
 }

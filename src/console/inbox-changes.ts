@@ -6,18 +6,18 @@ import type { GoTo, View, Visit } from "./site.ts";
 
 type Store = EventStore<unknown>;
 
-/** The order of counting: a count that stops early has counted the parked events. */
+/** The order in which states are counted. Parked events come first, because counting may stop early. */
 const countOrder: readonly EventState[] = ["parked", "retrying", "pending", "done"];
 const did = { replay: "replayed", discard: "discarded" } as const;
 
-/** The most events of one state that are counted one by one, and the longest that all counting may take in ms. */
+/** Counting stops at `COUNT_LIMIT` events of one state, or after `COUNT_TIMEOUT` ms. */
 const COUNT_LIMIT = 10_000;
 const COUNT_TIMEOUT = 5000;
 const COUNT_PAGE = 500;
-/** The most events of one selection. A page has 50. */
+/** The largest number of events that a form may select. A form of the console selects at most one page: 50 events. */
 const MAX_SELECTION = 200;
 
-/** The page that shows how many events a change is about, before the change. */
+/** The page that asks for confirmation, and shows how many events would change. */
 export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const { query } = visit;
   const asked = query.get("confirm");
@@ -29,12 +29,12 @@ export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const { byState, hasMore } = await countChangeable(store, change, filter);
   const counted = [...byState].filter(([, count]) => count > 0);
   const total = counted.reduce((sum, [, count]) => sum + count, 0);
-  const number = hasMore ? `at least ${events(total)}` : events(total);
+  const number = hasMore ? `all matching events (${total.toLocaleString("en-US")} or more)` : events(total);
   const button = `${change === "replay" ? "Replay" : "Discard"} ${number}`;
   const body = html`<h1>${button}?</h1>
 <section class="card narrow"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
 ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
-<p>${change === "replay" ? replayHint(byState) : "Their callbacks do not run. A discarded event can still be replayed until it is deleted."}</p>
+<p>${change === "replay" ? replayHint(byState) : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
 <div class="actions">${
     total > 0 &&
     html`<form method="post">${visit.csrf}${hiddenFields([
@@ -46,8 +46,8 @@ ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${co
 }
 
 function replayHint(byState: ReadonlyMap<EventState, number>): string {
-  return `Each one is tried again from its first attempt.${
-    (byState.get("done") ?? 0) > 0 ? " Some are done already: their callbacks run once more." : ""
+  return `Your app handles each replayed event again, beginning with attempt 1.${
+    (byState.get("done") ?? 0) > 0 ? " For events that are done, your callbacks run a second time." : ""
   }`;
 }
 
@@ -56,18 +56,18 @@ async function confirmErase(store: Store, ref: string, { csrf }: Visit): Promise
   const { total, hasMore } = await countOf(store, { ref }, performance.now() + COUNT_TIMEOUT);
   const number = hasMore ? `at least ${events(total)}` : events(total);
   const body = html`<h1>Erase everything about ${ref}?</h1>
-<section class="card narrow"><p>This deletes ${number} with notifications and history, and the record's snapshot. It cannot be undone. Copies elsewhere, such as logs and backups, stay.</p>
+<section class="card narrow"><p>If you erase ${ref}, the store will delete ${number} with notifications and history. The store will also delete the snapshot of the record. You cannot undo the deletion. Copies elsewhere, such as logs and backups, will stay.</p>
 <div class="actions"><form method="post">${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
 <a class="button" href="?${new URLSearchParams({ record: ref })}">Cancel</a></div></section>`;
   return { title: `Erase ${ref}`, body, live: false };
 }
 
-/** Does what a form asks for. */
+/** Replays, discards or erases the events that a form names. */
 export async function act(store: Store, form: URLSearchParams): Promise<View | GoTo> {
   const asked = form.get("do");
   if (asked === "erase") return erase(store, form.get("record") ?? "");
   const change = changeOf(asked);
-  if (!change) return refused("The form asks for nothing that can be done.");
+  if (!change) return refused("The form asks for an unknown action. Load the page again.");
   if (form.has("all")) {
     const filter = filterOf(form);
     if (Object.keys(filter).length === 0) return refused("Choose a filter first.");
@@ -75,7 +75,7 @@ export async function act(store: Store, form: URLSearchParams): Promise<View | G
     return { goTo: queryOf(filter, { [did[change]]: String(changed) }) };
   }
   const eventIds = [...new Set(form.getAll("event"))];
-  if (eventIds.length > MAX_SELECTION) return refused(`A selection has at most ${MAX_SELECTION} events.`);
+  if (eventIds.length > MAX_SELECTION) return refused(`You can select at most ${MAX_SELECTION} events.`);
   if (eventIds.length === 0) return refused("Select events first.");
   let changed = 0;
   for (const eventId of eventIds) changed += await store[change]({ eventId });
@@ -101,13 +101,13 @@ function changeOf(asked: string | null): Change | undefined {
   return asked === "replay" || asked === "discard" ? asked : undefined;
 }
 
-/** The page for a change that is not possible. */
+/** The page that says why a request was refused. */
 export function refused(text: string | Html, status = 400): View {
-  const body = html`<h1>This cannot be done</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
-  return { title: "This cannot be done", body, status, live: false };
+  const body = html`<h1>The request was refused</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
+  return { title: "The request was refused", body, status, live: false };
 }
 
-/** How many events a change would change, by state. Counts no more than {@link COUNT_LIMIT}, and no longer than {@link COUNT_TIMEOUT}. */
+/** Counts the events that would change, by state. `hasMore` is true if a limit stopped the count. */
 async function countChangeable(
   store: Store,
   change: Change,
@@ -142,11 +142,11 @@ async function countOf(store: Store, filter: EventFilter, endsAt: number) {
   }
 }
 
-/** The query parameters with the result of the last form: how many events it changed, and the total (`of`). */
+/** The query parameters with the result of a form: `replayed=3&of=5` means that 3 of 5 events were replayed. */
 const verbs = ["replayed", "discarded", "erased"] as const;
 const flashNames = [...verbs, "of"];
 
-/** The line with the result of the last form. */
+/** The message with the result of the last form. */
 export function flashOf(query: URLSearchParams): Html | undefined {
   const numberOf = (name: string) => {
     const text = query.get(name) ?? "";
@@ -159,10 +159,10 @@ export function flashOf(query: URLSearchParams): Html | undefined {
   const said = `${verb[0]?.toUpperCase()}${verb.slice(1)} ${events(count)}.`;
   return left <= 0
     ? html`<p class="flash" role="status">${said}</p>`
-    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} in the present state.</p>`;
+    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} because of ${left === 1 ? "its" : "their"} state.</p>`;
 }
 
-/** `1 event`, `300 events`. */
+/** Returns a text such as `1 event` or `300 events`. */
 function events(count: number): string {
   return `${count.toLocaleString("en-US")} ${count === 1 ? "event" : "events"}`;
 }

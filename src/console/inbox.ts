@@ -1,6 +1,7 @@
 import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
+import { HISTORY_LENGTH } from "../stores/base-store.ts";
 import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
 import type {
   AttemptEntry,
@@ -23,7 +24,7 @@ interface Inbox {
   health(): Promise<Health>;
 }
 
-/** The console of a store without a handler, for the command line. */
+/** Makes a console from a store, for the command line tool, which has no handler. */
 export function storeConsole(
   store: Store,
   options: Pick<SiteOptions, "authorize" | "readOnly">,
@@ -32,12 +33,12 @@ export function storeConsole(
   return inboxOf({ store, health }, { ...options, log: new Log() });
 }
 
-/** The pages of a store's events. */
+/** Makes the console's pages for the events of a store. */
 export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
   const site: Site = {
     name: "Stayhook",
     links: [["Events", ""]],
-    search: { name: "find", label: "Booking code, listing or event id" },
+    search: { name: "find", label: "Booking code, listing id or event id" },
     view: (visit) => withoutBadFilters(viewOf(inbox, visit)),
     act: (form) => withoutBadFilters(act(inbox.store, form)),
     stats: async () => {
@@ -72,10 +73,10 @@ async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | G
   }
 }
 
-/** How many events the list and the page of a record show. */
+/** The largest number of events that a page lists. */
 const PAGE = 50;
 
-/** The first page: how much there is in each state, and the events that match the filter. */
+/** The first page: the number of events in each state, and the events that match the filter. */
 async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
   const { query } = visit;
   const filter = filterOf(query);
@@ -83,7 +84,7 @@ async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
   const isPersonal = query.has("personal");
   const [healthNow, found] = await Promise.all([
     health(),
-    // One more tells whether there is another page.
+    // Ask for one more event, to know whether there is another page.
     store.list({ ...filter, limit: PAGE + 1, after }),
   ]);
   if (healthNow.state === "unavailable") throw healthNow.error;
@@ -129,7 +130,7 @@ function tabsOf(
   )}</ul></nav>`;
 }
 
-/** The buttons above the events. A change of all events that match needs a filter, and shows their number first. */
+/** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */
 function toolsOf(filter: EventFilter): Html {
   const all = (change: "replay" | "discard", text: string) =>
     html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { confirm: change })}">${text}</a>`;
@@ -137,27 +138,25 @@ function toolsOf(filter: EventFilter): Html {
 <button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
 ${
   Object.keys(filter).length > 0 &&
-  html`<span class="end">${all("replay", "Replay all that match…")}${all("discard", "Discard all that match…")}</span>`
+  html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
 }</div>`;
 }
 
 function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {
   if (state === "stopped")
-    return html`<p class="flash wait">This process handles no more events: its handler is closed.</p>`;
+    return html`<p class="flash wait">This process handles no more events, because its handler is closed.</p>`;
   if (!pausedSince) return undefined;
-  return html`<p class="flash wait">This process pauses because the platform is out of reach, since ${time(pausedSince)}. Notifications are still recorded.</p>`;
+  return html`<p class="flash wait">Processing has been paused since ${time(pausedSince)}, because the platform is out of reach. Notifications are still recorded.</p>`;
 }
 
-/** How many other events of the record a page shows. */
+/** The page of an event lists at most this many other events of the same record. */
 const OTHERS = 20;
-/** How many attempts a store keeps. */
-const HISTORY = 10;
 
-/** One event: what happened to it, its notification, and its record. */
+/** The page of an event, with its history, its notification and its record. */
 async function eventView(store: Store, eventId: string, visit: Visit): Promise<View> {
   const event = await store.get(eventId.toLowerCase());
   if (!event) {
-    const body = html`<h1>No such event</h1><p>No event with this id is stored. It may have been erased, or deleted after its time.</p><p><a href="?">All events</a></p>`;
+    const body = html`<h1>No such event</h1><p>No event with this id is stored. The event may have been erased, or deleted because of its age.</p><p><a href="?">All events</a></p>`;
     return { title: "No such event", status: 404, body, live: false };
   }
   const { ref } = event;
@@ -210,14 +209,14 @@ function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
 const origins: Readonly<Record<StoredEvent["source"], string>> = {
   webhook: "Received",
   reconcile: "Found by the reconciler",
-  recheck: "Second read scheduled",
+  recheck: "Recheck scheduled",
 };
 
 const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]>> = {
   done: ["good", "Handled"],
   retrying: ["bad", "Attempt failed"],
   parked: ["bad", "Attempt failed, and the event was parked"],
-  lost: ["bad", "Attempt lost: its process did not say how it ended"],
+  lost: ["bad", "Attempt lost: the process did not record a result"],
 };
 
 function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
@@ -227,36 +226,39 @@ function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
     const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
     return html`<li class="${tone}"><strong>${text}</strong> ${time(at)}<p>${details.filter(Boolean).join(", ")}</p>${
       error !== undefined &&
-      (isPersonal ? html`<pre>${error}</pre>` : html`<p>The error's text is hidden.</p>`)
+      (isPersonal
+        ? html`<pre>${error}</pre>`
+        : html`<p>The error is hidden, because it may have personal data.</p>`)
     }</li>`;
   };
   return html`<ol class="timeline">
-<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification is dated ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
-${history.length >= HISTORY && html`<li><strong>Earlier attempts are no longer kept</strong></li>`}
+<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification has the timestamp ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
+${history.length >= HISTORY_LENGTH && html`<li><strong>The store keeps only the last ${HISTORY_LENGTH} attempts</strong></li>`}
 ${history.map(attempt)}${nextOf(event)}</ol>`;
 }
 
-/** The last step: what the event waits for, or how it ended without an attempt. */
+/** Makes the last line of the timeline: the next step of the event, or the time when the event was discarded. */
 function nextOf({ state, reason, dueAt, doneAt }: StoredEvent): Html | undefined {
   const step = (tone: Tone, text: string, at: Date | null) =>
     html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}</li>`;
   switch (state) {
     case "pending":
-      return step("wait", "Waits for its turn", dueAt);
+      return step("wait", dueAt ? "Waiting. The attempt is due" : "Waiting", dueAt);
     case "processing":
-      return step("busy", "Being handled, under a lease until", dueAt);
+      return step("busy", "Being handled. The lease ends", dueAt);
     case "retrying":
       return step("wait", "Next attempt", dueAt);
     case "parked":
-      return step("bad", "Parked until somebody replays or discards it", null);
+      return step("bad", "Parked until somebody replays or discards the event", null);
     case "done":
       return reason === "discarded" ? step("plain", "Discarded", doneAt) : undefined;
   }
 }
 
 function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {
-  if (notification === null) return html`<p class="soft">No notification brought this event.</p>`;
-  if (!isPersonal) return html`<p class="soft">Hidden, because it may have personal data.</p>`;
+  if (notification === null) return html`<p class="soft">This event has no notification.</p>`;
+  if (!isPersonal)
+    return html`<p class="soft">The notification is hidden, because it may have personal data.</p>`;
   let text = notification;
   try {
     text = JSON.stringify(JSON.parse(notification), null, 2);
@@ -264,7 +266,7 @@ function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Htm
   return html`<pre>${text}</pre>`;
 }
 
-/** A booking or listing: its snapshot and its events. */
+/** The page of a booking or listing, with its snapshot and its events. */
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
   const [record, found] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: PAGE })]);
   const isPersonal = visit.query.has("personal");
@@ -274,7 +276,7 @@ async function recordView(store: Store, ref: string, visit: Visit): Promise<View
 <div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
     !visit.readOnly && html`<a class="button danger" href="?${erase}">Erase…</a>`
   }</span></div>
-${snapshotCard(record, isPersonal, "No snapshot is stored. The store keeps one when an event of this record is done.")}
+${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
 <section><h2>Events</h2><div class="list">${
     found.length > 0
       ? rowsOf(found, { isPersonal, isSelectable: false })
@@ -284,7 +286,7 @@ ${snapshotCard(record, isPersonal, "No snapshot is stored. The store keeps one w
   return { title: ref, body };
 }
 
-/** Finds an event by its id, or a booking or listing by its code, its id or its ref. */
+/** Finds an event by its id, a booking by its code or ref, or a listing by its id or ref. */
 async function findView(store: Store, given: string): Promise<View | GoTo> {
   const text = given.trim().slice(0, 300);
   if (text === "") return { goTo: new URLSearchParams() };
@@ -304,7 +306,7 @@ async function findView(store: Store, given: string): Promise<View | GoTo> {
     found.length > 0
       ? html`<h1>Several records match “${text}”</h1><ul>${found.map((ref) => html`<li>${recordLink(ref)}</li>`)}</ul>`
       : html`<h1>Nothing is stored about “${text}”</h1>
-<p>No notification of it was recorded, or its events were erased or deleted after their time. Codes of bookings, ids of listings and ids of events can be looked up.</p>
+<p>The store has no event with this code or id. The events may have been erased, or deleted because of their age. Search for a booking code, a listing id or an event id.</p>
 <p><a href="?">All events</a></p>`;
   return { title: "Find", body, live: false, status: found.length > 0 ? 200 : 404 };
 }
@@ -324,14 +326,13 @@ function stateBadge({ state, reason }: StoredEvent): Html {
 }
 
 function typeOf({ type, topic, ref }: StoredEvent): string {
-  return type ?? `${ref?.split(":")[0] ?? topic ?? "event"}, not read yet`;
+  return type ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
 }
 
 function recordLink(ref: string): Html {
   return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
 }
 
-/** Rows of events. */
 function rowsOf(
   events: readonly StoredEvent[],
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
@@ -362,14 +363,14 @@ function personalToggle(query: URLSearchParams, isPersonal: boolean): Html {
 }
 
 /**
- * The fields that are tracked by default. They name no person. A handler's own `track` may add fields that do, so the
- * pages hide all others until somebody asks for them.
+ * The fields that a handler tracks by default. They hold no personal data. The `track` option may add fields with
+ * personal data, so the pages hide all other fields until the user asks for personal data.
  */
 const impersonal = ["checkIn", "checkOut", "listingId", "listingName"];
 
 function snapshotCard(record: RecordSnapshot | undefined, isPersonal: boolean, missing: string): Html {
   const content = record ? snapshotFacts(record, isPersonal) : html`<p class="soft">${missing}</p>`;
-  return html`<section class="card"><h2>Record as last handled</h2>${content}</section>`;
+  return html`<section class="card"><h2>Last snapshot of the record</h2>${content}</section>`;
 }
 
 function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isPersonal: boolean): Html {
@@ -381,6 +382,6 @@ function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isPersona
     ["status", snapshot.status],
     ...Object.entries(snapshot.fields).map(([name, value]) => [name, shown(name, value)] as const),
     ["changes", sequence],
-    ["seen", time(seenAt, { short: true })],
+    ["last seen", time(seenAt, { short: true })],
   ]);
 }

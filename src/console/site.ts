@@ -5,25 +5,27 @@ import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./form-guard.
 import { type Html, html } from "./html.ts";
 
 /*
- * The shell of this package's own pages: the inbox of `createConsole`, and the sandbox's page of the platform.
+ * This file serves the web pages of this package: the inbox of `createConsole`, and the page of the sandbox.
  *
- * All pages of a site have one path. Links and forms name a page by the query alone (`?event=…`), so that the site works
- * below any path, behind any proxy, with and without a slash at its end. The shell itself uses the names `live`, `asset`
- * and `csrf`.
+ * All pages of a site share one path. The URLs in links and forms are only a query (`?event=…`), so that a site works
+ * at any path and behind any proxy. This file reserves the parameters `live`, `asset` and `csrf`.
  *
- * - `createSite(site, options)` makes the `fetch`. It calls `authorize`, guards forms, sends the headers, and streams.
- * - `html` (html.ts) is the template that escapes; `hiddenFields`, `badge`, `time` are common parts.
- * - `style` and `script` serve every site. Elements ask for behavior by attributes; assets.ts lists them.
+ * - `createSite(site, options)` answers requests: it calls `authorize`, guards forms, sets headers and streams updates.
+ * - `html` (html.ts) is the template that escapes values. `hiddenFields`, `badge` and `time` are common parts.
+ * - `style` and `script` (assets.ts) serve every site. assets.ts lists the attributes that the script supports.
  */
 
 /** A page. */
 export interface View {
   readonly title: string;
-  /** The contents of `<main>`. It must be the same text as long as nothing changes: show times with `time`. */
+  /**
+   * The contents of `<main>`. Open pages load every change of the contents. Show ages with `time`: the script in the
+   * browser updates them, so the contents do not change.
+   */
   readonly body: Html;
-  /** Default 200. */
+  /** The HTTP status. Default 200. */
   readonly status?: number | undefined;
-  /** Whether the page follows what happens while it is open. Default `true`. */
+  /** Whether the open page updates itself. Default `true`. */
   readonly live?: boolean | undefined;
 }
 
@@ -32,10 +34,10 @@ export interface GoTo {
   readonly goTo: URLSearchParams;
 }
 
-/** The input of a page. */
+/** The request for a page. */
 export interface Visit {
   readonly query: URLSearchParams;
-  /** Whether changes are refused. A page then has no forms that change anything. */
+  /** Whether the site refuses changes. A read-only page must show no forms that change anything. */
   readonly readOnly: boolean;
   /** The hidden field that each form with `method="post"` needs. */
   readonly csrf: Html;
@@ -45,16 +47,19 @@ export interface Visit {
 export interface Site {
   /** The name in the header and in each title. */
   readonly name: string;
-  /** Links in the header: text and query. */
+  /** The links in the header. Each link has a text and a query. */
   readonly links?: readonly (readonly [text: string, query: string])[] | undefined;
-  /** Makes the search field in the header: its query parameter and its label. */
+  /** The query parameter and the label of the search field in the header. */
   readonly search?: { readonly name: string; readonly label: string } | undefined;
   view(visit: Visit): Promise<View | GoTo>;
-  /** Does what a form asks for. */
+  /** Handles a form that the user has sent. */
   act(form: URLSearchParams, visit: Visit): Promise<View | GoTo>;
-  /** How often a page looks for changes, in ms, and whether it does so without the focus. Default: 2,000, and no. */
+  /**
+   * `every` is the time between two updates, ms. Default 2,000. `unfocused` also updates a page without focus.
+   * Default `false`.
+   */
   readonly live?: { readonly every: number; readonly unfocused: boolean } | undefined;
-  /** Values for plots, by name. */
+  /** The numbers that the charts show, by name. */
   stats?(): Promise<Stats>;
 }
 
@@ -62,15 +67,15 @@ type Stats = Readonly<Record<string, number | undefined>>;
 
 /** Options of {@link createSite}. */
 export interface SiteOptions {
-  /** Whether a request is allowed. Anything but `true`, or an error, refuses it. */
+  /** Decides whether a request is allowed. The site allows the request only if the result is `true`. */
   readonly authorize: (request: Request) => boolean | Promise<boolean>;
-  /** Other paths are answered 404. A path of `/` is taken as well, because routers and proxies cut prefixes off. Default: any path. */
+  /** The path of the site. The site also answers at `/`, because routers may remove the path. Default: any path. */
   readonly basePath?: string | undefined;
   readonly readOnly?: boolean | undefined;
   readonly log: Log;
 }
 
-/** The most streams at once. Each reads the store every two seconds. */
+/** The largest number of open streams. The limit protects the store, which each stream reads every 2 s. */
 const MAX_STREAMS = 50;
 
 const assets: Readonly<Record<string, readonly [type: string, text: string]>> = {
@@ -79,7 +84,7 @@ const assets: Readonly<Record<string, readonly [type: string, text: string]>> = 
   "icon.svg": ["image/svg+xml", icon],
 };
 
-/** Makes the function that answers the requests for a site. It never rejects. */
+/** Makes the handler that answers the requests for a site. Its `fetch` never rejects. */
 export function createSite(site: Site, options: SiteOptions): FetchHandler {
   const { authorize, basePath, readOnly = false, log } = options;
   let streams = 0;
@@ -88,7 +93,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     try {
       return (await authorize(request)) === true;
     } catch (error) {
-      const text = "the console's authorize function failed; the request was refused";
+      const text = "the console refused a request, because its `authorize` function threw";
       log.limited("console-authorize", "warn", text, { error, fromUserCode: true });
       return false;
     }
@@ -101,7 +106,8 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
   };
 
   const stream = (visit: Visit): Response => {
-    if (streams >= MAX_STREAMS) return refuse(503, "Too many pages are open.");
+    if (streams >= MAX_STREAMS)
+      return refuse(503, "Too many pages of this site are open. Close some of them.");
     streams++;
     const look = async () => {
       const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
@@ -126,8 +132,9 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
   const post = async (request: Request, visit: Visit): Promise<Response> => {
     if (readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
     const form = await readForm(request);
-    if (typeof form === "number") return refuse(form, "The form cannot be read.");
-    const foreign = "This form is not from a page of the console. Load the page again, and send its form.";
+    if (typeof form === "number")
+      return refuse(form, "The form cannot be read. Load the page again, and send the form again.");
+    const foreign = "The form was not sent from this page. Load the page again, and send the form again.";
     if (!isOwnForm(request, form)) return refuse(403, foreign);
     return show(await site.act(form, visit), visit);
   };
@@ -158,7 +165,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     try {
       return await answer(request);
     } catch (error) {
-      log.limited("console", "error", `a page of ${site.name} could not be made`, { error });
+      log.limited("console", "error", `a web page of ${site.name} could not be rendered`, { error });
       return refuse(503, "The page cannot be shown now. The log of the server says why.");
     }
   });
@@ -178,7 +185,7 @@ export function refuse(
   return respond(status, `${text}\n`, { "content-type": "text/plain; charset=utf-8", ...headers });
 }
 
-/** An answer with the headers that every page has. */
+/** Makes a response with the security headers. */
 export function respond(
   status: number,
   body: string | ReadableStream<Uint8Array>,
@@ -187,7 +194,7 @@ export function respond(
   return new Response(status === 303 ? null : body, { status, headers: { ...securityHeaders, ...headers } });
 }
 
-/** The whole document of a page. */
+/** The HTML document of a page. */
 function pageOf(site: Site, view: View, visit: Visit): Html {
   const { search } = site;
   const live = view.live ?? true;
@@ -221,22 +228,23 @@ ${
 `;
 }
 
-/** Time between two checks for changes, in ms. */
+/** The default time between two updates of a live page, ms. */
 const EVERY = 2000;
 /**
- * The wait between two looks is at least so many times as long as the shorter one of the last two: a slow store is read
- * less often. One slow look alone, as on a machine that is busy for a moment, does not stop the page.
+ * The site compares the durations of the last two reads of the store. The next wait is at least ten times the shorter
+ * duration. So the site reads a slow store less often, but a single slow read does not delay the page.
  */
 const EVERY_TIMES = 10;
-/** How long a stream lasts, ms. The browser then opens the next one, and `authorize` decides again. */
+/** How long a stream lasts, ms. Afterwards, the browser opens a new stream, and `authorize` decides again. */
 const LONGEST = 120_000;
 
 /**
- * Server-sent events with the values for a page's plots, and with its body when that changes.
+ * Streams server-sent events: `stats` has the values for the plots. If the body of the page changed, `page` has the
+ * new body.
  *
- * @param look - makes the body and the values. If it rejects, the stream sends `trouble`
+ * @param look - makes the body and the values. If `look` rejects, the stream sends the event `trouble`
  * @param onEnd - called once, at the end of the stream
- * @param every - ms between two looks
+ * @param every - the time between two calls of `look`, ms
  */
 export function liveStream(
   look: () => Promise<{ readonly body: string; readonly stats: Stats }>,
@@ -270,7 +278,7 @@ export function liveStream(
       [tookBefore, took] = [took, performance.now() - began];
     }
   };
-  // The stream pulls only after the reader has taken the last message. A slow reader causes no reads of the store.
+  // The stream calls `pull` when the client has taken the previous message. So a slow client causes fewer reads.
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (!isFirst) {

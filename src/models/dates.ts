@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { refuseField } from "./ids.ts";
 
-/** The days of a booking, and the number of its nights: from `checkIn` up to, not including, `checkOut`. */
+/** The days of arrival and departure of a booking, and the number of nights between them. */
 export interface Stay {
   /** The day of arrival, `YYYY-MM-DD`. */
   readonly checkIn: string;
@@ -15,17 +15,18 @@ export interface Stay {
 /** The options of {@link stay}. */
 export interface StayOptions {
   /**
-   * The IANA time zone of the listing, such as `Europe/Lisbon`. A date that names an instant (a number, or a time with
-   * an offset) then gives the day in that zone. Default: the day as it is written, and for a number the day in UTC.
+   * The IANA time zone of the listing, such as `Europe/Lisbon`. `stay` converts a number, or a time with an offset,
+   * to the day in this zone. Without `timeZone`, `stay` converts a number to the day in UTC, and takes the day of a
+   * text as it is written.
    */
   readonly timeZone?: string | undefined;
 }
 
 /**
- * Reads the dates of a booking, whatever their format: `2026-07-01`, `2026/07/01`, `20260701`, each with or without a
- * time, or the seconds or ms since 1970 (seconds below 1e11).
+ * Reads the check-in and check-out dates of a booking. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
+ * or without a time. A date may also be a number of seconds or ms since 1970. Numbers below 1e11 are seconds.
  *
- * @throws InvalidArgumentError naming the field: it is absent or no date, or check-out is not after check-in
+ * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is not after check-in
  * @example
  * ```ts
  * const { checkIn, checkOut, nights } = stay(booking); // "2026-07-01", "2026-07-04", 3
@@ -45,7 +46,8 @@ export function stay(
   const read = (field: "checkIn" | "checkOut"): string => {
     const value: unknown = booking?.[field];
     return (
-      dayOf(value, dayIn) ?? refuseField(field, value, "must be a date: YYYY-MM-DD, or a time since 1970")
+      dayOf(value, dayIn) ??
+      refuseField(field, value, "must be a date (YYYY-MM-DD), or a number of seconds or ms since 1970")
     );
   };
   const checkIn = read("checkIn");
@@ -55,17 +57,17 @@ export function stay(
   return { checkIn, checkOut, nights };
 }
 
-/** Gives the day of an instant; `undefined` where ISO dates cannot write it. */
+/** Returns the day of an instant as `YYYY-MM-DD`, or `undefined` if the year might not fit into `YYYY`. */
 type DayIn = (instant: Date) => string | undefined;
 
-// Year, separator, month, day; then hour, minute, second; then the offset.
+// The groups are: year, separator, month, day, hour, minute, second, offset.
 const written =
   /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:$|[T\s](\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$|[T\sZ+-])/i;
 
 export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   if (typeof value === "number") return counted(value, dayIn);
   if (typeof value !== "string") return undefined;
-  // Digits alone are a number that came as text. Eight of them are a day without separators.
+  // A text of nine or more digits is a time since 1970. A text of eight digits is a day without separators.
   if (/^\d{9,}$/.test(value)) return counted(Number(value), dayIn);
   const [match, year, , month, day, hour, minute, second = "00", offset] = written.exec(value) ?? [];
   if (match === undefined || !isDay(Number(year), Number(month), Number(day))) return undefined;
@@ -80,11 +82,11 @@ function counted(number: number, dayIn: DayIn = utcDay): string | undefined {
 
 const utcDay: DayIn = (instant) => {
   const year = instant.getUTCFullYear();
-  // ISO dates write other years with a sign.
+  // toISOString() writes a year outside 0 to 9999 with a sign and six digits.
   return year >= 0 && year <= 9999 ? instant.toISOString().slice(0, 10) : undefined;
 };
 
-/** @throws InvalidArgumentError where the runtime does not know the zone */
+/** @throws InvalidArgumentError if the runtime does not know the zone */
 function daysIn(timeZone: string | undefined): DayIn | undefined {
   if (timeZone === undefined) return undefined;
   let format: Intl.DateTimeFormat;
@@ -98,7 +100,7 @@ function daysIn(timeZone: string | undefined): DayIn | undefined {
   }
   return (instant) => {
     const utcYear = instant.getUTCFullYear();
-    // Near the ends, the zone's year may be one that ISO dates write with a sign.
+    // Near the years 0 and 10000, the year in the zone may differ from the UTC year, and may not fit into `YYYY`.
     if (!(utcYear > 1 && utcYear < 9999)) return undefined;
     const parts = new Map(format.formatToParts(instant).map(({ type, value }) => [type, value]));
     return `${parts.get("year")?.padStart(4, "0")}-${parts.get("month")}-${parts.get("day")}`;
@@ -110,13 +112,13 @@ const dateParts = { year: "numeric", month: "2-digit", day: "2-digit" } as const
 const pattern =
   /^(\d{4})(-?)(\d\d)\2(\d\d)[T ](\d\d):?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?$/i;
 
-/** The numbers that are taken for a time: from 1973, so that a counter is none, to the year 9999 in ms. */
+/** Only numbers in this range are times: from 1973, in seconds, to 9999, in ms. Smaller numbers may be counters. */
 const [leastTime, mostTime] = [1e8, 253_402_300_799_999];
 
-/** The form that JSON has a date in, on a day that every month has. */
+/** A date as JSON.stringify writes it, with or without ms. The day is 28 or less, so that every month has it. */
 const usual = /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3])(?::[0-5]\d){2}(?:\.\d{3})?Z$/;
 
-/** Reads a time as {@link readTimestamp}, and writes it in ISO 8601. */
+/** Reads the same times as {@link readTimestamp}. Returns the time as ISO 8601 text in UTC. */
 export function isoTimestamp(value: unknown): string | undefined {
   if (typeof value === "string" && usual.test(value))
     return value.length === 24 ? value : `${value.slice(0, 19)}.000Z`;
@@ -124,8 +126,8 @@ export function isoTimestamp(value: unknown): string | undefined {
 }
 
 /**
- * Reads a time in whatever form a platform may write it: ISO 8601 (see {@link parseTimestamp}), or seconds or ms since
- * 1970, as a number or as text. Numbers below 1e11 are seconds.
+ * Reads a time in ISO 8601 with {@link parseTimestamp}. Also reads seconds or ms since 1970, as a number or as text.
+ * Numbers below 1e11 are seconds.
  */
 export function readTimestamp(value: unknown): Date | undefined {
   const text = typeof value === "string" ? value.trim() : "";
@@ -137,7 +139,7 @@ export function readTimestamp(value: unknown): Date | undefined {
 }
 
 /**
- * Reads an ISO 8601 date-time in the extended or the basic format, whole to the minute at least. Without an offset it
+ * Reads a date and time in ISO 8601, with or without separators. The seconds are optional. A time without an offset
  * is in UTC.
  *
  * @returns `undefined` for any other text, and for a day or time that does not exist
@@ -151,15 +153,15 @@ export function parseTimestamp(text: string): Date | undefined {
   const [offsetHours, offsetMinutes] = [part(10), part(11)];
   if (!isDay(year, month, day) || minute > 59 || second > 60 || offsetHours > 23 || offsetMinutes > 59)
     return undefined;
-  // 24:00 is the end of its day.
+  // ISO 8601 allows 24:00 as the end of a day.
   if (hour > 24 || (hour === 24 && (minute > 0 || second > 0 || ms > 0))) return undefined;
 
   const sign = match[9] === "-" ? -1 : 1;
   const date = new Date(0);
-  // Not Date.UTC, which takes the years 0 to 99 for 1900 to 1999.
+  // Date.UTC() would read the years 0 to 99 as 1900 to 1999.
   date.setUTCFullYear(year, month - 1, day);
   date.setUTCHours(hour, minute - sign * (offsetHours * 60 + offsetMinutes), second, ms);
-  // A 60th second is there at the end of a day in UTC only; it becomes the next day's first.
+  // A leap second (:60) exists only at the end of a day in UTC, so `date` must be 00:00:00 of the next day.
   if (second === 60 && (date.getUTCHours() > 0 || date.getUTCMinutes() > 0)) return undefined;
   return date;
 }

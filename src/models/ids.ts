@@ -1,9 +1,9 @@
 import { InvalidArgumentError } from "../errors.ts";
 
 /**
- * Reads the id of a booking's listing, also where the platform sent it as digits.
+ * Returns the id of a booking's listing as a number, even if the platform sent a string of digits.
  *
- * @throws InvalidArgumentError where it is absent or no integer
+ * @throws InvalidArgumentError if `listingId` is absent or is not an integer
  */
 export function listingIdOf(booking: {
   /** The booked listing. */
@@ -13,13 +13,13 @@ export function listingIdOf(booking: {
   return toInteger(value) ?? refuseField("listingId", value, "must be an integer");
 }
 
-/** The safe integer that a value is, or that its text writes in decimal digits; `undefined` for anything else. */
+/** Returns a safe integer from a number or a string of digits. Returns `undefined` for any other value. */
 export function toInteger(value: unknown): number | undefined {
   const number = typeof value === "string" && /^\d+$/.test(value) ? Number(value) : value;
   return Number.isSafeInteger(number) ? (number as number) : undefined;
 }
 
-/** @throws InvalidArgumentError naming the field of a record, and whether it is absent */
+/** @throws InvalidArgumentError for the field. The error says `message`, or "is absent" if there is no value */
 export function refuseField(field: string, value: unknown, message: string): never {
   const isAbsent = value === undefined || value === null;
   throw new InvalidArgumentError({ path: [field], message: isAbsent ? "is absent" : message });

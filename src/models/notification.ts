@@ -13,23 +13,23 @@ const string = z.string({
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
- * The notification that the platform sends to a subscriber's endpoint. It says that a booking or listing has
- * changed, and when.
+ * The notification that the platform sends to a subscriber's endpoint. It names a booking or listing that has
+ * changed, and the time of the change.
  *
  * The object also has every further field that the platform sent.
  */
 export interface WebhookNotification {
-  /** The id of the event: 8-4-4-4-12 hexadecimal digits, in either case. Each delivery of the event has the same id. */
+  /** The id of the event: 8-4-4-4-12 hexadecimal digits, in upper or lower case. Each delivery has the same id. */
   eventId: string;
-  /** The time of the event as the platform wrote it. `event.timestamp` is the time that was read from it. */
+  /** The time of the event as the platform sent it. `event.timestamp` is the parsed time. */
   timestamp?: string | number | null | undefined;
-  /** The booking that the event is about. */
+  /** The code of the booking that the event is about. */
   bookingCode?: string | null | undefined;
-  /** The listing that the event is about. An id that came as digits is a number here. */
+  /** The id of the listing that the event is about. The schema converts a string of digits to a number. */
   listingId?: number | null | undefined;
 }
 
-// See `BookingSchema`.
+// This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type NotificationSchema = ZodObject<{
   eventId: ZodString;
   timestamp: ZodOptional<ZodType<string | number | null>>;
@@ -38,8 +38,8 @@ type NotificationSchema = ZodObject<{
 }>;
 
 /**
- * The zod schema of a notification. It is tolerant, because a refused notification may be lost, and it keeps every
- * further field.
+ * The zod schema of a notification. It keeps every further field. It accepts any `timestamp`, because a refused
+ * notification may be lost.
  */
 export const WebhookNotification: NotificationSchema = z.looseObject(
   {
@@ -51,22 +51,23 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
   { error: "must be a JSON object" },
 ) as unknown as NotificationSchema;
 
-/** The fields of a notification, with their meaning. */
+/** The fields of a valid notification, in normalized form. */
 export interface ParsedNotification {
   readonly ok: true;
-  /** In lower case. */
+  /** The UUID in lower case. */
   readonly eventId: string;
-  /** In ISO 8601; `undefined` where the time is missing or cannot be read. */
+  /** The time in ISO 8601. It is `undefined` if the notification has no readable time. */
   readonly timestamp: string | undefined;
   readonly bookingCode: string | null;
   readonly listingId: number | null;
 }
 
 /**
- * Reads a parsed JSON value as a notification, or says of each field what is wrong with it. Does not throw. A reference
- * that is `0`, `""` or white space counts as null beside a usable one.
+ * Reads a notification from a parsed JSON value, or returns an issue for each wrong field. Does not throw. A blank
+ * booking code becomes null if the listing id is usable, and a blank listing id becomes null if the booking code is
+ * usable. Blank means `0`, `""` or white space.
  *
- * @param options.references - whether to read the references; without them they count as null. Default true
+ * @param options.references - whether to read `bookingCode` and `listingId`. If false, they become null. Default true
  */
 export function parseNotification(
   value: unknown,
@@ -90,8 +91,8 @@ export function parseNotification(
 }
 
 /**
- * Reads a notification in the usual form, in a third of the schema's time. Returns `undefined` for any other form, and the
- * schema decides then. A test checks that both give the same result.
+ * Reads a notification in the usual form, three times as fast as the schema. Returns `undefined` for any other form:
+ * the caller then uses the schema. A test checks that this function and the schema give the same result.
  */
 export function usualFields(value: unknown): WebhookNotification | undefined {
   if (!isObject(value) || Array.isArray(value)) return undefined;
@@ -112,7 +113,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** The notification without the references that do not count. */
+/** Returns the notification. A `bookingCode` or `listingId` that must be ignored becomes null. */
 function counted(value: object, references: boolean): object {
   const { bookingCode, listingId } = value as { bookingCode?: unknown; listingId?: unknown };
   if (Array.isArray(value)) return value;
@@ -132,11 +133,11 @@ const maxBookingCode = 256;
 
 function checkBookingCode(given: string, context: z.RefinementCtx): void {
   const refuse = (message: string): void => context.addIssue({ code: "custom", message });
-  // Refs are made of the code without outer white space.
+  // Check the trimmed code, because the event's `ref` has the trimmed code.
   const code = given.trim() || given;
   if (code === "") refuse("must not be empty");
-  else if (code === "." || code === "..") refuse("must not be a path segment of dots");
-  // Twice the length first, so that nobody counts the characters of a megabyte.
+  else if (code === "." || code === "..") refuse("must not be `.` or `..`");
+  // The first comparison refuses a huge text without counting characters. A character has at most two UTF-16 units.
   else if (code.length > 2 * maxBookingCode || [...code].length > maxBookingCode)
     refuse(`must not be longer than ${maxBookingCode} characters`);
   else if (/[\p{Cc}\p{Cs}]/u.test(code)) refuse("must not hold control characters or lone surrogates");

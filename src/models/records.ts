@@ -2,7 +2,7 @@ import type { ZodBoolean, ZodObject, ZodOptional, ZodString, ZodType } from "zod
 import * as z from "zod";
 import { toInteger } from "./ids.ts";
 
-/** An integer, also one that comes as a string of digits. */
+/** The schema of an integer. It converts a string of digits to a number. */
 export const integer: z.ZodType<number> = z
   .union([z.number(), z.string()], { error: "must be an integer" })
   .transform((value, context) => {
@@ -12,15 +12,15 @@ export const integer: z.ZodType<number> = z
     return z.NEVER;
   });
 
-/** A field that fails no record: a `T`, `null` or absent. Any other value is passed on unchanged. */
+/** The schema of an optional field. A value of a wrong type stays as it is, and the record is still valid. */
 export function tolerant<T>(type: z.ZodType<T>): z.ZodType<T | null | undefined> {
   return type.nullish().catch((context) => context.value as T);
 }
 
-/** The types that a field of a record may have, as `typeof` names them, and `null`. Each field may be absent. */
+/** Maps each optional field of a record to the types that the field may have. */
 export type FieldTypes = Readonly<Record<string, readonly ("string" | "number" | "null")[]>>;
 
-/** The names of the fields whose values have none of their types. */
+/** Returns the names of the fields whose values have an unexpected type. */
 export function unexpectedFields(record: object, types: FieldTypes): string[] {
   const fields = record as Readonly<Record<string, unknown>>;
   return Object.keys(types).filter((name) => {
@@ -30,7 +30,7 @@ export function unexpectedFields(record: object, types: FieldTypes): string[] {
   });
 }
 
-/** The statuses of a booking that the platform lists. */
+/** The statuses of a booking that this package knows. The platform may add others. */
 export const bookingStatuses = ["Initiated", "Request", "Confirmed", "Declined", "Cancelled"] as const;
 /** One of {@link bookingStatuses}. */
 export type BookingStatus = (typeof bookingStatuses)[number];
@@ -38,8 +38,8 @@ export type BookingStatus = (typeof bookingStatuses)[number];
 /**
  * A booking. The code and the status are always there.
  *
- * The object also has every further field that the platform sent. Give the client a model to have them typed, or
- * read them with `booking as Booking & Record<string, unknown>`.
+ * The object also has all further fields that the platform sent. To get types for these fields, give the client a
+ * model. Without a model, read the fields with `booking as Booking & Record<string, unknown>`.
  */
 export interface Booking {
   /** The booking's unique code. */
@@ -55,10 +55,11 @@ export interface Booking {
 }
 
 // This type is written by hand for these reasons:
-// - It has no index signature, which zod gives to loose objects, so that `booking.chekIn` does not compile.
-// - It uses no type names of this package. A declaration file that exports `Booking.extend(...)` could not import them.
-// - It uses named imports of zod. If zod's types are CommonJS (node16), a namespace import costs 1,800 instantiations.
-// - Its fields have TSDoc of their own, which editors show for the fields of a user's model.
+// - zod's type of a loose object has an index signature, which would let the typo `booking.chekIn` compile.
+// - This type names no types of this package, because a user's declaration file that exports `Booking.extend(...)`
+//   could not import them.
+// - This type uses named imports. If zod's types are CommonJS, a namespace import costs 1,800 type instantiations.
+// - The fields of this type have TSDoc, which editors also show for the fields of a user's model.
 type BookingSchema = ZodObject<{
   /** The booking's unique code. */
   bookingCode: ZodString;
@@ -99,7 +100,7 @@ export const bookingFieldTypes: FieldTypes = {
   checkOut: ["string", "number", "null"],
 };
 
-/** The statuses of a listing that the platform lists. */
+/** The statuses of a listing that this package knows. The platform may add others. */
 export const listingStatuses = ["InReview", "Published", "Hidden"] as const;
 /** One of {@link listingStatuses}. */
 export type ListingStatus = (typeof listingStatuses)[number];
@@ -107,11 +108,11 @@ export type ListingStatus = (typeof listingStatuses)[number];
 /**
  * A listing. The id and the status are always there.
  *
- * The object also has every further field that the platform sent. Give the client a model to have them typed, or
- * read them with `listing as Listing & Record<string, unknown>`.
+ * The object also has all further fields that the platform sent. To get types for these fields, give the client a
+ * model. Without a model, read the fields with `listing as Listing & Record<string, unknown>`.
  */
 export interface Listing {
-  /** The listing's unique id. An id that came as digits is a number here. */
+  /** The listing's unique id. The schema converts a string of digits to a number. */
   listingId: number;
   /** One of {@link listingStatuses}, or a status that is newer than this package. */
   status: string;
@@ -119,7 +120,7 @@ export interface Listing {
   listingName?: string | null | undefined;
 }
 
-// See `BookingSchema`.
+// This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type ListingSchema = ZodObject<{
   /** The listing's unique id. */
   listingId: ZodType<number>;
@@ -138,7 +139,7 @@ export const Listing: ListingSchema = z.looseObject({
 
 export const listingFieldTypes: FieldTypes = { listingName: ["string", "null"] };
 
-/** The topics that the platform names. It may have more. */
+/** The topics that this package knows. The platform may add others. */
 export const topics = ["bookings", "listings", "messages"] as const;
 /** One of {@link topics}. */
 export type Topic = (typeof topics)[number];
@@ -163,11 +164,11 @@ export interface WebhookConfig {
   isActive: boolean;
   /** The URLs of the topics that this package knows. */
   endpoints: Endpoints;
-  /** The URLs of further topics. Absent where there is none. */
+  /** The URLs of all other topics. It is absent if there are none. */
   otherEndpoints?: Record<string, string | null> | undefined;
 }
 
-// See `BookingSchema`.
+// This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type WebhookConfigSchema = ZodObject<{
   isActive: ZodBoolean;
   endpoints: ZodType<Endpoints>;
@@ -175,8 +176,8 @@ type WebhookConfigSchema = ZodObject<{
 }>;
 
 /**
- * The zod schema of the webhook configuration, as the platform sends it: all topics stand in `endpoints`. A topic
- * whose URL is `null` or `""` is unset, and left out.
+ * The zod schema of the webhook configuration. The platform sends all topics in `endpoints`. The schema moves unknown
+ * topics to `otherEndpoints`, and leaves out topics whose URL is `null` or `""`.
  */
 export const WebhookConfig: WebhookConfigSchema = z
   .looseObject({
@@ -184,7 +185,7 @@ export const WebhookConfig: WebhookConfigSchema = z
     endpoints: z.record(z.string(), z.unknown()).nullable(),
     otherEndpoints: z.record(z.string(), z.unknown()).optional(),
   })
-  // Not `transform`, whose result has no `extend`.
+  // Do not use `transform`: it would return a schema without `extend`.
   .overwrite(({ otherEndpoints, ...config }) => {
     const urls = Object.entries({ ...otherEndpoints, ...config.endpoints });
     const set = urls.filter(([, url]) => url !== null && url !== undefined && url !== "");

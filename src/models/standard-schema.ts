@@ -2,7 +2,7 @@ import type { Issue } from "../errors.ts";
 
 /**
  * A schema of zod, valibot, arktype or another library that follows Standard Schema (https://standardschema.dev).
- * This is the part of the standard that this package uses.
+ * The interface has only the part of the standard that this package uses.
  */
 export interface StandardSchema<Output = unknown> {
   /** The part of the object that the standard defines. */
@@ -11,15 +11,15 @@ export interface StandardSchema<Output = unknown> {
     readonly version: 1;
     /** The name of the schema library. */
     readonly vendor: string;
-    // Before `validate`: TypeScript reports the first member that does not fit, and this one gives the shorter error.
-    /** The types of the schema. Present for TypeScript alone. */
+    // TypeScript reports only the first wrong member. Keep `types` first, because the error for `types` is shorter.
+    /** The types of the schema. They exist only in TypeScript, not at run time. */
     readonly types?:
       | {
           /** The type of a value that is valid. */
           readonly output: Output;
         }
       | undefined;
-    /** Validates a value. Gives the output, or the issues. */
+    /** Validates a value. Returns the output or the issues. */
     readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
   };
 }
@@ -28,18 +28,18 @@ export type StandardResult<Output> =
   | {
       /** The output of the schema. */
       readonly value: Output;
-      /** Absent: the value is valid. */
+      /** `issues` is `undefined` if the value is valid. */
       readonly issues?: undefined;
     }
   | {
-      /** Each part of the value that is wrong. */
+      /** The problems of an invalid value. */
       readonly issues: readonly StandardIssue[];
     };
 
 export interface StandardIssue {
   /** The problem. */
   readonly message: string;
-  /** The property names and indexes that lead to the wrong part. */
+  /** The property names and indexes that lead to the invalid value. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
@@ -59,7 +59,7 @@ export function isSchema(value: unknown): value is StandardSchema {
   return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
 }
 
-// The properties of a zod definition that hold schemas, or a list or object of schemas.
+// The properties of a zod definition that hold a schema, a list of schemas or an object of schemas.
 const zodParts =
   "shape element type innerType in out left right options items rest keyType valueType schema catchall".split(
     " ",
@@ -67,7 +67,7 @@ const zodParts =
 
 type ZodSchema = { readonly _zod?: { readonly def: object }; readonly _def?: object };
 
-/** Whether a schema of zod 3 has parts made with zod 4, or the other way round. Such a schema throws when it parses. */
+/** Whether a schema mixes parts of zod 3 and zod 4. Such a schema throws when it parses a value. */
 export function mixesZod(schema: StandardSchema): boolean {
   const versions = new Set<3 | 4>();
   const seen = new Set<unknown>();

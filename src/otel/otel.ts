@@ -29,12 +29,12 @@ export interface TelemetryOptions {
 }
 
 /**
- * Makes the `telemetry` of a handler and of its client. Its spans and metrics follow OpenTelemetry's semantic conventions
- * for messaging and HTTP.
+ * Makes the `telemetry` option of a handler and its client. The spans and metrics follow OpenTelemetry's semantic
+ * conventions for messaging and HTTP.
  *
- * Start the OpenTelemetry SDK before this call. The global provider has no working meter before.
+ * Start the OpenTelemetry SDK before you call this function. Otherwise the global meter records nothing.
  *
- * @throws InvalidArgumentError naming the option that is wrong
+ * @throws InvalidArgumentError if an option is wrong. The error names the option
  * @example
  * ```ts
  * const otel = telemetry();
@@ -59,17 +59,17 @@ const schema = () =>
   optionsObject({
     tracer: z
       .custom<Tracer>((tracer) => typeof Object(tracer).startSpan === "function", {
-        error: "must be a tracer of OpenTelemetry",
+        error: "must be an OpenTelemetry tracer",
       })
       .optional(),
     meter: z
       .custom<Meter>((meter) => typeof Object(meter).createHistogram === "function", {
-        error: "must be a meter of OpenTelemetry",
+        error: "must be an OpenTelemetry meter",
       })
       .optional(),
   });
 
-/** Begins the span `send {topic}`, which ends when the store has the event. */
+/** Begins the span `send {topic}`, and ends it when the store has the event. Returns the span's `traceparent`. */
 function recorded(
   tracer: Tracer,
   instruments: Instruments,
@@ -83,7 +83,7 @@ function recorded(
   });
   added.then(
     (result) => {
-      // A duplicate records nothing. A span that never ends is not exported.
+      // The SDK exports only ended spans. Do not end the span of a duplicate or conflict, so that it is not exported.
       if (result !== "added") return;
       instruments.sent.add(1, common);
       span.end();
@@ -140,8 +140,9 @@ async function process<R extends AttemptResult>(
 }
 
 /**
- * The parent context of an attempt. An attempt of the queue has a lease, and begins a trace of its own: the active span may
- * be of an unrelated request that started the loop. An attempt of `webhooks.process()` has no lease and belongs to its caller.
+ * Returns the parent context of an attempt. An attempt of the queue has a lease, and begins its own trace, because
+ * the active trace may belong to an unrelated request. An attempt of `webhooks.process()` has no lease, and joins the
+ * active trace.
  */
 function parentOf({ lease }: ClaimedEvent): Context {
   return lease === "" ? context.active() : ROOT_CONTEXT;
@@ -180,7 +181,7 @@ async function request<R extends { readonly status: number }>(
 
 type Instruments = ReturnType<typeof instrumentsOf>;
 
-/** The conventions' advice for `messaging.process.duration`, s. */
+/** The histogram boundaries in seconds that OpenTelemetry recommends for `messaging.process.duration`. */
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 function instrumentsOf(meter: Meter) {
@@ -193,7 +194,7 @@ function instrumentsOf(meter: Meter) {
     unit: "s",
   });
   const parked = meter.createObservableGauge("stayhook.events.parked", {
-    description: "Events that were given up, until they are replayed or discarded.",
+    description: "Events that are parked, and not yet replayed or discarded.",
     unit: "{event}",
   });
   return {
@@ -211,7 +212,7 @@ function instrumentsOf(meter: Meter) {
       unit: "{message}",
     }),
     observations: meter.createCounter("stayhook.observations", {
-      description: "What the handler tells `observe`, by kind.",
+      description: "Number of observations that `observe` gets, by kind.",
       unit: "{observation}",
     }),
     watch(count: () => Promise<WaitingEvents>): () => void {
@@ -230,7 +231,7 @@ function instrumentsOf(meter: Meter) {
 
 const system = { "messaging.system": "stayhook" } as const;
 
-/** The attributes of both spans and metrics. They hold no id, because each value would make another time series. */
+/** The attributes that spans and metrics share. They contain no id: each id would add a time series. */
 function messaging(operation: "send" | "process", event: NewEvent): Attributes {
   const destination = destinationOf(event);
   return {
@@ -252,7 +253,7 @@ function nameOf(operation: string, event: NewEvent): string {
   return [operation, destinationOf(event)].filter(Boolean).join(" ");
 }
 
-/** The topic of the event, else the topic of its record. */
+/** Returns the event's topic. If the event has no topic, returns the topic that fits its record. */
 function destinationOf({ topic, ref }: NewEvent): string | undefined {
   return topic ?? (ref === null ? undefined : ref.startsWith("booking:") ? "bookings" : "listings");
 }
@@ -272,7 +273,7 @@ function errorName(error: unknown): string {
   return error instanceof Error ? error.name : "_OTHER";
 }
 
-/** `undefined` if no SDK is installed. */
+/** Returns the span's W3C `traceparent`, or `undefined` if no OpenTelemetry SDK runs. */
 function traceparentOf(span: Span): string | undefined {
   const spanContext = span.spanContext();
   if (!trace.isSpanContextValid(spanContext)) return undefined;

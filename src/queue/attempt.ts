@@ -6,7 +6,7 @@ import { GRACE, Lease } from "./leases.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
 import type { AttemptResult, QueueOptions, Work, WorkFailure, WorkResult } from "./work.ts";
 
-/** How long to wait before another try to record the end of an attempt, ms. */
+/** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
 
 export type AttemptEnd = AttemptResult["outcome"];
@@ -16,13 +16,13 @@ interface AttemptOptions {
   readonly refusals: Refusals;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
-  /** The work is done. The store does not have the end yet. */
+  /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
   readonly onSettling: () => void;
-  /** The end of an attempt of the same record that still runs here. The new attempt waits for it. */
+  /** The end of an earlier attempt at the same record, if one still runs. The new attempt waits for this promise. */
   readonly after: Promise<unknown> | undefined;
 }
 
-/** Works on one claim and records how that ended. */
+/** Runs the work for one claim, and records the result in the store. */
 export class Attempt<Tx> {
   readonly lease: Lease;
   /** Never rejects. */
@@ -53,7 +53,7 @@ export class Attempt<Tx> {
     this.ended = this.#attempt().catch((error) => {
       const { eventId } = claim;
       queue.logger.error(
-        `the store did not record how event ${eventId} ended. The event is handled again when its lease ends`,
+        `the store did not record the result of event ${eventId}. The event will be handled again when its lease ends`,
         { eventId, error },
       );
       return "lost";
@@ -64,14 +64,14 @@ export class Attempt<Tx> {
     return this.lease.claim;
   }
 
-  /** Cuts the attempt off and gives its lease back. The event is due at once, and the attempt does not count. */
+  /** Aborts the attempt and releases its lease. The event is due at once, and the attempt does not count. */
   release(): void {
     this.#run.cut("released");
   }
 
   #answered(): void {
     this.#options.breaker.recordAnswer(this.#reading);
-    // An event without a record reads nothing, so it proves no read.
+    // An event without a record needs no read, so its success does not show that reads succeed.
     if (this.claim.ref !== null) this.#options.refusals.recordSuccess();
   }
 
@@ -92,10 +92,10 @@ export class Attempt<Tx> {
     return { outcome: result.by === "lost" ? this.#giveUp() : await this.#settle({ state: "released" }) };
   }
 
-  /** Parks an event that killed its process in each attempt. The store counts an attempt when it begins. */
+  /** Parks an event whose last allowed attempt began but recorded no result, probably because its process died. */
   async #parkDeadly(): Promise<AttemptResult> {
     const error = new Error(
-      `The process ended during each of ${this.claim.attempts - 1} attempts. Does the callback exit or use up the memory?`,
+      `The process ended during attempt ${this.claim.attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`,
     );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
   }
@@ -151,7 +151,8 @@ export class Attempt<Tx> {
     for (let tries = 0; this.lease.held; tries += 1) {
       try {
         const settling = this.#queue.store.settle(this.claim, outcome);
-        // The user's writes are a part of the work. A failure may be the first sign of an outage.
+        // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
+        // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
         if (outcome.state === "done" && !writes?.list) this.#options.onSettling();
         const recorded = await Promise.race([settling, this.#lost.promise]);
         return recorded === true ? outcome.state : this.#giveUp();
@@ -159,10 +160,10 @@ export class Attempt<Tx> {
         const failure = writes?.failureIn(error);
         if (failure) return failure;
         const { eventId } = this.claim;
-        this.#queue.logger.warn(`the store did not record how event ${eventId} ended. Trying again`, {
-          eventId,
-          error,
-        });
+        this.#queue.logger.warn(
+          `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
+          { eventId, error },
+        );
         await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#lost.promise]);
       }
     }
@@ -172,7 +173,7 @@ export class Attempt<Tx> {
   #giveUp(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#queue.logger.warn(
-      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event is handled again`,
+      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event will be handled again`,
       { eventId, ref },
     );
     return "lost";
@@ -192,7 +193,7 @@ export class Attempt<Tx> {
   }
 }
 
-/** The key of the event's record in the circuit breaker and in the limit of reads. */
+/** Returns the key under which `CircuitBreaker` and `Refusals` count the event's record. */
 function recordOf({ ref, eventId }: ClaimedEvent): string {
   return ref ?? eventId;
 }
@@ -201,7 +202,10 @@ interface WriteFailure {
   readonly error: unknown;
 }
 
-/** The user's writes, which the store runs in its transaction. Tells a failure of a write from a failure of the store. */
+/**
+ * The functions that the user passed to `event.atomically`. The store runs them in its transaction. This class
+ * distinguishes the failure of such a function from a failure of the store.
+ */
 class GuardedWrites<Tx> {
   #failure: WriteFailure | undefined;
   readonly list: readonly Write<Tx>[] | undefined;
@@ -209,7 +213,7 @@ class GuardedWrites<Tx> {
   constructor(writes: readonly Write<Tx>[]) {
     if (writes.length === 0) return;
     this.list = writes.map((write, index) => (tx: Tx) => {
-      // The store runs all writes again if its commit fails.
+      // If the commit fails, the store runs all functions again. Forget the failure of the earlier run.
       if (index === 0) this.#failure = undefined;
       try {
         const writing = write(tx);
@@ -221,8 +225,9 @@ class GuardedWrites<Tx> {
   }
 
   /**
-   * The failure of a write; `undefined` if the store failed. A store rejects with the error that a write threw. If the
-   * connection is lost, the write throws as well, but the store rejects with an error of its own.
+   * Returns the failure of a function that the user passed to `event.atomically`; `undefined` if the store failed. If
+   * the function failed, the store rejects with the function's error. If the connection was lost, the function also
+   * fails, but the store rejects with its own error.
    */
   failureIn(rejection: unknown): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };
@@ -235,17 +240,15 @@ class GuardedWrites<Tx> {
   }
 }
 
-/** Why a run is cut off: the handler closes, the lease is about to end, the lease is lost, or the caller aborts. */
+/** Why a run is cut off. A run is `released` when the handler closes or a drain stops. */
 type Cut = "released" | "expiring" | "lost" | "aborted";
 
 interface CancellableRunOptions {
-  /** ms */
   readonly attemptTimeout: number;
-  /** Called when the platform has answered. */
   readonly onAnswered?: () => void;
 }
 
-/** Runs the work of an event, and can cut it off: the signal aborts, and the work has {@link GRACE} to end. */
+/** Runs the work of an event. `cut` aborts the signal of the work, which then has {@link GRACE} ms to end. */
 export class CancellableRun<Tx> {
   readonly #work: Work<Tx>;
   readonly #claim: ClaimedEvent;
@@ -254,7 +257,7 @@ export class CancellableRun<Tx> {
   readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
   readonly #left = Promise.withResolvers<void>();
   #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
-  /** The platform has answered, or the event has no record. From then on a timeout is a failure of the callback. */
+  /** `true` if the platform has answered or the event has no record. A timeout then counts as a failed callback. */
   #inCallback: boolean;
 
   constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
@@ -269,21 +272,22 @@ export class CancellableRun<Tx> {
     return this.#cut.promise;
   }
 
-  /** Cuts the run off. The first cut counts, but a lost lease ends the grace of an earlier one: the record is no longer locked. */
+  /** Only the first cut counts, but a later loss of the lease ends the grace period, because the lock is lost. */
   cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
     if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
     this.#cutBy ??= { by, reason };
     this.#cut.resolve({ by, reason });
   }
 
-  /** Never rejects. A run that is cut off by its timeout has failed. */
+  /** Never rejects. A timeout results in the state `failed`, not `cut`. */
   async run(): Promise<
     WorkResult<Tx> | { readonly state: "cut"; readonly by: Cut; readonly reason: unknown }
   > {
     if (this.#cutBy) return { state: "cut", ...this.#cutBy };
     const { attemptTimeout } = this.#options;
     const timer = setTimeout(() => {
-      const reason = new DOMException(`cut off after ${attemptTimeout} ms (attemptTimeout)`, "TimeoutError");
+      const message = `the attempt took longer than ${attemptTimeout} ms (attemptTimeout)`;
+      const reason = new DOMException(message, "TimeoutError");
       this.#cut.resolve({ by: "timeout", reason });
     }, attemptTimeout);
     try {
@@ -304,8 +308,9 @@ export class CancellableRun<Tx> {
   }
 
   /**
-   * Whether a result after the cut counts. A callback that finished in time counts while the process holds the lease. A
-   * recheck that could not read its record is done without an answer: at a timeout that counts, at another cut it reads again.
+   * Whether a `done` result that comes after a cut counts. After the cuts `released` and `expiring`, the result of
+   * a callback counts. After a timeout, a result counts only if the platform has not answered. Only a recheck can be
+   * `done` without an answer.
    */
   #takesLate(by: Cut | "timeout"): boolean {
     if (by === "timeout") return !this.#inCallback;
@@ -328,9 +333,9 @@ export class CancellableRun<Tx> {
 }
 
 const REASONS: Record<Cut, string> = {
-  released: "The webhook handler is closing; the event will be handled again.",
+  released: "The webhook handler is closing, or drain() has ended. The event will be handled again.",
   expiring:
-    "The lease of the event could not be renewed and is about to end; the event will be handled again.",
-  lost: "The lease of the event was lost; another process may be handling it.",
-  aborted: "The caller aborted.",
+    "The lease of the event could not be renewed and is about to end. The event will be handled again.",
+  lost: "The lease of the event was lost. Another process may be handling the event.",
+  aborted: "The caller of process() aborted the attempt.",
 };

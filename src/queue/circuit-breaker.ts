@@ -4,7 +4,7 @@ import type { ClaimOptions } from "../stores/event-store.ts";
 import { LONGEST_RETRY_AFTER } from "./retries.ts";
 import type { Backoff, Outage, Pause } from "./work.ts";
 
-/** The longest wait between two half-open tries, ms. The breaker cuts up to a quarter of it at random. */
+/** The longest wait between two half-open tries, ms. The breaker shortens this limit by up to a quarter, at random. */
 const LONGEST_PAUSE = 60_000;
 
 interface CircuitBreakerOptions {
@@ -17,13 +17,13 @@ interface CircuitBreakerOptions {
 interface OpenState extends Pause {
   /** When half-open attempts may begin, on the monotonic clock. */
   readonly until: number;
-  /** The outage concerns every record, so an answer to an older request does not end it. */
+  /** Whether the outage affects every record. If `true`, an answer to an older request does not end the pause. */
   readonly firm: boolean;
-  /** The platform asked for the wait, by `Retry-After`. */
+  /** Whether `until` comes from `Retry-After`. */
   readonly asked: boolean;
 }
 
-/** An attempt, as the breaker knows it. The breaker counts the first report about it only. */
+/** The circuit breaker's data about one attempt. The breaker ignores all but the first result of the attempt. */
 export interface Reading {
   readonly record: string;
   readonly epoch: number;
@@ -31,21 +31,21 @@ export interface Reading {
 }
 
 /**
- * Tells an outage of the platform from a record that cannot be read. An outage opens the breaker, and the queue pauses.
- * A single bad record must not stop the other records.
+ * Distinguishes an outage of the platform from a single record that cannot be read. An outage opens the breaker, and
+ * the queue pauses. A single bad record must not stop the other records.
  */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
-  /** How many unreachable records make an outage. At least 2: one record says nothing about the others. */
+  /** This many unreachable records are an outage. Two records are enough if their events had no earlier outage. */
   readonly #enough: number;
-  /** Records that were out of reach since the last answer. */
+  /** The records that were unreachable since the platform's last answer. */
   readonly #unreached = new Set<string>();
-  /** The records of `#unreached` whose event found the platform out of reach for the first time. */
+  /** The records in `#unreached` whose event had no earlier outage. */
   readonly #newlyUnreached = new Set<string>();
   #open: OpenState | undefined;
-  /** Pauses in a row. */
+  /** The number of pauses since the platform's last answer. */
   #pauses = 0;
-  /** Counts all pauses. Each attempt keeps the count, so that the result of an attempt from before a pause is known. */
+  /** Counts all pauses. An attempt with a lower `epoch` began before the last pause. */
   #epoch = 0;
 
   constructor(options: CircuitBreakerOptions) {
@@ -53,27 +53,26 @@ export class CircuitBreaker {
     this.#enough = Math.max(2, options.concurrency);
   }
 
-  /** The pause, open or half-open; `undefined` while the breaker is closed. */
+  /** The pause, while the breaker is open or half-open. It is `undefined` while the breaker is closed. */
   get pause(): Pause | undefined {
     return this.#open && { since: this.#open.since, reason: this.#open.reason };
   }
 
-  /** ms from `now`, on the monotonic clock, until attempts may begin. */
+  /** Returns ms until attempts may begin. `now` is a time on the monotonic clock. */
   waitAt(now: number): number {
     return this.#open ? Math.max(0, this.#open.until - now) : 0;
   }
 
-  /** Lets half-open attempts begin at once, unless the platform asked for the wait. */
+  /** Lets half-open attempts begin at once, unless `Retry-After` set the length of the pause. */
   tryNow(): void {
     if (this.#open && !this.#open.asked) this.#open = { ...this.#open, until: Number.NEGATIVE_INFINITY };
   }
 
-  /** Registers an attempt that begins. */
   begin(record: string): Reading {
     return { record, epoch: this.#epoch, reported: false };
   }
 
-  /** Records that the platform answered, which ends a pause. */
+  /** Notes that the platform answered. The answer ends the pause, unless the attempt began before a `firm` pause. */
   recordAnswer(reading: Reading): void {
     if (!isFirst(reading)) return;
     if (this.#open?.firm && reading.epoch < this.#epoch) return;
@@ -85,10 +84,10 @@ export class CircuitBreaker {
     this.#options.onResume();
   }
 
-  /** Records that the platform was out of reach. `first`: it is the first time for this event. */
+  /** Notes that the platform was out of reach. `first` is `true` if this event had no outage before. */
   recordOutage(reading: Reading, first: boolean, outage: Outage, error: unknown): void {
     if (!isFirst(reading)) return;
-    // An attempt from before the pause tells nothing new, except a longer `Retry-After`.
+    // An attempt that began before the pause matters only if it brings a longer `Retry-After`.
     if (this.#open && reading.epoch < this.#epoch) {
       if (outage.retryAfter !== undefined) this.#extend(outage.retryAfter);
       return;
@@ -101,7 +100,7 @@ export class CircuitBreaker {
     if (this.#open || everything || enough) this.#pauseFor(outage, error);
   }
 
-  /** Adds to a set of bounded size: a long outage must not fill the memory. */
+  /** Adds to a set of limited size, because a long outage must not fill the memory. */
   #note(set: Set<string>, record: string): void {
     if (set.size < this.#enough) set.add(record);
   }
@@ -132,16 +131,16 @@ function isFirst(reading: Reading): boolean {
   return true;
 }
 
-/** How many refused records in a row limit the reads. */
+/** Reads are limited after this many refused records in a row. */
 const ENOUGH = 10;
-/** How many reads may begin at once while they are limited. */
+/** How many reads may begin at once while reads are limited. */
 const BURST = 5;
-/** How many reads may begin each second while they are limited. Together with a burst, they are 50 at most. */
+/** How many reads may begin each second while reads are limited. With a burst, at most 50 reads begin in a second. */
 const RATE = 45;
 
 /**
- * Limits the pace of reads while the platform refuses many records in a row, or finds none of them. The cause is a flood
- * of forged notifications, a firewall or a wrong base URL. The queue must not pause: strangers could delay genuine events.
+ * Limits reads after many records in a row were refused or not found. The cause may be forged events, a firewall or a
+ * wrong base URL. The queue does not pause, because forged events must not stop genuine events.
  */
 export class Refusals {
   readonly #log: Log;
@@ -163,12 +162,12 @@ export class Refusals {
     return this.#records.size >= ENOUGH;
   }
 
-  /** When the first of these records was refused, on the monotonic clock. */
+  /** When the first refusal since the last success happened, on the monotonic clock. */
   get since(): number {
     return this.#since;
   }
 
-  /** Records that the platform gave a record, which lifts the limit. */
+  /** Ends the limit, because a read has succeeded. */
   recordSuccess(): void {
     const { limiting } = this;
     this.#records.clear();
@@ -187,12 +186,12 @@ export class Refusals {
     this.#log.limited(
       "refused",
       "warn",
-      `${this.#inRow} reads in a row were refused or not found, so reads are limited to 50 a second until one succeeds. Check the base URL and the token. If strangers send notifications, the option \`verify\` keeps them out`,
+      `the platform refused or did not find ${this.#inRow} records in a row. Until a read succeeds, the handler reads at most 50 records a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
       { error },
     );
   }
 
-  /** How many reads may begin at `now`, and in how many ms the next may. */
+  /** Returns how many reads may begin at `now`, and ms until the next read may begin. */
   roomAt(now: number): { readonly reads: number; readonly nextRead: number } {
     if (!this.limiting) return { reads: Number.POSITIVE_INFINITY, nextRead: 0 };
     const tokens = this.#tokensAt(now);
@@ -206,7 +205,7 @@ export class Refusals {
     this.#refilledAt = now;
   }
 
-  /** Takes from both ends of the queue in turn, because a genuine event is near one of them. First attempts go before retries. */
+  /** Returns oldest and newest first in turn, so that a flood of forged events does not block genuine events. */
   nextOrder(): ClaimOptions["order"] {
     this.#claims += 1;
     return this.#claims % 2 === 0 ? "newest" : "oldest";

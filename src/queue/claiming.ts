@@ -2,28 +2,28 @@ import { Alarm, MAX_TIMER } from "../async.ts";
 import type { AttemptResult, QueueOptions } from "./work.ts";
 import type { Workers } from "./workers.ts";
 
-/** How often the loop asks a store that cannot notify, ms. */
+/** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
-/** How long to wait if the store says "due now" but the claim gets nothing, ms. */
+/** How long to wait if the store reports a due event but the claim gets no event, ms. */
 const NOTHING_AFTER_ALL = 25;
-/** How long to wait after each failure of the store in a row, ms. */
+/** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
 
 const NOW = Number.NEGATIVE_INFINITY;
 
-/** Starts events as they become due. Sleeps in between, and does not keep the process alive. */
+/** Claims events as they become due, and starts their attempts. Does not keep the process alive. */
 export class Loop<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #workers: Workers<Tx>;
   readonly #alarm = new Alarm(() => void this.#run());
   #started = false;
   #running = false;
-  /** When something is due, on the monotonic clock. */
+  /** When the next event is due, on the monotonic clock. If it is `unknown`, the loop calls `nextDue`. */
   #dueAt: number | "unknown" = NOW;
-  /** When the store may be asked again, on the monotonic clock. */
+  /** After a failure, the loop calls the store again at this time on the monotonic clock. */
   #storeAt = NOW;
   #storeFailures = 0;
-  /** The last claim got no event. */
+  /** Whether the last claim got no event. */
   #empty = false;
   #endings: (() => void)[] = [];
 
@@ -51,18 +51,18 @@ export class Loop<Tx> {
     for (const end of this.#endings.splice(0)) end();
   }
 
-  /** Looks again for due events. */
+  /** Makes the loop look for due events now. */
   wake(): void {
     this.#dueAt = NOW;
     this.reconsider();
   }
 
-  /** Looks again for room to begin attempts. */
+  /** Makes the loop check again whether attempts may begin. */
   reconsider(): void {
     void this.#run();
   }
 
-  /** Claims and asks until nothing is left to do. A call meanwhile returns at once, because each step reads the state anew. */
+  /** Claims due events while there is room. Returns at once if another call runs: that call reads the new state. */
   async #run(): Promise<void> {
     if (this.#running || !this.#started) return;
     this.#running = true;
@@ -82,7 +82,7 @@ export class Loop<Tx> {
     this.#running = false;
   }
 
-  /** Reads everything at one moment. Two readings could contradict each other, and the loop would sleep forever. */
+  /** Reads the clock only once. With two readings that contradict each other, the loop could sleep forever. */
   #decide(): Decision {
     const now = performance.now();
     if (this.#storeAt > now) return { do: "sleep", ms: this.#storeAt - now };
@@ -96,7 +96,7 @@ export class Loop<Tx> {
   }
 
   async #claim(limit: number): Promise<void> {
-    // `wake` sets it again if something becomes due during the claim.
+    // If an event becomes due during the claim, `wake` sets `#dueAt` to `NOW` again.
     this.#dueAt = "unknown";
     const claims = await this.#workers.claim({ limit });
     for (const claim of claims) void this.#workers.start(claim);
@@ -112,7 +112,7 @@ export class Loop<Tx> {
     this.#dueAt = performance.now() + (this.#options.store.subscribe ? wait : Math.min(wait, POLL));
   }
 
-  /** Waits before the store is asked again. New events do not cut the wait short: they would overload the store. */
+  /** Delays the next call to the store. New events do not shorten the delay, because the store may be overloaded. */
   #storeFailed(error: unknown): void {
     const wait = STORE_FAILED[this.#storeFailures] ?? STORE_FAILED[2];
     this.#storeFailures += 1;
@@ -126,25 +126,28 @@ type Decision =
   | { readonly do: "claim"; readonly limit: number }
   /** Ask the store when the next event is due. */
   | { readonly do: "ask" }
-  /** `ms` is undefined if only a notification, or the end of an attempt or a claim, can wake the loop. */
+  /** `ms` is `undefined` if no timer is needed: a new event, an ended attempt or a free slot wakes the loop. */
   | { readonly do: "sleep"; readonly ms: number | undefined };
 
-/** How long a drain without a timeout goes on while the platform refuses every record, ms. */
+/** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
 
 /** Limits of a drain. */
 export interface DrainOptions {
-  /** How long the drain may take, ms. It then begins no further attempt and cuts off those that run. Default: no limit. */
+  /**
+   * The time limit, ms. At the limit, the drain aborts the running attempts and starts no new attempt. Default: no
+   * limit.
+   */
   readonly timeout?: number | undefined;
-  /** Ends the drain as `timeout` does. */
+  /** When the signal aborts, the drain aborts the running attempts and starts no new attempt. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How many events a drain handled, those included that the process was already working on. */
+/** How many events a drain handled. The counts include events that the process was already working on. */
 export interface DrainResult {
   /** Events that are done. */
   readonly done: number;
-  /** Events that are retrying or parked now. */
+  /** Events that failed, and are retrying or parked now. */
   readonly failed: number;
 }
 
@@ -164,7 +167,7 @@ export async function drain<Tx>(workers: Workers<Tx>, stop: Stop): Promise<Drain
       const hopeless = onlyRefused && !stop.timed;
       const claims = limit > 0 && !hopeless ? await workers.claim({ limit }) : [];
       for (const claim of claims) {
-        // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets other events.
+        // An event that failed in this drain may be due again. Hold its claim, so the next claim gets other events.
         if (stop.asked || tally.knows(claim.event.eventId)) giveBack.push(workers.hold(claim));
         else void workers.start(claim);
       }
@@ -172,7 +175,7 @@ export async function drain<Tx>(workers: Workers<Tx>, stop: Stop): Promise<Drain
       if (claims.length > 0 || tally.endings !== endings) continue;
       const paused = breaker.pause !== undefined;
       if (tally.open === 0 && (limit > 0 || paused || hopeless)) {
-        // The loop may be claiming events at this moment. This drain cannot claim them, so wait for their attempts.
+        // The loop may be claiming the last due events at this moment. Wait for that claim, and then for its attempts.
         if (await Promise.race([workers.claimedByOthers(), stop.requested])) continue;
         break;
       }
@@ -230,7 +233,7 @@ class DrainTally {
   }
 }
 
-/** Joins a timeout and a signal. */
+/** Combines the timeout and the signal of a drain. */
 export class Stop {
   asked = false;
   /** Whether there is a timeout. */

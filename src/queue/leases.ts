@@ -2,28 +2,27 @@ import { Alarm, idleTimer } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
-/** How long a callback may go on after its signal has aborted, ms. Its record stays locked for that time. */
+/** How long a callback may run after its signal aborts, ms. The record stays locked during this time. */
 export const GRACE = 3000;
-/** How long to wait before another renewal if one failed at once, ms. */
+/** The longest wait after a failed renewal, ms. */
 const RENEW_AGAIN = 1000;
 
-/** The callbacks of a lease. */
 interface LeaseEvents {
-  /** The lease ends soon, because it could not be renewed. */
+  /** Called shortly before the lease ends, if no renewal has succeeded. */
   readonly onExpiring?: () => void;
   readonly onLost?: () => void;
 }
 
 /**
- * A lease, as this process sees it. Its time counts from before the claim was sent, on the monotonic clock. So it ends
- * here no later than in the store.
+ * A lease, timed by the monotonic clock of this process. The time starts before this process sends the claim. So the
+ * lease ends no later in this process than in the store.
  */
 export class Lease {
   claim: ClaimedEvent;
   endsAt: number;
-  /** `onExpiring` has been called. */
+  /** Whether `onExpiring` was called since the last renewal. */
   expiring = false;
-  /** The store is recording the end of the attempt. A renewal that misses the lease then proves nothing. */
+  /** `true` while the store records the attempt's end. During this time, a missing lease does not count as lost. */
   ending = false;
   readonly #events: LeaseEvents;
   #lost = false;
@@ -57,14 +56,14 @@ export class Lease {
   }
 }
 
-/** Renews the leases of this process after a third of their duration, and tells those that expire or are lost. */
+/** Renews the leases of this process after a third of their duration. Reports leases that expire or are lost. */
 export class Leases<Tx> {
   readonly #store: EventStore<Tx>;
   readonly #duration: number;
   readonly #log: Log;
   readonly #leases = new Set<Lease>();
   readonly #alarm = new Alarm(() => this.#tick());
-  /** When to renew, on the monotonic clock. Infinity while a renewal is under way. */
+  /** When to renew, on the monotonic clock. It is Infinity while a renewal is in flight. */
   #renewAt = 0;
   /** When the alarm rings, on the monotonic clock. */
   #alarmAt = Number.POSITIVE_INFINITY;
@@ -78,7 +77,7 @@ export class Leases<Tx> {
   add(lease: Lease): void {
     if (this.#leases.size === 0) this.#renewAt = performance.now() + this.#duration / 3;
     this.#leases.add(lease);
-    // An attempt may take less than a ms. It must not cost a timer, nor a look at all other leases.
+    // Do not set a timer or scan all leases for each attempt, because many attempts take less than 1 ms.
     this.#wakeAt(Math.min(this.#renewAt, lease.endsAt - this.#grace));
   }
 
@@ -86,7 +85,7 @@ export class Leases<Tx> {
     this.#leases.delete(lease);
   }
 
-  /** How long before the end of a lease its signal aborts. Without it, a callback that cleans up would run beside its successor. */
+  /** The signal aborts this many ms before the lease ends, so that a callback can clean up before the next attempt. */
   get #grace(): number {
     return Math.min(GRACE, this.#duration / 3);
   }
@@ -146,7 +145,7 @@ export class Leases<Tx> {
           renewAt(sentAt + this.#duration / 3);
         },
         (error) => {
-          // Without leases, the user may have closed the store already.
+          // If this process holds no lease, do not log: the user may have closed the store, so the error is expected.
           if (this.#leases.size > 0)
             this.#log.warn("the store could not renew leases. Trying again", { error });
           renewAt(performance.now() + Math.min(RENEW_AGAIN, patience));

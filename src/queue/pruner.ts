@@ -27,14 +27,14 @@ export class Pruner<Tx> {
     void this.#tick();
   }
 
-  /** Begins no further batch. Resolves when the last one has ended. */
+  /** Starts no new batch. Resolves when the current batch has ended. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#alarm.clear();
     await this.#running;
   }
 
-  /** Prunes if the last time is long enough ago. Drains call it, because no loop may run. `stop` prevents further batches. */
+  /** Prunes if the last run is long enough ago. A drain calls this method, because its process may have no loop. */
   async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
     if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
     this.#last = performance.now();
@@ -58,14 +58,14 @@ export class Pruner<Tx> {
   async #run(isOver: () => boolean): Promise<void> {
     const { store, policy } = this.#options;
     const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
-      // Infinity keeps rows forever. Databases have no such age.
+      // `Infinity` means that rows are never deleted. Databases do not accept `Infinity` as an age.
       if (!Number.isFinite(age)) return;
       while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
     };
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
       inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
     await prune("done", policy.retention);
-    // Most of these records never existed, so their events are of little use.
+    // Do not keep a `not-found` event for `parkedRetention`: its record probably never existed.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
     const age = policy.recordRetention;

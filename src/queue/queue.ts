@@ -5,12 +5,12 @@ import { Pruner } from "./pruner.ts";
 import type { Pause, QueueOptions } from "./work.ts";
 import { Workers } from "./workers.ts";
 
-/** How often to look at an event that waits for another process or for another event of its record, ms. */
+/** How often an inline request tries to claim its event, ms. */
 const LOOK_AGAIN = 250;
-/** The most leased events that the log line at the start counts. */
+/** The log line at startup counts at most this many leased events. */
 const MOST_HELD = 1000;
 
-/** The queue: workers, and the loop, drains and inline requests that give them work. */
+/** Handles the events of a store. The workers get events from the loop, from drains and from inline requests. */
 export class Queue<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #breaker: CircuitBreaker;
@@ -43,7 +43,6 @@ export class Queue<Tx> {
     return this.#loop.started ? "running" : "idle";
   }
 
-  /** The current pause; `undefined` if there is none. */
   get pause(): Pause | undefined {
     return this.#breaker.pause;
   }
@@ -56,19 +55,19 @@ export class Queue<Tx> {
     void this.#tellHeld();
   }
 
-  /** Call it after this process has added an event. */
+  /** Wakes the loop after this process has added an event. */
   added(): void {
-    // A store that notifies has already woken the loop.
+    // A store with `subscribe` has already woken the loop.
     if (!this.#options.store.subscribe) this.#loop.wake();
   }
 
-  /** Handles the events that are due, at the request of the user. Cuts a pause short. */
+  /** Handles the due events at the user's request. During a pause without `Retry-After`, tries the platform at once. */
   drain(options: DrainOptions): Promise<DrainResult> {
     this.#breaker.tryNow();
     return this.push(options);
   }
 
-  /** Handles the events that are due. Leaves a pause as it is. */
+  /** Handles the due events. Does not shorten a pause. */
   async push(options: DrainOptions = {}): Promise<DrainResult> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
@@ -81,7 +80,7 @@ export class Queue<Tx> {
     }
   }
 
-  /** Handles one event as soon as it can be claimed. Resolves when its attempt has ended, or at `deadline` on the monotonic clock. */
+  /** Claims one event and handles it. Resolves when the attempt ends, or at `deadline` on the monotonic clock. */
   async runNow(eventId: string, deadline: number): Promise<void> {
     while (!this.#closing) {
       const now = performance.now();
@@ -98,7 +97,7 @@ export class Queue<Tx> {
     }
   }
 
-  /** Begins no further attempt, waits `timeout` ms for those that run, then cuts them off and gives their leases back. */
+  /** Starts no new attempt. Waits up to `timeout` ms for running attempts. Then aborts and releases them. */
   close(timeout: number): Promise<void> {
     this.#closing ??= this.#close(timeout);
     return this.#closing;
@@ -114,7 +113,10 @@ export class Queue<Tx> {
     return event?.state === "pending" || event?.state === "processing";
   }
 
-  /** Logs until when other processes hold events. After a crash, their events wait until those leases end. */
+  /**
+   * Logs the time at which the last lease of another process ends. Events of a crashed process wait until their
+   * leases end.
+   */
   async #tellHeld(): Promise<void> {
     const { store, logger } = this.#options;
     const own = new Set(this.#workers.running);
@@ -130,7 +132,7 @@ export class Queue<Tx> {
       const until = new Date(Math.max(...ends)).toISOString();
       const many = leased.length < MOST_HELD ? String(ends.length) : `${ends.length} or more`;
       logger.info(
-        `other processes hold ${many} events. Their last lease ends at ${until}, unless they renew it`,
+        `other processes hold the leases of ${many} events. The last lease ends at ${until}, unless it is renewed`,
       );
     } catch {
       // The loop logs failures of the store.

@@ -23,39 +23,39 @@ const SCHEDULE = [
 
 const LONGEST = 6 * HOUR;
 
-/** 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then 6 h. Each wait is up to a quarter shorter, at random: retries that fall due together would overload the platform. */
+/** Shortens each wait of {@link SCHEDULE} at random by up to a quarter, so that retries do not come all at once. */
 export const defaultBackoff: Backoff = (attempt) =>
   (SCHEDULE[attempt - 1] ?? LONGEST) * (1 - Math.random() / 4);
 
-/** Wraps the user's `backoff`. If that function throws or returns no valid wait, the default wait applies. */
-export function safeBackoff(backoff: Backoff): Backoff {
+/** Wraps the user's `backoff`. If `backoff` throws or returns no valid wait, the wait of `fallback` applies. */
+export function safeBackoff(backoff: Backoff, fallback: Backoff): Backoff {
   return (attempt) => {
     try {
       const wait = backoff(attempt);
       if (typeof wait === "number" && wait >= 0 && Number.isFinite(wait)) return wait;
     } catch {
-      // The default wait below replaces it.
+      // Use the wait of `fallback` below.
     }
-    return defaultBackoff(attempt);
+    return fallback(attempt);
   };
 }
 
 /** The longest `Retry-After` that the queue obeys, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
-/** The longest wait of a record whose attempt failed during a pause, ms. By its own backoff, it would wait for hours after the outage. */
+/** The longest wait of an event that failed in a pause, ms. Otherwise, it could wait for hours after the outage. */
 const LONGEST_WAIT_IN_PAUSE = 60_000;
 
-/** Decides what follows from a failed attempt: a retry, which may not count, or parking. */
+/** Decides what follows a failed attempt: a retry that counts, a retry that does not count, or parking. */
 export function outcomeOf(
   failure: WorkFailure,
   claim: ClaimedEvent,
   policy: Policy,
   now: {
-    /** ms that the attempt took. */
+    /** How long the attempt took, ms. */
     readonly duration: number;
-    /** The circuit breaker is open. */
+    /** Whether the circuit breaker is open or half-open. */
     readonly paused: boolean;
-    /** The platform refuses many records in a row, so a refusal says nothing about this record. */
+    /** Whether the platform refuses many records in a row. If `true`, a refusal says nothing about this record. */
     readonly limiting: boolean;
   },
 ): Extract<Outcome, { state: "retrying" | "parked" }> {
@@ -64,7 +64,7 @@ export function outcomeOf(
   if (outage || (failure.refused && now.limiting)) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };
-    // Earlier attempts that counted make the wait longer, too.
+    // The wait grows with the number of outages. After a refusal, the wait also grows with the counted attempts.
     const own = policy.backoff(claim.outages + (outage ? 1 : claim.attempts));
     const backoff = outage && now.paused ? Math.min(own, LONGEST_WAIT_IN_PAUSE) : own;
     const asked = Math.min(outage?.retryAfter ?? 0, LONGEST_RETRY_AFTER);
@@ -80,7 +80,7 @@ export function outcomeOf(
   return { state: "retrying", in: clampWait(policy.backoff(claim.attempts)), counted: true, ...what };
 }
 
-/** Makes the entry of an attempt for the history. */
+/** Makes the history entry of an attempt. */
 export function entryOf({
   duration,
   reason,

@@ -2,51 +2,53 @@ import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { ClaimedEvent, EventStore, Snapshot, Write } from "../stores/event-store.ts";
 
-/** The context of an attempt. */
 export interface WorkContext {
-  /** Aborts when the attempt is cut off: by its timeout, a lost lease, or `close`. */
+  /**
+   * Aborts when the attempt is cut off. The causes are a timeout, `close`, a stopped drain, the caller, and a lease
+   * that is lost or about to end.
+   */
   readonly signal: AbortSignal;
-  /** Call it when the platform has answered. It ends a pause before the rest of the work is done. */
+  /** Reports that the platform has answered. A pause of the queue can then end while the callback still runs. */
   answered(): void;
 }
 
-/** Handles an event. Returns failures. An error that it throws counts as a failure of the callback. */
+/** Handles an event. Resolves to a result even if the event failed. A thrown error counts as a failed callback. */
 export type Work<Tx> = (claim: ClaimedEvent, context: WorkContext) => Promise<WorkResult<Tx>>;
 
 export type WorkResult<Tx> =
   | {
       readonly state: "done";
       readonly type: string;
-      /** The record as it was handled. */
+      /** The snapshot that the store saves for the record. */
       readonly record?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
-      /** For the history: the error of a recheck that could not read its record, which still ends as done. */
+      /** For the history: the error of a recheck that could not read its record. The recheck is `done` anyway. */
       readonly error?: unknown;
       readonly reason?: FailureReason | undefined;
       readonly writes?: readonly Write<Tx>[] | undefined;
     }
   | ({ readonly state: "failed" } & WorkFailure);
 
-/** A failed attempt. The work says what failed, and the queue decides what follows. */
+/** A failed attempt. The queue decides whether the event is retried or parked. */
 export interface WorkFailure {
   readonly reason: FailureReason;
   readonly error: unknown;
   readonly type?: string | undefined;
-  /** The most attempts that this failure allows. Default: `maxAttempts` of the queue. */
+  /** This failure parks an event that has had at least this many attempts. Default: `maxAttempts` of the queue. */
   readonly maxAttempts?: number | undefined;
-  /** The platform answered, but refused this record. */
+  /** The platform answered, but refused this record or did not find it. */
   readonly refused?: boolean | undefined;
-  /** The platform is out of reach. The attempt does not count. */
+  /** Present if the platform is out of reach. The attempt then does not count. */
   readonly outage?: Outage | undefined;
 }
 
 export interface Outage {
-  /** The outage concerns every record, such as a rate limit or a refused token. The queue pauses at once. */
+  /** Whether every record is affected, as by a rate limit or a refused token. If `true`, the queue pauses at once. */
   readonly everything: boolean;
-  /** The wait that the platform asked for, ms. */
+  /** The wait from the `Retry-After` header, ms. */
   readonly retryAfter?: number | undefined;
 }
 
-/** The limits of the queue. All times in ms. */
+/** The limits of the queue. All times are in ms. */
 export interface Policy {
   readonly concurrency: number;
   readonly maxAttempts: number;
@@ -66,30 +68,28 @@ export interface QueueOptions<Tx> {
   /** Gets each observation. Must not throw. */
   readonly observe: (event: QueueObservation) => void;
   readonly logger: Log;
-  /** Host and pid of this process, for the history: `web-1:4711`. */
+  /** Host and pid of this process, such as `web-1:4711`. The history of each event shows them. */
   readonly worker: string;
-  /** Wraps each attempt, from its start to the recording of its end. */
+  /** Wraps each attempt, including the write of its result to the store. */
   readonly process?: ProcessAttempt | undefined;
 }
 
-/** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, from 1. */
+/** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, at least 1. */
 export type Backoff = (attempt: number) => number;
 
 /** The result of an attempt. */
 export interface AttemptResult {
-  /**
-   * `released`: the attempt was cut off and does not count. `lost`: the lease ended, so the store recorded nothing.
-   */
+  /** A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. */
   readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
-  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
+  /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type?: string | undefined;
-  /** Why the attempt failed; `undefined` if it did not. */
+  /** The reason of the failure. It is `undefined` if the attempt did not fail. */
   readonly reason?: FailureReason | undefined;
   /** The error that was thrown. */
   readonly error?: unknown;
 }
 
-/** Runs an attempt: calls `run` once and resolves to its result. */
+/** Wraps an attempt: calls `run` once and resolves to the result of `run`. */
 export type ProcessAttempt = <R extends AttemptResult>(
   event: ClaimedEvent,
   run: () => Promise<R>,
@@ -107,7 +107,7 @@ export interface Pause {
 export interface AttemptObservation {
   /** The id of the event in lower case. */
   readonly eventId: string;
-  /** `booking:<code>`, `listing:<id>`, or `null`. */
+  /** The event's record: `booking:<code>`, `listing:<id>`, or `null` if the event has no record. */
   readonly ref: string | null;
   /** The number of the attempt, from 1. Attempts that found the platform out of reach do not count. */
   readonly attempt: number;
@@ -117,25 +117,28 @@ export interface AttemptObservation {
 
 /** The fields of every observation of an attempt's end. */
 export interface AttemptEndObservation extends AttemptObservation {
-  /** The event's type, such as `booking.Confirmed`; `undefined` if the record was not read. */
+  /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type: string | undefined;
   /** How long the attempt took, ms. */
   readonly duration: number;
 }
 
-/** An attempt begins. An attempt that `close` or a lost lease cuts off has no observation of its end. */
+/**
+ * An attempt begins. If `close`, a stopped drain or a lost lease cuts the attempt off, no observation of its end
+ * follows.
+ */
 export interface StartedObservation extends AttemptObservation {
   readonly kind: "started";
 }
 
-/** An event was handled to its end. */
+/** An attempt ended, and the event is done. */
 export interface DoneObservation extends AttemptEndObservation {
   readonly kind: "done";
-  /** The record's status; `undefined` if the event refers to no record. */
+  /** The record's status. It is `undefined` if the attempt handled no record. */
   readonly status: string | undefined;
 }
 
-/** An attempt failed, and another one follows. */
+/** An attempt failed, and another attempt follows. */
 export interface FailedObservation extends AttemptEndObservation {
   readonly kind: "failed";
   /** Why the attempt failed. */
@@ -158,13 +161,13 @@ export interface ParkedObservation extends AttemptEndObservation {
 /** The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. */
 export interface PausedObservation extends Pause {
   readonly kind: "paused";
-  /** ms until the platform is tried again. */
+  /** ms until the queue tries the platform again. */
   readonly wait: number;
-  /** The error for which the queue pauses. */
+  /** The error that caused the pause. */
   readonly error: unknown;
 }
 
-/** The pause is over: the platform answers again. */
+/** The pause has ended, because the platform answers again. */
 export interface ResumedObservation {
   readonly kind: "resumed";
 }

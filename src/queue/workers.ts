@@ -5,37 +5,37 @@ import type { CircuitBreaker, Refusals } from "./circuit-breaker.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import type { QueueOptions } from "./work.ts";
 
-/** How long to wait for the store when leases are given back, ms. */
+/** How long to wait for the store to release leases, ms. */
 const GIVE_BACK = 5000;
-/** Each tenth claim takes retries first, so that a flood of new events does not starve them. */
+/** Every tenth claim takes retries first, so that a flood of new events does not starve the retries. */
 const RETRIES_FIRST_EVERY = 10;
 
 interface WorkersListener {
   started?(eventId: string): void;
   ended?(eventId: string, end: AttemptEnd): void;
-  /** A slot is free again. */
+  /** Called when a slot becomes free. */
   freed?(): void;
 }
 
-/** A claim with the time at which its lease ends here, on the monotonic clock. */
+/** A claimed event, and the end of its lease on the monotonic clock of this process. */
 export interface Claim {
   readonly event: ClaimedEvent;
   readonly leaseEndsAt: number;
 }
 
-/** All attempts that run in this process, whether the loop, a drain or an inline request started them. */
+/** Runs all attempts that the loop, drains and inline requests start in this process. */
 export class Workers<Tx> {
   readonly breaker: CircuitBreaker;
   readonly refusals: Refusals;
   readonly #options: QueueOptions<Tx>;
   readonly #leases: Leases<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
-  /** The running attempts whose work is done, while the store records their end. */
+  /** The running attempts that only wait for the store to record their end. */
   readonly #settling = new Set<Attempt<Tx>>();
-  /** The last running attempt of each record. */
+  /** The latest running attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #listeners = new Set<WorkersListener>();
-  /** Slots that are reserved for claims under way. */
+  /** How many slots are reserved for claims in flight and for claims that are not started yet. */
   #reserved = 0;
   #claims = 0;
   readonly #claiming = new Set<Promise<readonly Claim[]>>();
@@ -48,10 +48,11 @@ export class Workers<Tx> {
     this.#leases = new Leases(options.store, options.policy.leaseDuration, options.logger);
   }
 
-  /** How many attempts may begin at `now`, on the monotonic clock. */
+  /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
     const { concurrency } = this.#options.policy;
-    // Attempts that only record their end need no slot. A slow store must not pile them up, so they are limited as well.
+    // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
+    // pile up if the store is slow.
     const recording = Math.min(this.#settling.size, concurrency);
     const slots = concurrency + recording - this.#running.size - this.#reserved;
     if (slots <= 0) return { limit: 0, wait: undefined };
@@ -70,7 +71,7 @@ export class Workers<Tx> {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Claims due events, at most as many as {@link roomAt} allows. Start or hold each claim afterwards. */
+  /** Claims due events. `limit` must not exceed {@link roomAt}. Call `start` or `hold` with each claim afterwards. */
   async claim(options: { readonly limit: number; readonly eventId?: string }): Promise<Claim[]> {
     const { limit } = options;
     if (this.#closing) return [];
@@ -93,7 +94,7 @@ export class Workers<Tx> {
     }
   }
 
-  /** Waits for the claims under way. Resolves to whether they got anything. */
+  /** Waits for the claims in flight. Resolves to `true` if at least one of them got an event. */
   async claimedByOthers(): Promise<boolean> {
     const claimed = await Promise.allSettled(this.#claiming);
     return claimed.some((each) => each.status === "fulfilled" && each.value.length > 0);
@@ -119,7 +120,7 @@ export class Workers<Tx> {
 
   start({ event, leaseEndsAt }: Claim): Promise<AttemptEnd> {
     const record = event.ref ?? event.eventId;
-    // If the store's clock has stepped, the store may hand out a record whose attempt still runs here.
+    // If the store's clock jumps, the store may lease a record whose attempt still runs here. Wait for that attempt.
     const after = this.#byRecord.get(record)?.ended;
     const attempt: Attempt<Tx> = new Attempt(event, this.#options, {
       breaker: this.breaker,
@@ -147,11 +148,11 @@ export class Workers<Tx> {
     });
   }
 
-  /** Keeps a claim without working on it. The returned function gives it back, not counted. */
+  /** Holds a claim without starting an attempt. The returned function releases the claim and counts no attempt. */
   hold({ event, leaseEndsAt }: Claim): () => Promise<void> {
     const lease = new Lease(event, leaseEndsAt, {});
     this.#reserved -= 1;
-    // A held claim reads nothing.
+    // A held claim reads no record, so it must not use up the limit of reads.
     this.refusals.take(-1);
     this.#leases.add(lease);
     this.#freed();
@@ -162,8 +163,9 @@ export class Workers<Tx> {
   }
 
   /**
-   * Resolves when an attempt has ended. With `noSlot`, also when a claim frees slots that it had reserved. Do not tell
-   * waiters that found nothing due about freed slots: two of them would wake each other forever.
+   * With `noSlot`, resolves when a slot becomes free. Without `noSlot`, resolves only when an attempt ends, and
+   * ignores free slots. A claim that gets no event also frees its slots, so two drains that find no due event would
+   * otherwise wake each other forever.
    */
   async nextChange({
     noSlot,
@@ -190,7 +192,7 @@ export class Workers<Tx> {
     for (const listener of [...this.#listeners]) listener.freed?.();
   }
 
-  /** Begins no further attempt, waits `timeout` ms for those that run, then cuts them off and gives their leases back. */
+  /** Starts no new attempt. Waits up to `timeout` ms for running attempts. Then aborts and releases them. */
   async close(timeout: number): Promise<void> {
     this.#closing = true;
     await atMost(timeout, [this.#idle()]);
@@ -202,11 +204,11 @@ export class Workers<Tx> {
     while (this.#running.size > 0) await this.nextChange({ noSlot: false });
   }
 
-  /** Cuts off all attempts, or those that `which` picks, and gives their leases back. */
+  /** Aborts the attempts that `which` selects, and releases their leases. Default: all attempts. */
   async release(which: (eventId: string) => boolean = () => true): Promise<void> {
     const picked = [...this.#running].filter((attempt) => which(attempt.claim.eventId));
     for (const attempt of picked) attempt.release();
-    // A store that hangs must not delay the end of the process. The leases end by themselves.
+    // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
     await atMost(GRACE + GIVE_BACK, [Promise.all(picked.map((attempt) => attempt.ended))]);
   }
 
@@ -216,7 +218,7 @@ export class Workers<Tx> {
     } catch (error) {
       const { eventId } = claim;
       this.#options.logger.warn(
-        `the store did not take event ${eventId} back. Another process can handle it when its lease ends`,
+        `the store did not release event ${eventId}. Another process can handle the event when its lease ends`,
         { eventId, error },
       );
     }
@@ -226,6 +228,6 @@ export class Workers<Tx> {
 /** How many attempts may begin. */
 interface Room {
   readonly limit: number;
-  /** ms until there is room. `undefined`: only the end of an attempt or a claim makes room. */
+  /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
 }

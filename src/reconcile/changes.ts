@@ -9,10 +9,10 @@ import type { Internals } from "../webhooks/internals.ts";
 import { canonicalJson, compare, fetchFailure } from "../webhooks/processing/record.ts";
 import type { Settings } from "./options.ts";
 
-/** The reconciler makes no other UUIDs in this namespace. */
+/** The UUID namespace of the ids of the reconciler's events. */
 const NAMESPACE = "5b0f6a6e-3c0d-4b7e-9d43-1f5a2c8e7b91";
 
-/** Adds an event for each change. Its id is the same on all machines, so that two of them add one event. */
+/** Adds one event for each change. All machines compute the same id for a change, so the store ignores duplicates. */
 export class Changes {
   readonly #store: EventStore<unknown>;
   readonly #internals: Pick<Internals, "add">;
@@ -25,8 +25,8 @@ export class Changes {
   /**
    * @param known - the record's snapshot in the store when the reconciler compared the record
    * @param to - the record as it is now; `undefined` if it could not be read
-   * @returns the id of the added event; `undefined` if the change needs none: an event for it waits, was handled, was
-   * discarded, or is parked because its callback failed
+   * @returns the id of the added event; `undefined` if an earlier event of the change waits, was handled, was
+   * discarded, or is parked after its callback failed
    */
   async add(
     ref: string,
@@ -53,10 +53,10 @@ export class Changes {
       const endedInVain =
         (state === "done" && reason !== "discarded") || (state === "parked" && reason !== "callback");
       if (!endedInVain) return undefined;
-      // Read the snapshot after the event: the store writes both in one step.
+      // Read the snapshot after the event: the store saves the snapshot when it records that the event is done.
       const now = await this.#store.recordOf(ref);
       if ((now?.sequence ?? 0) !== sequence) return undefined;
-      // The earlier event of this change found nothing new, or failed. The change needs an event of another id.
+      // The earlier event of this change found nothing new, or failed. The change needs an event with another id.
       again += 1;
     }
   }
@@ -73,12 +73,12 @@ function changeId(
   return v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE);
 }
 
-/** The bookings that the user has named by `watch`, until the store knows them. */
+/** Adds events for the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
 export class Watch {
   readonly #settings: Settings;
   readonly #changes: Changes;
   readonly #adding = new Set<Promise<unknown>>();
-  /** Each pass reads these records until the store knows them. */
+  /** The records that each pass reads until the store has their snapshots. */
   readonly refs = new Set<string>();
   #changed = 0;
 
@@ -103,7 +103,7 @@ export class Watch {
     await Promise.allSettled(this.#adding);
   }
 
-  /** Returns how many events were added since the last call. */
+  /** Returns how many events `watch` has added since the last call of `takeChanged`. */
   takeChanged(): number {
     const changed = this.#changed;
     this.#changed = 0;
@@ -113,7 +113,7 @@ export class Watch {
   async #addAll(codes: readonly string[]): Promise<void> {
     const errors: unknown[] = [];
     await forEach(codes, this.#settings.concurrency, (code) =>
-      // If one booking fails, add the others all the same.
+      // If one booking fails, still add the other bookings.
       this.#add(code).catch((error) => void errors.push(error)),
     );
     if (errors.length > 0) throw errors[0];
@@ -126,10 +126,10 @@ export class Watch {
     try {
       booking = await client.bookings.get(bookingCode);
     } catch (error) {
-      // In an outage, add the event all the same. It waits until the platform answers.
+      // In an outage, add the event all the same: the event waits until the platform answers.
       if (!fetchFailure(error).outage) throw error;
     }
-    // The code of the record may differ in case.
+    // The platform's booking code may differ from the user's code in upper and lower case.
     const ref = bookingRef(booking?.bookingCode ?? bookingCode);
     const known = await store.recordOf(ref);
     if (known) return;

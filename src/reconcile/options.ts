@@ -12,25 +12,25 @@ import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/in
 import { type ReconcilerAlarm, safeObserve } from "../webhooks/observability.ts";
 
 /**
- * Why a pass did not check everything. `locked`: another pass is under way, on this machine or another. `unreachable`:
- * the platform is out of reach. `aborted`: the signal aborted, or the reconciler was closed. The next pass goes on
- * where this one stopped.
+ * Why a pass did not check everything. `locked` means that another reconciler is making a pass, or has just made one.
+ * `unreachable` means that the platform is out of reach. `aborted` means that the signal aborted or the reconciler was
+ * closed. The next pass continues where the incomplete pass stopped.
  */
 export type Incomplete = "locked" | "unreachable" | "aborted";
 
 /** The result of a pass. */
 export interface ReconcileReport {
-  /** Listings and bookings that were read and compared. */
+  /** How many listings and bookings were read and compared. */
   readonly checked: number;
-  /** Records with a new event because they had changed. Events that `watch` added since the last pass count as well. */
+  /** How many events the pass added for changed records. Includes events that `watch` added since the last pass. */
   readonly changed: number;
-  /** Records that could not be read, and rows of the list that do not validate. */
+  /** How many times a read failed or `track` threw. Each invalid row of the list also counts. */
   readonly failed: number;
   /** How long the pass took, without the callbacks, ms. */
   readonly duration: number;
-  /** Present if the list of listings may have further pages that the client did not read. See the client option `nextPage`. */
+  /** Present if the list of listings may have pages that the client did not read. See the client option `nextPage`. */
   readonly partial?: true;
-  /** Why the pass did not check everything. Absent if it did. */
+  /** Why the pass did not check everything. Absent if the pass checked everything. */
   readonly incomplete?: Incomplete;
 }
 
@@ -47,14 +47,14 @@ interface OfRead extends OfRecord {
 interface OfChange extends OfRecord {
   /** The id of the event that the reconciler added. */
   readonly eventId: string;
-  /** The status that was read; `undefined` where `watch` could not read the booking. */
+  /** The status that was read. It is `undefined` if `watch` could not read the booking. */
   readonly status: string | undefined;
   /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges;
 }
 
 interface OfSnapshot<S> {
-  /** The status in the snapshot; `undefined` where no snapshot is known. */
+  /** The status in the snapshot. It is `undefined` if the store has no snapshot. */
   readonly previousStatus: S;
 }
 
@@ -63,16 +63,16 @@ interface OfFailure {
   readonly error: unknown;
 }
 
-/** The argument of {@link ReconcilerOptions.observe}. `kind` narrows it. */
+/** The argument of {@link ReconcilerOptions.observe}. `kind` narrows its type. */
 export type ReconcileObservation =
   | ReconcilerAlarm
   | (OfRead & {
-      /** A booking was read, or a listing found in the list. */
+      /** A booking was read, or a listing was found in the list. */
       readonly kind: "checked";
     })
   | (OfChange &
       OfSnapshot<string | undefined> & {
-        /** The record has changed since an event of it was last handled, and an event for the change is in the store now. */
+        /** The record has changed since its last handled event. The store now has an event for the change. */
         readonly kind: "changed";
       })
   | (OfRead & {
@@ -81,12 +81,12 @@ export type ReconcileObservation =
     })
   | (OfRecord &
       OfFailure & {
-        /** A record could not be read. `ref` is `listings` where it is the list. */
+        /** A read failed, or `track` threw. For the list of listings, `ref` is `listings`. */
         readonly kind: "failed";
       })
   | (OfRecord &
       OfSnapshot<string> & {
-        /** A known listing is no longer in the list. The reconciler adds no event, because the listing has no status. */
+        /** A known listing is no longer in the list. No event is added, because the listing has no status. */
         readonly kind: "vanished";
       })
   | (ReconcileReport & {
@@ -101,27 +101,32 @@ export type ReconcileObservation =
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {
   /**
-   * How often `start()` makes a pass, over all machines that share the store. A number is in ms. Text is a number with a
-   * unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`, `"7d"`. At most half the handler's `recordRetention`.
-   * Default `"24h"`.
+   * The interval at which `start()` makes passes. All machines that share the store make one pass per interval in
+   * total. A number is in ms. A text is a number and a unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`,
+   * `"7d"`. Use at most half the handler's `recordRetention`. Default `"24h"`.
    */
   readonly every?: number | string | undefined;
   /**
-   * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all, as
-   * `webhookConfig.ensure` takes them. Each pass compares them and reports a difference as `drift`.
+   * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all topics. Takes
+   * the same values as `webhookConfig.ensure`. If the configuration differs, `observe` gets an observation of the
+   * kind `drift` in each pass.
    */
   readonly expect?: EnsureInput["endpoints"] | undefined;
   /** How many records the reconciler reads at once. Default 4. */
   readonly concurrency?: number | undefined;
-  /** Whether the first pass records unknown listings without a callback. `false`: their callbacks run. Default `true`. */
+  /** Whether the first pass only records unknown listings, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
-  /** Returns the wait in ms after the given number of failed rounds of reads in a row. Default 1 s, doubled up to 30 s, each up to a quarter shorter. */
+  /**
+   * Returns the wait before the next read while the platform is out of reach, ms. The argument is the number of
+   * failed rounds in a row. Reads that run at the same time are one round. Default: 1 s, doubled after each round, up
+   * to 30 s. Each default wait is shortened at random by up to 25 %.
+   */
   readonly backoff?: Backoff | undefined;
-  /** How long the lock of a dead process lasts, ms. No other machine makes a pass meanwhile. Default 60,000. */
+  /** How long the lock of a dead process lasts, ms. During this time, no machine makes a pass. Default 60,000. */
   readonly leaseDuration?: number | undefined;
-  /** Called with each observation. The reconciler logs its errors and goes on. */
+  /** Called with each observation. If the function throws, the reconciler logs the error and continues. */
   readonly observe?: ((event: ReconcileObservation) => unknown) | undefined;
-  /** Default: the handler's. */
+  /** Gets the log lines of the reconciler. Default: the handler's logger. */
   readonly logger?: Logger | undefined;
 }
 
@@ -130,9 +135,8 @@ export interface Settings {
   readonly internals: Internals;
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
-  /** ms */
   readonly every: number;
-  /** The expected URL of each topic; `null` for a topic that should have none. */
+  /** The expected URL of each topic; `null` for a topic that should have no URL. */
   readonly expect: Readonly<Record<string, string | null | undefined>>;
   readonly concurrency: number;
   readonly baseline: boolean;
@@ -163,17 +167,21 @@ const schema = () =>
 
 /** @throws InvalidArgumentError naming each argument that is wrong */
 export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Settings {
-  const before = problemsWithHandler(webhooks, ". forwardTo keeps no snapshots to compare records with");
+  const before = problemsWithHandler(
+    webhooks,
+    ", because forwardTo stores no snapshots, which the reconciler needs",
+  );
   const checked = check(schema, options, { before });
   const internals = internalsOf(webhooks)!;
   const { expect, concurrency, baseline, leaseDuration } = checked;
   const every = parseDuration(checked.every ?? DAY)!;
 
   const log = checked.logger ? new Log(checked.logger) : internals.log;
-  // A pass renews a snapshot after half its retention. With longer intervals, the store would forget it before.
+  // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
+  // this half, the store may delete a snapshot before a pass renews it.
   if (every > internals.recordRetention / 2)
     log.warn(
-      `the store forgets a snapshot after ${internals.recordRetention} ms, and the reconciler makes a pass only every ${every} ms. Set the handler's recordRetention to at least twice the reconciler's every.`,
+      `the store deletes a snapshot after ${internals.recordRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`recordRetention\` to at least twice the reconciler's \`every\``,
     );
   return {
     internals,
@@ -183,19 +191,19 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     expect,
     concurrency,
     baseline,
-    backoff: checked.backoff ? safeBackoff(checked.backoff) : defaultBackoff,
+    backoff: safeBackoff(checked.backoff ?? defaultBackoff, defaultBackoff),
     leaseDuration,
     observe: safeObserve(checked.observe, log),
     log,
   };
 }
 
-/** Reads `expect`: the URL of each topic. */
+/** Converts `expect` to the URL of each topic. */
 function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expect"] {
   if (expect === undefined) return {};
   try {
     const input = { endpoints: expect as EnsureInput["endpoints"] };
-    // A base URL on loopback allows endpoints on loopback, which tests with the sandbox use.
+    // In tests with the sandbox, the endpoints are on loopback. They are valid only with a base URL on loopback.
     return checkEnsureInput(input, new URL("http://127.0.0.1")).urls;
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
@@ -207,7 +215,7 @@ function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expe
 
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 60 * 60_000, d: DAY } as const;
 
-/** Converts `"24h"` and the like, or a number of ms, to ms. `undefined` for anything else, and for 0 or less. */
+/** Converts a duration such as `"24h"`, or a number of ms, to ms. Returns `undefined` for an invalid value or 0. */
 export function parseDuration(given: unknown): number | undefined {
   const match = typeof given === "string" ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(given) : null;
   const ms = match ? Number(match[1]) * UNITS[match[2] as keyof typeof UNITS] : given;

@@ -5,22 +5,22 @@ import type { Backoff, Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete } from "./options.ts";
 
-/** How often a pass tries to read one record while the platform is out of reach. */
+/** How many times a pass tries to read one record while the platform is out of reach. */
 const TRIES = 3;
-/** How many rounds of reads without an answer stop the pass. */
+/** The pass stops after this many rounds in a row without an answer. Concurrent reads are one round. */
 const ROUNDS = 5;
-/** The longest wait within a pass, ms. If the platform asks for more, the pass stops and the next one goes on. */
+/** The longest wait within a pass, ms. If a longer wait is needed, the pass stops and the next pass continues. */
 const LONGEST_RETRY_AFTER = 60_000;
 
 /** Why a pass stops before its end. The first reason counts. */
 export class StopReason {
-  /** Why the pass stops; `undefined` while it may go on. */
+  /** Why the pass stops. It is `undefined` while the pass continues. */
   reason: Incomplete | undefined;
-  /** The wait that the platform asked for, ms. */
+  /** The wait from the `Retry-After` header, ms. */
   retryAfter: number | undefined;
   readonly #abort = new AbortController();
 
-  /** Aborts the requests that are under way. */
+  /** Aborts the requests in flight when the pass stops. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
@@ -35,11 +35,11 @@ export class StopReason {
 
 interface Failure {
   readonly error: unknown;
-  /** The platform answered, so the failure concerns this record alone. */
+  /** Whether the platform answered. If `true`, the failure affects only this record. */
   readonly answered: boolean;
 }
 
-/** The result of a read; `undefined` if the pass stopped before there was an answer. */
+/** The result of a read. It is `undefined` if the pass stopped before an answer. */
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
 interface ReaderOptions {
@@ -49,7 +49,7 @@ interface ReaderOptions {
   readonly hold: boolean;
 }
 
-/** Reads from the platform at the pace that it allows, and stops the pass in an outage. */
+/** Reads from the platform. Waits when the platform asks for a wait, and stops the pass in an outage. */
 export class Reader {
   readonly #options: ReaderOptions;
   /** No request is sent before this time on the monotonic clock. */
@@ -73,7 +73,7 @@ export class Reader {
       if (signal.aborted) return failure;
       const askedAt = performance.now();
       try {
-        // No retries by the client: they would not wait for the pause that all reads of this pass keep.
+        // Do not let the client retry: the client's retries would ignore `#quietUntil`.
         const value = await ask({ signal, maxRetries: 0 });
         this.#gotAnswer();
         return { value };
@@ -97,9 +97,9 @@ export class Reader {
     this.#rounds = 0;
   }
 
-  /** @returns ms before this record may be asked for again */
+  /** @returns ms until this record may be read again */
   #outOfReach(error: unknown, { everything, retryAfter }: Outage, askedAt: number): number {
-    // Reads that were sent at the same time count as one round.
+    // Reads that run at the same time count as one round.
     if (askedAt >= this.#lastRound) {
       this.#rounds += 1;
       this.#lastRound = performance.now();

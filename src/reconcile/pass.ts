@@ -14,7 +14,7 @@ import type { Reader, StopReason } from "./paced-reads.ts";
 import type { Progress } from "./state.ts";
 
 const DAY = 24 * 60 * 60_000;
-/** How long after its last day a booking may still change, ms. */
+/** How long a booking may still change after its last day, ms. */
 const AFTERWARDS = 7 * DAY;
 const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 
@@ -22,13 +22,13 @@ export interface PassOptions extends Settings {
   readonly stop: StopReason;
   readonly reader: Reader;
   readonly changes: Changes;
-  /** The state that the last pass left behind. */
+  /** The state from which this pass starts. */
   readonly state: Pick<Progress, "after" | "learned">;
-  /** Bookings that `watch` has named. The pass reads them and removes those that the store knows. */
+  /** Bookings that the user passed to `watch`. The pass drops a booking from this set if it has a snapshot. */
   readonly watched: Set<string>;
 }
 
-/** A record to check. `done` has to be called when the pass is done with it. */
+/** A record to check. Call `done` when the pass is done with the record. */
 interface Step {
   readonly known: RecordSnapshot;
   readonly done: () => void;
@@ -39,11 +39,11 @@ export class Pass {
   readonly #options: PassOptions;
   readonly #checkpoint: Checkpoint;
   readonly #listed = new Set<string>();
-  /** The `done` functions of records that were out of reach. Called when the platform answers about another record. */
+  /** The `done` functions of unreachable records. The pass calls them when the platform answers for another record. */
   readonly #unreached: (() => void)[] = [];
-  /** The pass has compared or learned all rows of the list. */
+  /** Whether the pass has compared or recorded all valid rows of the list. */
   #learned = false;
-  /** The list has all listings: no page and no row is missing. */
+  /** Whether the list has all listings: no page and no row is missing. */
   #listIsWhole = false;
   #complete = false;
   checked = 0;
@@ -68,7 +68,7 @@ export class Pass {
     await this.#checkConfig();
     if (stop.reason === undefined) await this.#checkListings();
     if (stop.reason === undefined) await this.#checkBookings();
-    // A short pass may end before the reader gives up.
+    // A pass with few reads may end before the reader detects the outage.
     if (!reader.answered) stop.stop("unreachable");
     this.#complete = stop.reason === undefined;
   }
@@ -98,7 +98,7 @@ export class Pass {
     });
     if (stop.reason !== undefined) return;
     const isRead = !("error" in read);
-    // If a row stays invalid, later passes must not count as the first pass.
+    // Ignore invalid rows. If one of them kept `#learned` false, no later pass would add an event for a new listing.
     this.#learned = isRead || invalid > 0;
     this.#listIsWhole = isRead && !this.partial;
   }
@@ -115,15 +115,15 @@ export class Pass {
       this.#check(ref, row.snapshot.status);
       return this.#keepFromAge(known);
     }
-    // Read the listing itself: the list may lack fields, and an event may have been handled since.
+    // Read the listing itself. The list may lack fields, and an event may have been handled after the list was read.
     await this.#checkRecord(ref, () => {}, row);
   }
 
   async #learn(ref: string, { snapshot: { status, fields } }: TrackedSnapshot): Promise<void> {
     this.#check(ref, status);
-    // Leave out fields that the list does not have: as `null`, they would be a change in the next event.
+    // Leave out fields that the list lacks: a stored `null` would count as a change in the next event.
     const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-    // `learn` returns `false` if an event of the listing waits, because the event's callback must see a change.
+    // If an event of the listing waits, `learn` records nothing, so that the event's callback sees a change.
     if (await this.#options.store.learn(ref, { status, fields: known }))
       this.#options.observe({ kind: "learned", ref, status });
   }
@@ -162,7 +162,7 @@ export class Pass {
 
   /**
    * @param done - called when the pass is done with the record
-   * @param row - the record as the list has it, for the case that the record itself cannot be read
+   * @param row - the record's row in the list, used if the record itself cannot be read
    */
   async #checkRecord(ref: string, done: () => void, row?: TrackedSnapshot): Promise<void> {
     const { client, store, reader } = this.#options;
@@ -177,7 +177,7 @@ export class Pass {
     if (read === undefined) return;
     if ("error" in read && !row) {
       this.#fail(ref, read.error);
-      // If the platform is out of reach for all records, the next pass begins with this one.
+      // Do not call `done` yet. If no other record can be read either, the next pass begins with this record.
       if (!read.answered) return void this.#unreached.push(done);
     } else {
       const snapshot = "error" in read ? row : this.#snapshotOf(ref, subject.kind, read.value);
@@ -187,13 +187,13 @@ export class Pass {
     for (const unreached of this.#unreached.splice(0)) unreached();
   }
 
-  /** @param before - the record's snapshot in the store before it was read */
+  /** @param before - the record's snapshot in the store before the platform was read */
   async #compare(ref: string, before: RecordSnapshot | undefined, now: TrackedSnapshot): Promise<void> {
     const { store, changes: events, observe } = this.#options;
     const { status } = now.snapshot;
     this.#check(ref, status);
     const known = await store.recordOf(ref);
-    // An event of the record was handled during the read, so the read may be out of date.
+    // If an event of the record was handled during the read, the read may be out of date.
     if (known?.sequence !== before?.sequence) return;
     const { changed, changes } = compare(known?.snapshot, now);
     if (!changed) return known && this.#keepFromAge(known);
@@ -212,7 +212,7 @@ export class Pass {
     return false;
   }
 
-  /** Renews a snapshot before the store forgets it. Without it, the record would count as new. */
+  /** Renews a snapshot before the store deletes it. Without a snapshot, the record would count as new. */
   async #keepFromAge({ ref, snapshot, seenAt }: RecordSnapshot): Promise<void> {
     const { store, internals } = this.#options;
     if (Date.now() - seenAt.getTime() > internals.recordRetention / 2) await store.learn(ref, snapshot);
@@ -244,16 +244,16 @@ export class Pass {
   }
 }
 
-/** The valid rows of a list that has invalid ones. */
+/** Returns the valid rows of a list that also has invalid rows. */
 function validRows(error: unknown): readonly Listing[] {
   return error instanceof ResponseValidationError ? (error.valid as readonly Listing[]) : [];
 }
 
-/** Whether a booking may still change: it is not declined, and did not end more than a week ago. True if its check-out is unreadable. */
+/** Returns `false` if the booking is declined or ended more than a week ago. An unreadable check-out gives `true`. */
 function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
   if (status === "Declined") return false;
   try {
-    // `stay` needs a check-in: any earlier day will do.
+    // `stay` needs a check-in. Any day before the check-out works.
     const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });
     return Date.parse(checkOut) + DAY + AFTERWARDS > Date.now();
   } catch {
@@ -261,10 +261,10 @@ function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
   }
 }
 
-/** The place up to which a pass has checked all records. The pass checks several records at once, in any order. */
+/** The position up to which a pass has checked all records. Checks run concurrently and end in any order. */
 class Checkpoint {
   readonly #begun: { readonly ref: string; done: boolean }[] = [];
-  /** All records up to this `ref` are done; `null` at the beginning. */
+  /** All records up to this `ref` are done. It is `null` before the first record. */
   after: string | null;
 
   constructor(after: string | null) {
@@ -285,8 +285,8 @@ class Checkpoint {
 /**
  * Compares the platform's webhook configuration with the expected one.
  *
- * @param config - `undefined` if the platform has none
- * @returns `undefined` if the configuration is on and each expected topic has its URL
+ * @param config - `undefined` if the platform has no configuration
+ * @returns `undefined` if the configuration is active and each expected topic has its URL
  */
 function driftOf(
   config: WebhookConfig | undefined,

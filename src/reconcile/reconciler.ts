@@ -11,36 +11,41 @@ import { dueIn, Lock, readState } from "./state.ts";
 export type { ReconcilerAlarm } from "../webhooks/observability.ts";
 export type { Incomplete, ReconcileObservation, ReconcileReport, ReconcilerOptions } from "./options.ts";
 
-/** Finds changes that no notification brought. {@link createReconciler} makes one. Its functions need no `this`. */
+/** Finds changes that no notification reported. Made by {@link createReconciler}. The functions need no `this`. */
 export interface Reconciler {
   /**
-   * Makes a pass now, also if `every` is not over. Call it from a cron job. If the last pass was cut off less than `every`
-   * ago, this one goes on from there. If this reconciler is already making a pass, `run` waits for that pass. Resolves when
-   * each due event has had an attempt, unless the handler has `autoStart: false`.
+   * Makes a pass now, even if no pass is due yet. Call `run` from a cron job. Continues an incomplete pass that began
+   * less than `every` ago. If this reconciler is already making a pass, waits for that pass. Resolves when each due
+   * event has had an attempt. If the handler has `autoStart: false`, resolves when the pass ends.
    *
-   * @throws what the store throws; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
+   * @throws an error of the store; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
    */
   run(options?: {
-    /** Ends the pass early. `run` then resolves to the report so far. */
+    /**
+     * When the signal aborts, the pass ends early, and `run` resolves to the report so far. A pass that began before
+     * the call of `run` does not end early.
+     */
     readonly signal?: AbortSignal | undefined;
   }): Promise<ReconcileReport>;
   /**
-   * Makes a pass for each `every` over all machines on the store, until {@link close}. The first one begins within
-   * seconds if none was made in that time. Reports go to `observe`. Starts the handler, too, unless that has
-   * `autoStart: false`. Does not keep the process alive.
+   * Makes a pass in each interval of `every`, until {@link close}. All machines that share the store make one pass
+   * per interval in total. If the last pass is older than `every`, a pass begins within seconds. `observe` gets the
+   * report of each pass. Also starts the handler, unless the handler has `autoStart: false`. Does not keep the
+   * process alive.
    */
   start(): void;
   /**
-   * Adds bookings that no notification has named. The handler handles each one that it never handled, and every later
-   * pass reads it. Resolves when the events are in the store. There is no need to repeat the call.
+   * Adds bookings that no notification has named. Each booking that is new to the handler gets an event. Later passes
+   * read the booking again. Resolves when the events are in the store. One call for each booking is enough.
    *
    * @param bookingCodes - one code or several
-   * @throws NotFoundError and the like if the platform does not give a booking. The other bookings are added all the
-   * same. An outage does not throw. InvalidArgumentError for an invalid code. What the store throws
+   * @throws NotFoundError or another API error if the platform does not return a booking; InvalidArgumentError for an
+   * invalid code; StayhookError after `close`; an error of the store. If one booking fails, still adds the other
+   * bookings. Does not throw in an outage
    */
   watch(bookingCodes: string | readonly string[]): Promise<void>;
   /**
-   * Stops the current pass and makes no further one. Close the handler and the store afterwards.
+   * Stops the current pass and starts no new pass. Close the handler and the store afterwards.
    *
    * @example
    * ```ts
@@ -54,11 +59,11 @@ export interface Reconciler {
 }
 
 /**
- * Makes a reconciler, for notifications that never arrived. It lists the listings, reads each known booking that can
- * still change, and puts each change through the handler's callbacks, with `source: "reconcile"`. Client and store are
- * the handler's.
+ * Makes a reconciler, which finds changes whose notifications never arrived. It reads the list of listings and each
+ * known booking that can still change. Each change becomes an event with `source: "reconcile"`, which the handler
+ * handles like any other event. The reconciler uses the client and the store of the handler.
  *
- * @throws InvalidArgumentError naming each argument that is wrong, and if the handler's store is `forwardTo`
+ * @throws InvalidArgumentError naming each wrong argument, such as a handler with `forwardTo`
  * @example
  * ```ts
  * import { createReconciler } from "stayhook/reconcile";
@@ -79,7 +84,7 @@ export function createReconciler(webhooks: WebhookHandler, options: ReconcilerOp
 
 interface Made {
   readonly report: ReconcileReport;
-  /** The wait that the platform asked for, ms. */
+  /** The wait from the `Retry-After` header, ms. */
   readonly retryAfter: number | undefined;
 }
 
@@ -104,14 +109,14 @@ class StoreReconciler {
     const joined = this.#current;
     const making = this.#makeOrJoin({ asked: true });
     const { stop } = this.#current!;
-    // A caller that joins another caller's pass must not stop it.
+    // A call that joins a running pass must not stop that pass.
     const abort = (): void => stop.stop("aborted");
     if (!joined) signal?.addEventListener("abort", abort);
     if (!joined && signal?.aborted) abort();
     try {
       const { report } = await making;
       const handled = this.#settings.internals.drainIfStarted();
-      // The handler goes on with its events when the signal aborts.
+      // If the signal aborts, `run` resolves at once. The handler still handles the due events.
       await (signal ? untilAborted(handled, signal).catch(() => {}) : handled);
       return report;
     } finally {
@@ -138,7 +143,7 @@ class StoreReconciler {
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new StayhookError("The reconciler is closed. Make another one.");
+    if (this.#closed) throw new StayhookError("The reconciler is closed. Make another reconciler.");
   }
 
   /** @param asked - `true` for a call of `run`; `false` for the schedule */
@@ -169,12 +174,12 @@ class StoreReconciler {
     observe({ kind: "pass", ...report });
     if (incomplete === "unreachable")
       log.warn(
-        "the reconciler stops its pass, because the platform is out of reach. The next pass goes on from there",
+        "the reconciler stopped its pass, because the platform is out of reach. The next pass continues where this pass stopped",
       );
     return { report, retryAfter: stop.retryAfter };
   }
 
-  /** @returns `undefined` if another pass is under way */
+  /** @returns `undefined` if another pass holds the lock, or the scheduled pass is no longer due */
   async #passUnderLock(stop: StopReason, asked: boolean): Promise<Pass | undefined> {
     const { store, leaseDuration: lease, every, backoff, log } = this.#settings;
     await this.#watch.settled();
@@ -205,19 +210,22 @@ class StoreReconciler {
   }
 }
 
-/** The longest random delay of the first check and of later ones, ms. It keeps machines from checking at the same time. */
+/**
+ * The longest random delay before the schedule checks whether a pass is due, ms. `first` is for the first check,
+ * `later` for all later checks. Without a random delay, all machines would check at the same time.
+ */
 const SPREAD = { first: 250, later: 30_000 } as const;
-/** How long to wait after failed passes in a row, ms. */
+/** The waits after the first, the second and each later failed pass in a row, ms. */
 const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
 
-/** Makes one pass for each `every`, over all machines that share the store. Does not keep the process alive. */
+/** Makes a pass in each interval of `every`. Machines that share the store make one pass per interval in total. */
 class Schedule {
   readonly #settings: Settings;
   readonly #pass: () => Promise<Made>;
   readonly #alarm = new Alarm(() => void this.#tick());
   #started = false;
   #stopped = false;
-  /** Passes in a row that failed. */
+  /** How many passes in a row failed. */
   #failures = 0;
 
   constructor(settings: Settings, pass: () => Promise<Made>) {
@@ -257,21 +265,21 @@ class Schedule {
     }
   }
 
-  /** ms until a pass is due; 0 if it is due now. */
+  /** Returns ms until a pass is due, or 0 if a pass is due now. */
   async #untilDue(): Promise<number> {
     const { store, every } = this.#settings;
     return dueIn(await readState(store), every);
   }
 
-  /** @returns ms until the next check */
+  /** @returns ms until the schedule checks again whether a pass is due */
   async #makePass(): Promise<number> {
     const { report, retryAfter = 0 } = await this.#pass();
     if (report.incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
     this.#failures = 0;
     const { internals, log } = this.#settings;
-    // A handler that processes inline has no loop for the new events.
+    // A handler with inline processing has no loop, so a drain must handle the new events.
     void internals.drainIfStarted().catch((error) => {
-      log.error("the handler could not process the events that a pass added", { error });
+      log.error("the handler could not process the events that the reconciler added", { error });
     });
     return this.#untilDue();
   }

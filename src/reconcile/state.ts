@@ -4,22 +4,22 @@ import type { EventStore } from "../stores/event-store.ts";
 
 const KEY = "stayhook:reconciler";
 
-/** The part of the state that the next pass needs, also if this process dies. */
+/** The part of the state from which the next pass continues, even if this process dies. */
 export type Progress = Pick<PassState, "after" | "learned" | "complete">;
 
-/** The state that the passes of all machines share. The store keeps it in its meta values. */
+/** The state that the passes of all machines share, in a meta value of the store. */
 const PassState = z.object({
-  /** The pass that holds the lock; `null` if no pass is under way. */
+  /** The id of the pass that holds the lock, or `null` if the lock is free. */
   owner: z.string().nullable(),
   /** How long the lock holds after this state was written, ms. */
   lease: z.number(),
-  /** ms from the beginning of the last pass to the write of this state, by the store's clock. The clocks of machines differ. */
+  /** ms from the start of the last pass until this state was written. Not a time, because machines' clocks differ. */
   elapsed: z.number(),
-  /** The last pass checked everything. */
+  /** Whether the last pass checked everything. */
   complete: z.boolean(),
-  /** The `ref` after which the next pass goes on. */
+  /** The next pass continues after this `ref`. */
   after: z.string().nullable(),
-  /** A pass has seen all listings. From then on, an unknown listing is a new one. */
+  /** Whether a pass has seen all listings. If so, an unknown listing is a new listing. */
   learned: z.boolean(),
 });
 export type PassState = z.output<typeof PassState>;
@@ -36,11 +36,11 @@ const NEVER: PassState = {
 /** A state that was read from the store. */
 export interface Reading {
   readonly state: PassState;
-  /** The text of the state. By it, {@link writeState} detects a write of another process. */
+  /** The JSON text of the state. {@link writeState} writes only if the store still has this text. */
   readonly text: string | undefined;
   /** ms since the last pass began. */
   readonly sinceBegun: number;
-  /** ms for which another pass may still hold the lock; 0 if none does. */
+  /** ms until the lock of another pass ends, or 0 if the lock is free. */
   readonly lockedFor: number;
 }
 
@@ -54,7 +54,7 @@ export async function readState(store: EventStore<unknown>): Promise<Reading> {
   return { state, text: kept.value, sinceBegun: state.elapsed + age, lockedFor };
 }
 
-/** @returns `false` if another process has written since `reading` */
+/** @returns `false`, and writes nothing, if another process has written the state since `reading` */
 export function writeState(store: EventStore<unknown>, reading: Reading, state: PassState): Promise<boolean> {
   return store.setMeta(KEY, JSON.stringify(state), { expected: reading.text });
 }
@@ -74,22 +74,20 @@ export function dueIn({ state, sinceBegun, lockedFor }: Reading, every: number):
   return state.complete ? Math.max(every - sinceBegun, 0) : 0;
 }
 
-/** How often to try to take the lock if another process writes at the same time. */
+/** How many times to try to take the lock while other processes write the state. */
 const TRIES = 5;
 
 interface LockOptions {
-  /** ms */
   readonly lease: number;
-  /** ms */
   readonly every: number;
-  /** `true` for a scheduled pass: another machine may have made it meanwhile. */
+  /** If `true`, `Lock.take` fails if no pass is due, because another machine made the pass a moment ago. */
   readonly onlyIfDue: boolean;
-  /** Called when another process has taken the lock. This one did not renew it within the lease. */
+  /** Called when another process has taken the lock, because this process did not renew the lock in time. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** The lock that allows one pass at a time over all machines. It also keeps the progress of the pass in the store. */
+/** Allows one pass at a time over all machines. Also writes the progress of the pass to the store. */
 export class Lock {
   readonly #store: EventStore<unknown>;
   readonly #owner: string;
@@ -106,7 +104,7 @@ export class Lock {
     this.state = state;
   }
 
-  /** @returns `undefined` if another pass is under way, or if the scheduled pass is no longer due */
+  /** @returns `undefined` if another pass is running, or if the scheduled pass is no longer due */
   static async take(store: EventStore<unknown>, options: LockOptions): Promise<Lock | undefined> {
     const { lease, every, onlyIfDue } = options;
     const owner = v4();
@@ -114,7 +112,7 @@ export class Lock {
       const reading = await readState(store);
       if (reading.lockedFor > 0 || (onlyIfDue && dueIn(reading, every) > 0)) return undefined;
       const { state, sinceBegun } = reading;
-      // Go on with a pass that was cut off, unless it is older than `every`.
+      // Continue an incomplete pass if it began less than `every` ms ago.
       const goesOn = !state.complete && sinceBegun < every;
       const next = {
         ...state,

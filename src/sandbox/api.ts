@@ -27,41 +27,39 @@ export interface SandboxRequest {
   readonly method: string;
   /** The path with its query. */
   readonly path: string;
-  /** By the sandbox's clock. */
+  /** The time of receipt, by the sandbox's clock. */
   readonly receivedAt: Date;
   /** The status of the answer. */
   readonly status: number;
-  /** The fault that struck the request, if any. */
+  /** The fault that applied to the request. It is `undefined` if no fault applied. */
   readonly fault: SandboxFault | undefined;
 }
 
-/** A request over HTTP or by `sandbox.fetch`. Its body is `undefined` if it was too large. */
+/** A request by HTTP or `sandbox.fetch`. `body` is `undefined` if the request's body was too large. */
 type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
 
-/** An answer as it is sent. */
 export interface WireResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** `undefined` for no body at all. */
+  /** The body. It is `undefined` if the answer has no body. */
   readonly text: string | undefined;
 }
 
 type ApiResponse = WireResponse & {
-  /** Break the connection in the middle of the body, or before the headers if there is no body. */
+  /** Whether the connection breaks: halfway through the body, or before the headers if there is no body. */
   readonly cutOff: boolean;
 };
 
-/** Writes an answer of the platform as it is sent. */
+/** Turns an answer of the platform into status, headers and text. */
 export type Render = (response: PlatformResponse) => WireResponse;
 
-/** The platform's API with faults. */
+/** Answers requests as the platform's API, and applies the faults. */
 export interface Api {
   answer(request: ApiRequest): Promise<ApiResponse>;
-  /** The newest answered requests, the oldest first. */
+  /** Returns the last `limit` answered requests, the oldest first. */
   requests(limit?: number): SandboxRequest[];
 }
 
-/** In bytes. */
 const maxBodyBytes = 1_048_576;
 
 export function createApi(options: {
@@ -100,17 +98,17 @@ function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | 
   if (fault?.status !== undefined) {
     const { status, retryAfter } = fault;
     const headers = retryAfter === undefined ? undefined : { "retry-after": String(retryAfter) };
-    return { ...failure(status, "fault", `A fault of the sandbox answers ${status}.`), headers };
+    return { ...failure(status, "fault", `The sandbox answers ${status}, because a fault is set.`), headers };
   }
   const { body } = request;
   if (body !== undefined) return platform.answer({ ...request, body });
   return {
-    ...failure(413, "too_large", `A body may have at most ${maxBodyBytes} bytes.`),
+    ...failure(413, "too_large", `The body of a request may have at most ${maxBodyBytes} bytes.`),
     headers: { connection: "close" },
   };
 }
 
-/** Writes records as they are, lists as arrays, errors as `{ error }`, and the answer to DELETE as 204. */
+/** Renders records and lists as plain JSON, and errors as `{ error }`. Answers DELETE with 204 and no body. */
 export const render: Render = ({ shape, status, body, headers }) => {
   if (shape === "write" && body === undefined)
     return { status: 204, headers: { ...headers }, text: undefined };
@@ -122,10 +120,10 @@ export const render: Render = ({ shape, status, body, headers }) => {
   };
 };
 
-/** The faults of the sandbox's API. They can change while it runs. */
+/** The faults of the sandbox's API. You can change them at any time. */
 export interface SandboxFaults {
   /**
-   * Replaces all faults. The first fault that strikes a request decides its answer.
+   * Replaces all faults. If several faults apply to a request, the request gets only the first of them.
    *
    * @throws InvalidArgumentError naming each wrong field and each unknown route
    * @example
@@ -137,24 +135,24 @@ export interface SandboxFaults {
    * ```
    */
   set(faults: readonly SandboxFault[]): void;
-  /** Ends all faults. */
+  /** Removes all faults. */
   clear(): void;
-  /** Returns a copy of the faults that were set. Faults that have ended by `times` are among them. */
+  /** Returns a copy of the list of faults, including faults that have already reached their `times`. */
   list(): SandboxFault[];
 }
 
-/** The faults as users set them, with the method that the API calls for each request. */
+/** The user's faults, and the method that the API calls for each request. */
 export interface FaultInjector extends SandboxFaults {
-  /** The fault that strikes a request, with its delay in ms. */
+  /** Chooses the fault for a request, and counts this use of the fault. The returned `delay` is in ms. */
   strike(method: string, path: string): { readonly fault: SandboxFault; readonly delay: number } | undefined;
 }
 
-/** @param initial - checked */
+/** @param initial - faults that `readOptions` has already checked */
 export function createFaults(seed: number, initial: readonly SandboxFault[]): FaultInjector {
   const arm = (fault: SandboxFault, index: number) => ({
     fault,
     matches: fault.route === undefined ? () => true : routeMatcher(fault.route)!,
-    // Each fault has its own stream, so that adding another fault does not change its draws.
+    // Each fault has its own random stream, so that a fault added at the end changes no draws of the other faults.
     random: createRandom(seed, `fault ${index}`),
     left: fault.times ?? Number.POSITIVE_INFINITY,
   });
@@ -185,9 +183,9 @@ export function createFaults(seed: number, initial: readonly SandboxFault[]): Fa
 type Answer = Api["answer"];
 
 /**
- * Serves the API over HTTP, and the page of the platform at `/`. Resolves when it listens, and rejects if it cannot.
+ * Serves the API over HTTP, and the sandbox's web page at `/`. Resolves when the server listens.
  *
- * @param page - called at the first request for the page
+ * @param page - makes the page; called at the first request for the page
  */
 export async function serve(
   answer: Answer,
@@ -208,7 +206,7 @@ export async function serve(
     send(response, await answer({ method, target, authorization: headers.authorization, body }));
   };
   const server = createServer((request, response) => {
-    // Rejects if the caller has hung up.
+    // `respond` may reject: for example, if the client disconnects before it has sent the whole body.
     respond(request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve, reject) => {
@@ -221,17 +219,17 @@ export async function serve(
   return { url: urlOf(server), close: () => close(server) };
 }
 
-/** Whether a host name or address can be reached from this machine only. */
+/** Whether a server that listens on this host name or address is reachable from this machine only. */
 export function isLoopbackHost(host: string): boolean {
   const url = parseUrl(`http://${host.includes(":") ? `[${host}]` : host}`);
   return url !== undefined && isLoopback(url);
 }
 
 /**
- * The answer to a request that a foreign web page may have sent, or `undefined`. By DNS rebinding, such a page reaches
- * loopback under a host name of its own.
+ * Returns an error answer if a web page of another site sent the request, else `undefined`. The check of `Host` stops
+ * DNS rebinding: an attacker can make the host name of a web page resolve to loopback.
  *
- * @param localOnly - the server listens on loopback
+ * @param localOnly - whether the server listens on loopback
  */
 function refusalOf({ headers }: IncomingMessage, localOnly: boolean): ApiResponse | undefined {
   const { host = "", origin } = headers;
@@ -239,12 +237,12 @@ function refusalOf({ headers }: IncomingMessage, localOnly: boolean): ApiRespons
   if (localOnly && !(url && isLoopback(url)))
     return plainText(
       421,
-      "The sandbox listens on loopback and refuses this Host header. Call it as 127.0.0.1 or localhost.",
+      "The sandbox listens on loopback and refuses this Host header. Use the host 127.0.0.1 or localhost.",
     );
   if (origin !== undefined && parseUrl(origin)?.host !== host.toLowerCase())
     return plainText(
       403,
-      "The sandbox refuses requests from web pages of another origin. Call it from a server or a test.",
+      "The sandbox refuses requests from web pages of another origin. Call the sandbox from a server or a test.",
     );
   return undefined;
 }
@@ -256,13 +254,13 @@ const plainText = (status: number, text: string): ApiResponse => ({
   cutOff: false,
 });
 
-/** `undefined` if the body is too large. */
+/** Reads the request's body. Returns `undefined` if the body is too large. */
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of request as AsyncIterable<Uint8Array>) {
     size += chunk.byteLength;
-    // Read to the end: a caller that is still sending does not read the answer.
+    // Read an oversized body to its end, because many clients read the answer only after they have sent the body.
     if (size <= maxBodyBytes) chunks.push(chunk);
   }
   return size > maxBodyBytes ? undefined : Buffer.concat(chunks).toString("utf8");
@@ -277,7 +275,7 @@ function send(response: ServerResponse, { status, headers, text = "", cutOff }: 
   response.write(body.subarray(0, Math.ceil(body.byteLength / 2)), () => response.destroy());
 }
 
-/** A URL that reaches the server. The address of all interfaces does not work as one everywhere. */
+/** Returns a URL for clients. Not every system can connect to `0.0.0.0` or `::`, so loopback replaces them. */
 function urlOf(server: Server): string {
   const { address, port, family } = server.address() as AddressInfo;
   const host = address === "0.0.0.0" ? "127.0.0.1" : address === "::" ? "::1" : address;
@@ -291,7 +289,7 @@ function close(server: Server): Promise<void> {
   });
 }
 
-/** Answers a web request without a server. Rejects as `fetch` does when the connection breaks or the signal aborts. */
+/** Answers a `Request` without a server. Like `fetch`, rejects if the connection breaks or the signal aborts. */
 export async function answerFetch(answer: Answer, request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();
@@ -307,9 +305,9 @@ export async function answerFetch(answer: Answer, request: Request): Promise<Res
 }
 
 const brokenConnection = (): Error =>
-  new TypeError("fetch failed", { cause: new Error("the sandbox broke the connection") });
+  new TypeError("fetch failed", { cause: new Error("a fault with cutOff broke the connection") });
 
-// new Response() throws if one of these has a body, even an empty one.
+// With the statuses below, `new Response()` throws for any body, even an empty string.
 const statusesWithoutBody = new Set([204, 205, 304]);
 
 function toResponse({ status, headers, text, cutOff }: ApiResponse): Response {
@@ -318,7 +316,7 @@ function toResponse({ status, headers, text, cutOff }: ApiResponse): Response {
   if (text === undefined || text === "") throw brokenConnection();
   const bytes = new TextEncoder().encode(text);
   const half = bytes.subarray(0, Math.ceil(bytes.byteLength / 2));
-  // In two steps: a stream that fails drops the chunks that nobody has read.
+  // Break the stream only after the first chunk was read, because `controller.error()` discards unread chunks.
   const body = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(half),
     pull: (controller) => controller.error(brokenConnection()),

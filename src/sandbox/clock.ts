@@ -1,20 +1,20 @@
-/** The sandbox's time: the machine's time plus what `advance` added. It stops when the sandbox closes. */
+/** The sandbox's clock: the machine's time plus the ms that `advance` added. */
 export interface Clock {
   /** ms since 1970 */
   now(): number;
-  /** Calls `wake` after so many ms, at once when the clock stops, and in a microtask for 0 ms. */
+  /** Sets an alarm: calls `wake` after `ms` or when the clock stops. If `ms` is 0, calls `wake` in a microtask. */
   schedule(ms: number, wake: () => void): void;
-  /** Resolves when `schedule` would call. */
+  /** Resolves after `ms`, or as soon as the clock stops. */
   wait(ms: number): Promise<void>;
-  /** The time of the next alarm; `undefined` without alarms. */
+  /** Returns the time of the next alarm in ms since 1970, or `undefined` if no alarm is set. */
   nextDue(): number | undefined;
-  /** Moves ahead to a time, and rings the alarms that are due by then. Call {@link rearm} after the last move. */
+  /** Moves the clock ahead to `time`, and rings all due alarms. After the last `moveTo`, call {@link rearm}. */
   moveTo(time: number): void;
-  /** Sets the timers of all alarms anew, by the present time. */
+  /** Restarts the timer of each alarm with the remaining time, because `moveTo` does not change the timers. */
   rearm(): void;
   readonly stopped: boolean;
   /**
-   * Calls the listener when the clock stops. An AbortSignal would not do: Node warns when many listen to one.
+   * Calls the listener when the clock stops. Do not use an AbortSignal instead: Node warns about many listeners.
    *
    * @returns a function that removes the listener
    */
@@ -61,13 +61,13 @@ export function createClock(): Clock {
     schedule,
     wait: (ms) => new Promise((resolve) => schedule(ms, resolve)),
     nextDue() {
-      // Not Math.min(...): there may be more alarms than a call takes arguments.
+      // Do not pass all due times to `Math.min`: a call with too many arguments throws.
       let next: number | undefined;
       for (const { due } of alarms) next = next === undefined ? due : Math.min(next, due);
       return next;
     },
     moveTo(time) {
-      // The machine's own time may already be later.
+      // Never move the clock back: `time` may be in the past.
       ahead = Math.max(ahead, time - Date.now());
       for (const alarm of [...alarms]) if (alarm.due <= time) alarm.ring();
     },

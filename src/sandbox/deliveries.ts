@@ -11,12 +11,12 @@ import {
 import { createRandom } from "./random.ts";
 import { copy, Recent } from "./sandbox-records.ts";
 
-/** A function that takes deliveries instead of the network, such as a webhook handler's `fetch`. */
+/** A function that receives deliveries without a network, such as the `fetch` of a webhook handler. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
 
-/** One attempt to deliver a notification, with its answer; or a dropped delivery. */
+/** An attempt to deliver a notification, and the answer. A dropped delivery counts as an attempt. */
 export interface SandboxDelivery {
-  /** The event id of the notification, if it has one. */
+  /** The event id of the notification. It is `undefined` if the notification has no event id. */
   readonly eventId: string | undefined;
   /** The topic of the endpoint. */
   readonly topic: string;
@@ -24,28 +24,29 @@ export interface SandboxDelivery {
   readonly url: string;
   /** The notification as it was sent. */
   readonly notification: unknown;
-  /** 1 for the first attempt, 2 for its first retry. */
+  /** The number of the attempt: 1 for the first attempt, 2 for the first retry. */
   readonly attempt: number;
-  /** The delivery repeats an earlier one, because of `delivery.duplicates` or `redeliver`. */
+  /** Whether the delivery is a repetition, made by `delivery.duplicates` or `redeliver`. */
   readonly duplicate: boolean;
-  /** The delivery was lost because of `delivery.drop`. The endpoint never saw it. */
+  /** Whether the delivery was lost because of `delivery.drop`. The endpoint does not receive a lost delivery. */
   readonly dropped: boolean;
-  /** The time in ms before the first attempt, because of `delivery.delay` and `duplicateAfter`. */
+  /** The wait in ms before the first attempt, from `delivery.delay` and `delivery.duplicateAfter`. */
   readonly delay: number;
-  /** By the sandbox's clock. */
+  /** The time of the attempt, by the sandbox's clock. */
   readonly sentAt: Date;
   /** The time in ms until the answer or the error; `undefined` during the attempt. */
   readonly duration: number | undefined;
-  /** The status of the answer. Only 200 is success. `undefined` without an answer, and during the attempt. */
+  /** The status of the answer. Only 200 is success. It is `undefined` during the attempt, and if no answer came. */
   readonly status: number | undefined;
   /** The reason why there was no answer. */
   readonly error: string | undefined;
 }
 
-/** How notifications are delivered. It can change while the sandbox runs. */
+/** Reads and changes the delivery options while the sandbox runs. */
 export interface SandboxDeliveryControl {
   /**
-   * Changes the given options for later notifications. The other options stay.
+   * Changes the given options and keeps all others. The new options apply to later notifications. `retry` and
+   * `timeout` also apply to later attempts of earlier notifications.
    *
    * @throws InvalidArgumentError naming each wrong option
    * @example
@@ -54,7 +55,7 @@ export interface SandboxDeliveryControl {
    * ```
    */
   set(options: SandboxDeliveryOptions): void;
-  /** A copy of the present options. */
+  /** A copy of the current options. */
   readonly current: SandboxDeliveryOptions;
 }
 
@@ -68,15 +69,15 @@ export interface Message {
 export interface DeliveryQueue {
   settings: DeliverySettings;
   receiver: SandboxReceiver | undefined;
-  /** Queues a notification and its duplicates. Resolves to the last attempt at the first of them. Never rejects. */
+  /** Queues a notification and its duplicates. Resolves to the original's last attempt. Never rejects. */
   add(message: Message): Promise<SandboxDelivery>;
-  /** Delivers once, without delay, drop or duplicates. Resolves to the last attempt. Never rejects. */
+  /** Delivers a message once, with retries but no delay or drop. Resolves to the last attempt. Never rejects. */
   again(message: Message): Promise<SandboxDelivery>;
-  /** Resolves when nothing is queued, waiting or being sent. */
+  /** Resolves when no delivery is queued, waiting or in flight. */
   settled(): Promise<void>;
-  /** Resolves when nothing is being sent. Deliveries may still wait for their time. */
+  /** Resolves when no delivery is in flight. Deliveries that wait for their delay or retry do not count. */
   idle(): Promise<void>;
-  /** The newest attempts, the oldest first. */
+  /** Returns the last `limit` attempts, the oldest first. */
   list(limit?: number): SandboxDelivery[];
 }
 
@@ -85,7 +86,7 @@ interface Job extends Message {
   readonly eventId: string | undefined;
   readonly duplicate: boolean;
   readonly dropped: boolean;
-  /** ms before the first attempt */
+  /** The wait before the first attempt, ms. */
   readonly delay: number;
   readonly end: (last: SandboxDelivery) => void;
 }
@@ -127,7 +128,7 @@ export function createDeliveryQueue(options: {
     const { duplicates, drop, delay, duplicateAfter } = queue.settings;
     const copies = Array.from({ length: 1 + duplicates }, (_, index) => {
       const duplicate = index > 0;
-      // Draw now: the order of events decides the draws, not the order of sending.
+      // Make the random draws here. In `send`, the draws would depend on the order in which deliveries are sent.
       const held = delays.integer(...delay) + (duplicate ? laters.integer(...duplicateAfter) : 0);
       const dropped = drops.next() < drop;
       return begin({ ...message, duplicate, dropped, delay: held }, enqueue);
@@ -276,10 +277,10 @@ async function post(
   const headers = { "content-type": "application/json", "user-agent": "stayhook-sandbox" };
   const init = { method: "POST", headers, body, redirect: "manual", signal } as const;
   try {
-    // The global fetch is looked up at each delivery, because a test may replace it.
+    // Look up the global `fetch` at each delivery, because a test may replace it.
     const answer = receiver ? receiver(new Request(url, init)) : fetch(url, init);
     const response = await untilAborted(Promise.resolve(answer), signal);
-    // Only the status counts.
+    // Discard the body: only the status counts.
     void response.body?.cancel().catch(() => {});
     return { status: response.status, error: undefined, duration: performance.now() - started };
   } catch (error) {
@@ -290,7 +291,7 @@ async function post(
   }
 }
 
-/** The reason is in the cause of fetch's error. Its message is empty for a host with several addresses. */
+/** `fetch` puts the reason into the error's `cause`. If the host has several addresses, the cause has no message. */
 function describe(error: unknown): string {
   const { cause = error } = Object(error) as { cause?: unknown };
   const { message, code } = Object(cause) as { message?: string; code?: string };

@@ -10,17 +10,17 @@ import { randomSeed } from "./random.ts";
 /** Options of `createSandbox`. */
 export interface SandboxOptions {
   /**
-   * An integer. The same seed and the same calls give the same codes, ids, order, delays and faults. Default: a random
-   * one, which `sandbox.seed` tells.
+   * An integer. The same seed and the same calls give the same codes, ids, order, delays and faults. Default: a
+   * random integer, which you can read from `sandbox.seed`.
    */
   readonly seed?: number | undefined;
   /** The bearer token of the API. Default `"sandbox"`, which works on loopback only. */
   readonly accessToken?: string | undefined;
-  /** How notifications are delivered. `sandbox.delivery.set` changes it. Default: once, at once. */
+  /** The delivery options. `sandbox.delivery.set` changes them. Default: one delivery without delay. */
   readonly delivery?: SandboxDeliveryOptions | undefined;
   /** The faults of the API. `sandbox.faults.set` changes them. Default: none. */
   readonly faults?: readonly SandboxFault[] | undefined;
-  /** Gets a `debug` line for each request and delivery, and a `warn` line for each failed delivery. Default: silent. */
+  /** Gets a `debug` line for each request and delivery, and a `warn` line for each failed delivery. Default: none. */
   readonly logger?: Logger | undefined;
   /** Called after each answered request and after each delivery attempt. Must not throw. */
   readonly observe?: ((event: SandboxObservation) => void) | undefined;
@@ -33,39 +33,37 @@ export type SandboxObservation =
       readonly kind: "request";
     })
   | (SandboxDelivery & {
-      /** A delivery is over. */
+      /** A delivery attempt has ended. */
       readonly kind: "delivery";
     });
 
-/** How notifications are delivered. Everything random in it is drawn from the seed. */
+/** How the sandbox delivers notifications. The seed determines all random choices. */
 export interface SandboxDeliveryOptions {
-  /** How many more times each notification is delivered: with 1, everything arrives twice. 0 to 100. Default 0. */
+  /** The number of extra deliveries of each notification, 0 to 100. With 1, each one arrives twice. Default 0. */
   readonly duplicates?: number | undefined;
   /**
-   * The time in ms from the first delivery to its duplicates, or the range of it. Real time or `sandbox.advance` brings
-   * them. Default 0.
+   * The wait in ms before each duplicate, in addition to `delay`. If you give a range, each duplicate has its own
+   * random wait. `sandbox.advance` skips the wait. Default 0.
    */
   readonly duplicateAfter?: number | readonly [min: number, max: number] | undefined;
   /**
-   * The share of deliveries that are lost, from 0 to 1. A lost delivery is not retried. Each duplicate is drawn on its
-   * own. Default 0.
+   * The share of deliveries that the sandbox loses, from 0 to 1. The sandbox does not retry a lost delivery. Each
+   * duplicate counts as a separate delivery. Default 0.
    */
   readonly drop?: number | undefined;
-  /**
-   * Delivers in random order. Deliveries are collected for this many ms, 100 for `true`, and then sent. Default `false`.
-   */
+  /** Collects deliveries for this many ms, then sends them in random order. `true` means 100 ms. Default `false`. */
   readonly shuffle?: boolean | number | undefined;
-  /** The time in ms before each delivery, or the range from which each delivery draws its own. Default 0. */
+  /** The wait in ms before each delivery. If you give a range, each delivery has its own random wait. Default 0. */
   readonly delay?: number | readonly [min: number, max: number] | undefined;
-  /** The time in ms that the endpoint has to answer. A later answer is a failure. Default 30,000. */
+  /** The longest wait for the endpoint's answer, ms. A later answer counts as a failure. Default 30,000. */
   readonly timeout?: number | undefined;
   /**
-   * The waits in ms before the second attempt, the third and so on. Every answer but 200 is retried, as is no answer.
-   * Default: no retries, because the platform does not say when it retries.
+   * Retries a delivery if the answer is not 200, or if no answer comes. Default: no retries, because the platform
+   * does not document when it retries.
    */
   readonly retry?:
     | {
-        /** The wait before each retry, ms. */
+        /** The wait before each retry, ms. `[1000, 5000]` makes two retries. */
         readonly schedule: readonly number[];
       }
     | undefined;
@@ -74,21 +72,21 @@ export interface SandboxDeliveryOptions {
 /** A fault of the sandbox's API. It needs at least one of `status`, `delay` and `cutOff`. */
 export interface SandboxFault {
   /**
-   * The requests that it strikes: `GET /v2/bookings/{bookingCode}`, `GET /v2/bookings/HX3K9` for one record, or
-   * `/v2/listings` for any method. Default: all requests.
+   * The requests that get the fault, such as `GET /v2/bookings/{bookingCode}`. `GET /v2/bookings/HX3K9` selects one
+   * record. Without a method, as in `/v2/listings`, the route selects all methods. Default: all requests.
    */
   readonly route?: string | undefined;
-  /** The share of these requests that it strikes, from 0 to 1. Default 1. */
+  /** The share of the requests to `route` that get the fault, from 0 to 1. Default 1. */
   readonly rate?: number | undefined;
-  /** The number of requests after which it ends. Default: it does not end. */
+  /** The number of requests that get the fault before the fault ends. Default: no limit. */
   readonly times?: number | undefined;
-  /** The status of the answer, from 300 to 599. The sandbox does not act on the request. */
+  /** The status of the answer, from 300 to 599. With `status`, the sandbox does not execute the request. */
   readonly status?: number | undefined;
-  /** The `Retry-After` header of that answer: seconds, or a text such as an HTTP date. */
+  /** The `Retry-After` header of an answer with `status`: seconds, or a text such as an HTTP date. */
   readonly retryAfter?: number | string | undefined;
-  /** The time in ms before the answer, or the range of it. */
+  /** The wait in ms before the answer. If you give a range, each request has its own random wait. */
   readonly delay?: number | readonly [min: number, max: number] | undefined;
-  /** Breaks the connection in the middle of the answer's body. The sandbox has acted on the request by then. */
+  /** Breaks the connection in the middle of the answer's body. Without `status`, the request still takes effect. */
   readonly cutOff?: boolean | undefined;
 }
 
@@ -107,11 +105,11 @@ export interface DeliverySettings {
   readonly duplicates: number;
   readonly duplicateAfter: Range;
   readonly drop: number;
-  /** ms for which deliveries are collected; `undefined`: they are not. */
+  /** How long deliveries are collected before they are shuffled, ms. It is `undefined` without `shuffle`. */
   readonly shuffleWindow: number | undefined;
   readonly delay: Range;
   readonly timeout: number;
-  /** ms before the second attempt, the third, ... */
+  /** The wait before each retry, ms. */
   readonly retrySchedule: readonly number[];
 }
 
@@ -132,7 +130,6 @@ const msOrRange = z.union([wait, z.tuple([wait, wait]).refine(([min, max]) => mi
   error: "must be a number of ms, or [min, max]",
 });
 
-/** A number from 0 to 1. */
 const share = z
   .number({ error: "must be a number from 0 to 1" })
   .min(0, "must be from 0 to 1")
@@ -171,7 +168,7 @@ export const faultsSchema = () =>
       route: z
         .string({ error: "must be a route, such as GET /v2/listings" })
         .refine((route) => routeMatcher(route) !== undefined, {
-          error: `must be one of ${routeNames.join(", ")}; a path alone is for any method`,
+          error: `must be one of ${routeNames.join(", ")}. A path without a method matches all methods`,
         })
         .optional(),
       rate: share.optional(),
@@ -179,7 +176,7 @@ export const faultsSchema = () =>
       status: z.int({ error: statusError }).min(300, statusError).max(599, statusError).optional(),
       retryAfter: z
         .union([z.number().min(0), z.string().regex(/^[\x20-\x7e]+$/)], {
-          error: "must be a number of seconds, or the text of the header",
+          error: "must be a number of seconds, or the text of the Retry-After header",
         })
         .optional(),
       delay: msOrRange.optional(),
@@ -187,10 +184,10 @@ export const faultsSchema = () =>
     })
       .refine(
         ({ status, delay, cutOff }) => status !== undefined || delay !== undefined || cutOff === true,
-        "needs a status, a delay or cutOff: true",
+        "must have a `status`, a `delay`, or `cutOff` set to true",
       )
       .refine(({ status, retryAfter }) => retryAfter === undefined || status !== undefined, {
-        error: "needs a status",
+        error: "can be set only if the fault has a `status`",
         path: ["retryAfter"],
       }),
     { error: "must be a list of faults" },
@@ -217,7 +214,7 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
   return { seed, accessToken, log: new Log(options.logger ?? (() => {})), observe, delivery, faults };
 }
 
-/** @param options - checked */
+/** @param options - options that match `deliverySchema` */
 export function toDeliverySettings(options: SandboxDeliveryOptions): DeliverySettings {
   const {
     duplicates = 0,

@@ -17,16 +17,16 @@ import { routeNames } from "./platform.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { bookingMoves, listingMoves, possibleMoves, type SandboxBooking } from "./sandbox-records.ts";
 
-/** The sandbox, and its newest deliveries and requests without a copy of all of them. */
+/** The data of the page. The methods copy only the last entries, because the full lists can have 100,000 entries. */
 export interface PageSource {
   readonly sandbox: Sandbox;
-  /** The oldest first. */
+  /** Returns the last `limit` deliveries, the oldest first. */
   deliveries(limit: number): SandboxDelivery[];
-  /** The oldest first. */
+  /** Returns the last `limit` requests, the oldest first. */
   requests(limit: number): SandboxRequest[];
 }
 
-/** The result of a button. */
+/** The message that the page shows after a click on a button. */
 export interface Notice {
   readonly tone: "good" | "bad";
   readonly text: string;
@@ -36,7 +36,6 @@ const maxRecords = 100;
 const maxDeliveries = 40;
 const maxRequests = 12;
 
-/** The main page. */
 export function platformView(source: PageSource, visit: Visit, notice?: Notice): View {
   const { sandbox } = source;
   const body = html`${noticeOf(notice)}
@@ -73,7 +72,7 @@ const noticeOf = (notice: Notice | undefined): Html =>
 
 function endpointsOf({ webhookConfig }: Sandbox): Html {
   if (!webhookConfig)
-    return html`<p class="flash wait">No webhook configuration yet, so nothing is delivered. Your app makes one with <code>client.webhookConfig.ensure()</code>. Or start the sandbox with <code>--to</code>.</p>`;
+    return html`<p class="flash wait">There is no webhook configuration yet, so the sandbox delivers nothing. Call <code>client.webhookConfig.ensure()</code> in your app, or start the sandbox with <code>--to</code>.</p>`;
   const topics = Map.groupBy(Object.entries(webhookConfig.endpoints), ([, url]) => withoutQuery(url));
   const lines = [...topics].map(
     ([url, entries]) =>
@@ -92,7 +91,7 @@ const moveButton = (move: string, tint?: Tint): Button => [
   tint,
 ];
 
-/** A form that changes the page in place, with its buttons. */
+/** A form whose buttons update the page without loading it again. */
 function form(
   visit: Visit,
   hidden: readonly (readonly [name: string, value: string])[],
@@ -113,13 +112,12 @@ function form(
 const field = (name: string, label: string, attributes: Html, value: HtmlValue = ""): Html =>
   html`<label class="field">${label}<input name="${name}" value="${value}" autocomplete="off" ${attributes}></label>`;
 
-/** A field for a date. A browser would empty a date field that holds another format. */
+/** Makes a date field. If the value is not `YYYY-MM-DD`, makes a text field: a date field would look empty. */
 const dateField = (name: string, label: string, value = ""): Html =>
   field(name, label, /^(?:\d{4}-\d\d-\d\d)?$/.test(value) ? html`type="date"` : html`type="text"`, value);
 const countAttributes = (max?: number): Html =>
   html`type="number" min="0"${max !== undefined && html` max="${max}"`}`;
 
-/** A card with a list. */
 function list(id: string, title: string, tools: HtmlValue, rows: readonly Html[], empty: string): Html {
   return html`<section class="list" aria-labelledby="${id}"><div class="tools"><h2 id="${id}">${title}</h2>${tools}</div>${
     rows.length > 0 ? html`<ol class="items">${rows}</ol>` : html`<p class="empty">${empty}</p>`
@@ -186,7 +184,7 @@ function listingsOf({ listings }: Sandbox, visit: Visit): Html {
   return list("listings", `Listings (${all.length})`, tools, rows, "No listings yet.");
 }
 
-/** A part of an `id`, which has no spaces. */
+/** Escapes a text for an HTML `id`, which must not have spaces. */
 const idOf = (text: string): string => encodeURIComponent(text.toWellFormed());
 
 const newest = <T>(all: readonly T[]): T[] => all.slice(-maxRecords).reverse();
@@ -237,12 +235,12 @@ const latencyOf = ({ duration: ms, dropped }: SandboxDelivery): Html | undefined
   ms === undefined || dropped ? undefined : html`<span class="latency">${duration(ms)}</span> `;
 
 const marksOf = ({ duplicate, delay }: SandboxDelivery): string =>
-  joined(duplicate && "again", delay > 0 && `held ${duration(delay)}`);
+  joined(duplicate && "duplicate", delay > 0 && `delayed ${duration(delay)}`);
 
 const joined = (...parts: readonly (string | false | undefined)[]): string =>
   parts.filter(Boolean).join(", ");
 
-/** The record that a notification is about. */
+/** Names the record of a notification, such as `Booking HX3K9`. */
 function subjectOf({ notification, topic }: SandboxDelivery): string {
   const { bookingCode, listingId } = Object(notification) as Readonly<Record<string, unknown>>;
   if (bookingCode !== undefined && bookingCode !== null) return `Booking ${String(bookingCode)}`;
@@ -251,14 +249,14 @@ function subjectOf({ notification, topic }: SandboxDelivery): string {
 
 function deliveryForm({ delivery }: Sandbox, visit: Visit): Html {
   const { duplicates = 0, drop = 0, delay = 0, timeout = 30_000, shuffle = false, retry } = delivery.current;
-  const content = html`<div class="filter">${field("duplicates", "Duplicates of each", countAttributes(100), duplicates)}${field(
+  const content = html`<div class="filter">${field("duplicates", "Duplicates of each notification", countAttributes(100), duplicates)}${field(
     "drop",
-    "Lost, %",
+    "Lost deliveries, %",
     html`type="number" min="0" max="100" step="any"`,
     drop * 100,
   )}${field("delay", "Delay, ms", countAttributes(), typeof delay === "number" ? delay : delay[1])}${field("timeout", "Timeout, ms", countAttributes(), timeout)}${field(
     "retry",
-    "Retries after, ms",
+    "Waits before retries, ms",
     html`placeholder="1000, 5000" pattern="[\\d\\s,]*"`,
     (retry?.schedule ?? []).join(", "),
   )}<label class="check"><input type="checkbox" name="shuffle"${shuffle !== false && html` checked`}>Random order</label></div>`;
@@ -296,7 +294,7 @@ function faultsOf({ faults }: Sandbox, visit: Visit): Html {
     "status",
     "Status",
     html`type="number" min="300" max="599"`,
-  )}${field("delay", "Delay, ms", countAttributes())}${field("rate", "Of the requests, %", html`type="number" min="0" max="100" step="any"`)}${field("times", "Times", html`type="number" min="1"`)}<label class="check"><input type="checkbox" name="cutOff">Cut off</label></div>`;
+  )}${field("delay", "Delay, ms", countAttributes())}${field("rate", "Share of requests, %", html`type="number" min="0" max="100" step="any"`)}${field("times", "Number of requests", html`type="number" min="1"`)}<label class="check"><input type="checkbox" name="cutOff">Cut off</label></div>`;
   return html`${list("faults", "Faults of the API", tools, rows, "No faults: the API answers every request.")}<details class="card"><summary>Add a fault</summary><div class="buttons">${quick}</div>${form(visit, [], [["fault", "Add", "primary"]], { content })}</details>`;
 }
 
@@ -321,7 +319,7 @@ function requestsOf({ requests }: PageSource): Html {
   return list("requests", "Requests to the API", undefined, rows.reverse(), "No requests yet.");
 }
 
-/** The query of an endpoint may hold a secret. */
+/** Hides the query, because the query of an endpoint may hold a secret. */
 const withoutQuery = (url: string): string => url.replace(/\?.*/s, "?…");
 
 const textOf = (notification: unknown): string =>

@@ -9,7 +9,7 @@ import { eventView, type PageSource, platformView } from "./page-view.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { refuse, type SandboxBooking, type SandboxListing } from "./sandbox-records.ts";
 
-/** Makes the page of the platform's side: its records, deliveries and faults, with buttons that change them. */
+/** Makes the sandbox's web page: records, deliveries and faults, with buttons that change them. */
 export function createPage(
   source: PageSource,
   { needsToken, log }: { readonly needsToken: boolean; readonly log: Log },
@@ -40,7 +40,7 @@ function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof pla
   return eventId === null ? platformView(source, visit, notice) : eventView(source, eventId, visit, notice);
 }
 
-/** Browsers ask for a password and send it by Basic. The user name does not matter. */
+/** Accepts the token as a bearer token, or as the password of Basic authentication, which browsers send. */
 function hasToken(request: Request, token: string): boolean {
   const [, scheme = "", value = ""] = /^(\S+) +(\S+)$/.exec(request.headers.get("authorization") ?? "") ?? [];
   if (scheme.toLowerCase() === "bearer") return value === token;
@@ -75,7 +75,7 @@ const acts: Readonly<Record<string, Act>> = {
   cancel: async ({ bookings }, form) => booking(await bookings.cancel(codeOf(form))),
   alter: async ({ bookings }, form) => {
     const { bookingCode, checkIn, checkOut } = await bookings.alter(codeOf(form), bookingFields(form));
-    return `Booking ${bookingCode} is from ${checkIn} to ${checkOut} now.`;
+    return `Booking ${bookingCode} now has check-in ${checkIn} and check-out ${checkOut}.`;
   },
   submit: async ({ listings }, form) =>
     listing(await listings.submit({ listingName: textOf(form, "listingName") })),
@@ -83,27 +83,27 @@ const acts: Readonly<Record<string, Act>> = {
   hide: async ({ listings }, form) => listing(await listings.hide(idOf(form))),
   resend: async (sandbox, form) => {
     const eventId = form.get("event") ?? "";
-    // Do not wait for the answer: it appears in the list. An unknown id rejects at once.
+    // Do not wait for the endpoint's answer: the page shows it later. For an unknown event id, `race` still rejects.
     await Promise.race([sandbox.redeliver(eventId), Promise.resolve()]);
-    return `Event ${eventId} is sent again.`;
+    return `The sandbox is sending event ${eventId} again.`;
   },
   deliver: async (sandbox, form) => {
     sandbox.delivery.set(deliveryOptions(form));
-    return "Later notifications are delivered by these options.";
+    return "The new delivery options will apply to all later notifications.";
   },
   normal: async (sandbox) => {
     sandbox.delivery.set(deliveryOptions(new URLSearchParams()));
-    return "Later notifications are delivered once, without delay.";
+    return "The sandbox will deliver each later notification once, without delay.";
   },
   duplicate: async ({ delivery }) => {
     const duplicates = (delivery.current.duplicates ?? 0) > 0 ? 0 : 1;
     delivery.set({ duplicates });
-    return duplicates === 0 ? "Later notifications are sent once." : "Later notifications are sent twice.";
+    return `The sandbox will send each later notification ${duplicates === 0 ? "once" : "twice"}.`;
   },
   drop: async ({ delivery }) => {
     const drop = (delivery.current.drop ?? 0) > 0 ? 0 : 1;
     delivery.set({ drop });
-    return drop === 0 ? "Later notifications are sent." : "Later notifications are lost.";
+    return `The sandbox will ${drop === 0 ? "send" : "drop"} all later notifications.`;
   },
   advance: async (sandbox, form) => {
     const minutes = Number(form.get("minutes"));
@@ -113,36 +113,36 @@ const acts: Readonly<Record<string, Act>> = {
   },
   fault: async ({ faults }, form) => {
     faults.set([...faults.list(), faultOf(form)]);
-    return "The fault is on.";
+    return "The fault was added to the API.";
   },
   "end-fault": async ({ faults }, form) => {
     const index = Number(form.get("fault"));
     faults.set(faults.list().filter((_, at) => at !== index));
-    return "The fault is off.";
+    return "The fault was removed from the API.";
   },
   heal: async ({ faults }) => {
     faults.clear();
-    return "All faults are off.";
+    return "All faults were removed from the API.";
   },
 };
 
 async function act(sandbox: Sandbox, form: URLSearchParams): Promise<string> {
   const name = form.get("do") ?? "";
   const found = Object.hasOwn(acts, name) ? acts[name] : undefined;
-  return (found ?? refuse("is not a button of this page", "do"))(sandbox, form);
+  return (found ?? refuse("the page has no such button. Load the page again", "do"))(sandbox, form);
 }
 
-/** The text of a field; `undefined` for an empty one. */
+/** Returns `undefined` for an empty field. */
 const textOf = (form: URLSearchParams, name: string): string | undefined =>
   form.get(name)?.trim() || undefined;
 
-/** The number in a field; `undefined` for an empty one. The sandbox refuses NaN. */
+/** Returns `undefined` for an empty field, and NaN for a text that is no number. The sandbox rejects NaN. */
 function numberOf(form: URLSearchParams, name: string): number | undefined {
   const text = textOf(form, name);
   return text === undefined ? undefined : Number(text);
 }
 
-/** A share, which the form shows in percent. */
+/** Converts a field in percent to a share from 0 to 1. */
 function shareOf(form: URLSearchParams, name: string): number | undefined {
   const percent = numberOf(form, name);
   return percent === undefined ? undefined : percent / 100;

@@ -29,13 +29,13 @@ export interface SandboxNotification {
 /** A request to the platform's API, over HTTP or by `sandbox.fetch`. */
 export interface PlatformRequest {
   readonly method: string;
-  /** Path and query, below the base URL. */
+  /** The path below the base URL, and the query. */
   readonly target: string;
   readonly authorization: string | undefined;
   readonly body: string;
 }
 
-/** An answer before it is written as JSON. The tests of this project write it in other formats too. */
+/** An answer before it is rendered as JSON. This project's tests also render answers in other formats. */
 export interface PlatformResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;
@@ -44,13 +44,13 @@ export interface PlatformResponse {
   readonly body?: unknown;
 }
 
-/** The platform in memory: its records, its configuration and its endpoints, without network and timers. */
+/** The platform in memory: its records, its webhook configuration and its API. It uses no network and no timers. */
 export interface Platform {
   readonly bookings: SandboxBookings;
   readonly listings: SandboxListings;
   readonly webhookConfig: SandboxWebhookConfig | undefined;
   answer(request: PlatformRequest): PlatformResponse;
-  /** The URL of a topic in the present configuration; `undefined` if nothing is delivered. */
+  /** Returns the endpoint URL of a topic, or `undefined` if no active webhook configuration has the topic. */
   endpointOf(topic: string): string | undefined;
 }
 
@@ -59,7 +59,7 @@ export function createPlatform(options: {
   readonly accessToken: string;
   /** ms since 1970 */
   readonly now: () => number;
-  /** Takes each notification at the moment of its event. */
+  /** Called for each notification, as soon as its event happens. */
   readonly deliver: (topic: string, url: string, notification: SandboxNotification) => void;
 }): Platform {
   const { seed } = options;
@@ -71,7 +71,7 @@ export function createPlatform(options: {
   };
 
   const notify = (topic: string, bookingCode: string | null, listingId: number | null): void => {
-    // Draw the id even without an endpoint: the ids of a seed must not depend on the configuration.
+    // Draw the id even without an endpoint: with the same seed, the ids must not depend on the webhook configuration.
     const timestamp = new Date(options.now()).toISOString();
     const notification = { eventId: ids.uuid(), timestamp, bookingCode, listingId };
     const url = endpointOf(topic);
@@ -114,7 +114,11 @@ interface Call {
 const routes = {
   "POST /v2/webhooks/config": (call) =>
     call.state.webhookConfig
-      ? failure(409, "conflict", "There is a webhook configuration already. PUT replaces it.")
+      ? failure(
+          409,
+          "conflict",
+          "A webhook configuration exists already. Use PUT to replace the configuration.",
+        )
       : writeConfig(call, 201),
   "PUT /v2/webhooks/config": (call) => (call.state.webhookConfig ? writeConfig(call, 200) : noConfig()),
   "GET /v2/webhooks/config": ({ state }) =>
@@ -126,7 +130,7 @@ const routes = {
   "GET /v2/bookings/{bookingCode}": getBooking,
 } satisfies Record<string, (call: Call) => PlatformResponse>;
 
-/** The endpoints of the API, in the notation of the platform's documentation. */
+/** The API's routes in the notation of the platform's documentation, such as `GET /v2/listings`. */
 export const routeNames = Object.keys(routes);
 
 const endpoints = Object.entries<(call: Call) => PlatformResponse>(routes).map(([name, respond]) => {
@@ -135,8 +139,8 @@ const endpoints = Object.entries<(call: Call) => PlatformResponse>(routes).map((
 });
 
 /**
- * Returns a function that tells whether a request belongs to a route. A route without a method is for any method.
- * A parameter such as `{listingId}` is for any segment.
+ * Returns a function that tells whether a request matches a route. A route without a method matches any method.
+ * A parameter such as `{listingId}` matches any path segment.
  *
  * @returns `undefined` if the API has no such route
  */
@@ -163,17 +167,17 @@ function answer(state: PlatformState, request: PlatformRequest): PlatformRespons
   const { method, target, body } = request;
   if (!isAuthorized(request.authorization, state.accessToken))
     return {
-      ...failure(401, "unauthorized", "The Authorization header must be Bearer and the access token."),
+      ...failure(401, "unauthorized", "The Authorization header must be Bearer <access token>."),
       headers: { "www-authenticate": "Bearer" },
     };
 
   const [path = "", query = ""] = target.split(/\?(.*)/s);
   const found = endpoints.filter(({ pattern }) => pattern.test(path));
-  if (found.length === 0) return failure(404, "not_found", "There is no such path.");
+  if (found.length === 0) return failure(404, "not_found", "The API has no such path.");
   const endpoint = found.find((one) => one.method === method);
   if (!endpoint) {
     const allow = found.map((one) => one.method).join(", ");
-    return { ...failure(405, "method_not_allowed", `This path takes ${allow}.`), headers: { allow } };
+    return { ...failure(405, "method_not_allowed", `This path allows only ${allow}.`), headers: { allow } };
   }
   let parameter: string;
   try {
@@ -184,7 +188,7 @@ function answer(state: PlatformState, request: PlatformRequest): PlatformRespons
   return endpoint.respond({ state, parameter, query: new URLSearchParams(query), body });
 }
 
-/** The body of an error is `{ code, message, issues? }`. */
+/** Makes an error answer with the body `{ code, message, issues? }`. */
 export function failure(
   status: number,
   code: string,
@@ -202,7 +206,7 @@ const ok = (shape: PlatformResponse["shape"], body: unknown): PlatformResponse =
 
 const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
 
-// RFC 9110: the name of the scheme is case-insensitive.
+// RFC 9110: the name of the authentication scheme is case-insensitive.
 function isAuthorized(authorization: string | undefined, accessToken: string): boolean {
   const [scheme, token] = authorization?.split(/ +(.*)/s) ?? [];
   return scheme?.toLowerCase() === "bearer" && token === accessToken;
@@ -213,7 +217,7 @@ const missingOr =
   ({ input }: { readonly input?: unknown }): string =>
     input === undefined ? "is missing" : message;
 
-/** The body of a write. It may have further topics. */
+/** The body of POST and PUT. `endpoints` may have any topics. */
 const webhookConfigBody = z.object(
   {
     isActive: z.boolean({ error: missingOr("must be true or false") }),
@@ -226,15 +230,15 @@ const webhookConfigBody = z.object(
       { error: missingOr("must be an object with a URL for each topic") },
     ),
   },
-  { error: "must be an object" },
+  { error: "the body must be an object" },
 );
 
-/** The reason why a URL cannot be an endpoint, or `undefined`. */
+/** Returns the reason why a URL cannot be an endpoint, or `undefined` if the URL is valid. */
 export function problemWithUrl(text: string): string | undefined {
   const url = parseUrl(text);
   if (!url) return "must be a URL";
   if (url.protocol !== "https:" && !isLoopback(url))
-    return "must be an https URL, or http on a loopback host";
+    return "must be an https URL, or an http URL on a loopback host";
   if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
   return undefined;
 }
@@ -256,7 +260,7 @@ function writeConfig({ state, body }: Call, status: number): PlatformResponse {
 function toggleConfig({ state, query }: Call): PlatformResponse {
   const [value, ...others] = query.getAll("isActive");
   if ((value !== "true" && value !== "false") || others.length > 0)
-    return failure(400, "bad_request", "The query must say isActive=true or isActive=false.", [
+    return failure(400, "bad_request", "The query must have isActive=true or isActive=false.", [
       { path: ["isActive"], message: "must be given once, as true or false" },
     ]);
   if (!state.webhookConfig) return noConfig();

@@ -1,10 +1,10 @@
 import { v4 } from "uuid";
 
-/** A stream of random draws that is repeated by the same seed. */
+/** A stream of random draws. The same seed and purpose give the same stream. */
 export interface Random {
-  /** From 0 to 1, without 1. */
+  /** Returns a number that is at least 0 and less than 1. */
   next(): number;
-  /** From `min` to `max`, both included. */
+  /** Returns an integer from `min` to `max`, including `min` and `max`. */
   integer(min: number, max: number): number;
   pick<T>(list: readonly [T, ...T[]]): T;
   /** Returns a new list in random order. */
@@ -13,13 +13,13 @@ export interface Random {
 }
 
 /**
- * Makes the stream for one purpose. Draws from it do not change the streams of other purposes: a seed has the same
- * booking codes with and without delays.
+ * Makes the stream of random draws for one purpose. The streams of two purposes are independent. For example, drawing
+ * delays does not change the booking codes of a seed.
  */
 export function createRandom(seed: number, purpose: string): Random {
   let state = hash(`${seed}:${purpose}`);
 
-  // mulberry32
+  // The mulberry32 algorithm.
   const next = (): number => {
     state = (state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
@@ -46,7 +46,7 @@ export function createRandom(seed: number, purpose: string): Random {
 
 export const randomSeed = (): number => Math.floor(Math.random() * 2 ** 32);
 
-// FNV-1a with a final mix. Without the mix, neighboring seeds begin alike.
+// FNV-1a with a final mix. Without the mix, neighboring seeds would start with similar draws.
 function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let index = 0; index < text.length; index++)

@@ -10,20 +10,20 @@ export interface SandboxBooking {
   readonly status: string;
   /** The id of the booked listing. */
   readonly listingId: number;
-  /** `YYYY-MM-DD`, unless you gave another format. */
+  /** The day of arrival, as `YYYY-MM-DD` unless you gave another format. */
   readonly checkIn: string;
-  /** `YYYY-MM-DD`, unless you gave another format. */
+  /** The day of departure, as `YYYY-MM-DD` unless you gave another format. */
   readonly checkOut: string;
   readonly [field: string]: unknown;
 }
 
-/** The fields of a new booking. The sandbox keeps and shows further fields too. */
+/** The fields of a new booking. The sandbox also stores and returns further fields. */
 export interface SandboxBookingFields {
-  /** Default: a free code. */
+  /** Default: a random code that no other booking has. */
   readonly bookingCode?: string | undefined;
-  /** Default: a `Published` listing; without one, any listing; without listings, an id that does not exist. */
+  /** Default: the id of a random `Published` listing, else of any listing. Without listings, a random id. */
   readonly listingId?: number | undefined;
-  /** Default: a day within the next half year. */
+  /** Default: one to seven nights before `checkOut`. Without `checkOut`, a random day within the next half year. */
   readonly checkIn?: string | undefined;
   /** Default: one to seven nights after `checkIn`. */
   readonly checkOut?: string | undefined;
@@ -31,31 +31,31 @@ export interface SandboxBookingFields {
 }
 
 /**
- * The sandbox's bookings. Each method that changes a booking resolves to a copy of it. The notification is queued by
- * then, but not yet delivered: await `sandbox.settled()` for that. An impossible change rejects with an
- * `InvalidArgumentError`.
+ * The sandbox's bookings. A method that changes a booking resolves to a copy of the booking, without waiting for the
+ * delivery of the notification. To wait for the delivery, await `sandbox.settled()`. An impossible change rejects
+ * with an `InvalidArgumentError`.
  */
 export interface SandboxBookings {
-  /** A guest asks for a stay: makes a booking in `Request`. Sends a notification. */
+  /** Makes a booking in status `Request`, as when a guest asks for a stay. Sends a notification. */
   request(fields?: SandboxBookingFields): Promise<SandboxBooking>;
-  /** A guest books without asking: makes a booking in `Confirmed`. Sends a notification. */
+  /** Makes a booking in status `Confirmed`, as when a guest books without asking. Sends a notification. */
   instantBook(fields?: SandboxBookingFields): Promise<SandboxBooking>;
-  /** The host approves: `Request` becomes `Confirmed`. Sends a notification. */
+  /** Changes the status from `Request` to `Confirmed`, as when the host approves. Sends a notification. */
   approve(bookingCode: string): Promise<SandboxBooking>;
-  /** The host declines: `Request` becomes `Declined`. Sends a notification. */
+  /** Changes the status from `Request` to `Declined`, as when the host declines. Sends a notification. */
   decline(bookingCode: string): Promise<SandboxBooking>;
-  /** Any status but `Declined` and `Cancelled` becomes `Cancelled`. Sends a notification. */
+  /** Changes any status except `Declined` and `Cancelled` to `Cancelled`. Sends a notification. */
   cancel(bookingCode: string): Promise<SandboxBooking>;
-  /** Changes fields of a booking, such as its nights, but not its code or status. Sends a notification. */
+  /** Changes fields of a booking, such as its dates, but not its code or status. Sends a notification. */
   alter(bookingCode: string, fields: Omit<SandboxBookingFields, "bookingCode">): Promise<SandboxBooking>;
-  /** Makes a booking in any status, even in one that the platform does not list. Sends nothing. */
+  /** Makes a booking in any status, even a status that the platform does not list. Sends no notification. */
   create(
     fields: SandboxBookingFields & {
-      /** The status that the booking has from the start. */
+      /** The status of the new booking. */
       readonly status: BookingStatus | (string & {});
     },
   ): Promise<SandboxBooking>;
-  /** Returns a copy of the booking, or `undefined`. */
+  /** Returns a copy of the booking, or `undefined` if no booking has this code. */
   get(bookingCode: string): SandboxBooking | undefined;
   /** Returns copies of all bookings, the oldest first. */
   list(): SandboxBooking[];
@@ -68,7 +68,7 @@ export const bookingMoves = {
   cancel: { from: (status) => status !== "Declined" && status !== "Cancelled", to: "Cancelled" },
 } satisfies Record<string, Move>;
 
-/** @param notify - called after each change that the platform sends a notification for */
+/** @param notify - called after each change that causes a notification */
 export function createBookings(
   random: Random,
   listings: SandboxListings,
@@ -121,7 +121,7 @@ function chooseListing(random: Random, listings: SandboxListings): number {
   return first ? random.pick([first, ...others]).listingId : random.integer(10_000, 9_999_999);
 }
 
-// Without characters that sound or look alike, because people read codes aloud.
+// I, L, O, 0 and 1 are left out, because they look alike.
 const codeCharacters = "ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
 const drawCode = (random: Random): string =>
@@ -129,9 +129,9 @@ const drawCode = (random: Random): string =>
 
 export const dayMs = 86_400_000;
 
-/** The given dates in any format. Missing dates become a stay of one to seven nights within the next half year. */
+/** Keeps given dates, in any format. Fills in missing dates, so that the stay has one to seven nights. */
 function chooseStay(random: Random, { checkIn, checkOut }: Fields) {
-  // Draw always: a given date must not change the later draws of a seed.
+  // Make the random draws even if both dates are given. Otherwise given dates would change later draws of the seed.
   const today = Math.floor(Date.now() / dayMs) * dayMs;
   const start = today + random.integer(1, 180) * dayMs;
   const length = random.integer(1, 7) * dayMs;
@@ -142,7 +142,7 @@ function chooseStay(random: Random, { checkIn, checkOut }: Fields) {
   };
 }
 
-/** `undefined` for a text that is not a date, and for a year of more than four digits. */
+/** Returns `undefined` if the value is not a date, or if the year has too many digits for `YYYY-MM-DD`. */
 function toTime(date: unknown, shift = 0): number | undefined {
   if (typeof date !== "string") return undefined;
   const time = Date.parse(date) + shift;
@@ -162,9 +162,9 @@ export interface SandboxListing {
   readonly [field: string]: unknown;
 }
 
-/** The fields of a new listing. The sandbox keeps and shows further fields too. */
+/** The fields of a new listing. The sandbox also stores and returns further fields. */
 export interface SandboxListingFields {
-  /** Default: a free id. */
+  /** Default: a random id that no other listing has. */
   readonly listingId?: number | undefined;
   /** Default: a random name, such as `Harbour Loft`. */
   readonly listingName?: string | undefined;
@@ -172,24 +172,24 @@ export interface SandboxListingFields {
 }
 
 /**
- * The sandbox's listings. Each method that changes a listing resolves to a copy of it. If there is a notification, it is
- * queued by then. An impossible change rejects with an `InvalidArgumentError`.
+ * The sandbox's listings. A method that changes a listing resolves to a copy of the listing. Only `publish` sends a
+ * notification. An impossible change rejects with an `InvalidArgumentError`.
  */
 export interface SandboxListings {
-  /** Makes a listing in `InReview`. Sends nothing: the platform describes no event for it. */
+  /** Makes an `InReview` listing. Sends no notification: the platform documents no event for a new listing. */
   submit(fields?: SandboxListingFields): Promise<SandboxListing>;
-  /** `InReview` or `Hidden` becomes `Published`. Sends a notification the first time only. */
+  /** Changes `InReview` or `Hidden` to `Published`. Sends a notification the first time only. */
   publish(listingId: number): Promise<SandboxListing>;
-  /** `InReview` or `Published` becomes `Hidden`. Sends nothing: the platform describes no event for it. */
+  /** Changes `InReview` or `Published` to `Hidden`. Sends no notification: the platform documents no such event. */
   hide(listingId: number): Promise<SandboxListing>;
-  /** Makes a listing in any status, even in one that the platform does not list. Sends nothing. */
+  /** Makes a listing in any status, even a status that the platform does not list. Sends no notification. */
   create(
     fields: SandboxListingFields & {
-      /** The status that the listing has from the start. */
+      /** The status of the new listing. */
       readonly status: ListingStatus | (string & {});
     },
   ): Promise<SandboxListing>;
-  /** Returns a copy of the listing, or `undefined`. */
+  /** Returns a copy of the listing, or `undefined` if no listing has this id. */
   get(listingId: number): SandboxListing | undefined;
   /** Returns copies of all listings, the oldest first. */
   list(): SandboxListing[];
@@ -211,7 +211,7 @@ export function createListings(random: Random, notify: (listingId: number) => vo
     "listingId",
     listingMoves,
   );
-  /** The listings that were published before, or were created in a status that follows the review. */
+  /** The listings for which `publish` sends no notification: published before, or not created as `InReview`. */
   const accepted = new Set<number>();
 
   const add = (fields: Fields, status: string): SandboxListing => {
@@ -245,17 +245,16 @@ export function createListings(random: Random, notify: (listingId: number) => vo
   };
 }
 
-/** Throws the error for a wrong argument. */
 export function refuse(message: string, ...path: Issue["path"]): never {
   throw new InvalidArgumentError({ path, message });
 }
 
-/** A copy by way of JSON, so that no caller can change the sandbox's own objects. */
-export function copy<T>(value: T): T {
+/** Copies a value by JSON, so that callers cannot change the sandbox's own objects. */
+export function copy<T>(value: T, name = "a value passed to the sandbox"): T {
   try {
     return JSON.parse(JSON.stringify(value)) as T;
   } catch (error) {
-    return refuse(`cannot be written as JSON: ${(error as Error).message}`);
+    return refuse(`${name} cannot be written as JSON: ${(error as Error).message}`);
   }
 }
 
@@ -264,30 +263,31 @@ type Fields = Record<string, unknown>;
 /** Checks and copies the fields that a caller gave. Fields that are `undefined` are left out. */
 function toFields(fields: unknown): Fields {
   if (fields === undefined) return {};
-  if (typeof fields !== "object" || fields === null || Array.isArray(fields)) refuse("must be an object");
-  return copy(fields as Fields);
+  if (typeof fields !== "object" || fields === null || Array.isArray(fields))
+    refuse("the fields of a booking or listing must be an object");
+  return copy(fields as Fields, "the fields of a booking or listing");
 }
 
 function withoutStatus(fields: unknown): Fields {
   if ((fields as Fields | undefined)?.status !== undefined)
-    refuse("must be left out here; create() makes a record with any status", "status");
+    refuse("can be given only to create(), which makes a record with any status", "status");
   return toFields(fields);
 }
 
-/** Takes `status` out of the fields of `create`. */
+/** Separates `status` from the other fields of `create`. */
 function takeStatus(fields: unknown): [status: string, rest: Fields] {
   const { status, ...rest } = toFields(fields);
-  if (typeof status !== "string" || status === "") refuse("must be a status", "status");
+  if (typeof status !== "string" || status === "") refuse("must be a string that is not empty", "status");
   return [status, rest];
 }
 
-/** A change of status: the statuses that it starts from, and the one that it leads to. */
+/** A status change. `from` tells whether a status allows the change, and `to` is the new status. */
 export interface Move {
   readonly from: (status: string) => boolean;
   readonly to: string;
 }
 
-/** The names of the moves that are possible from a status. */
+/** Returns the names of the moves that the status allows. */
 export function possibleMoves<Name extends string>(
   moves: Readonly<Record<Name, Move>>,
   status: string,
@@ -295,7 +295,7 @@ export function possibleMoves<Name extends string>(
   return (Object.keys(moves) as Name[]).filter((name) => moves[name].from(status));
 }
 
-/** Keeps the bookings or the listings by their ids. Every record that it returns is a copy. */
+/** Stores the bookings or the listings by id. The methods return copies of the records. */
 function createRecords<
   Id extends string | number,
   R extends { readonly status: string },
@@ -309,7 +309,7 @@ function createRecords<
   };
   const change = (id: Id, fields: object): R => put(id, { ...known(id), ...fields });
   return {
-    /** The first id that `draw` makes and no record has. */
+    /** Calls `draw` until it returns an id that no record has. */
     freeId(draw: () => Id): Id {
       for (;;) {
         const id = draw();
@@ -317,20 +317,20 @@ function createRecords<
       }
     },
     get: (id: Id): R | undefined => (records.has(id) ? copy(known(id)) : undefined),
-    list: (): R[] => [...records.values()].map(copy),
+    list: (): R[] => [...records.values()].map((each) => copy(each)),
     add(id: Id, record: R): R {
       if (records.has(id)) refuse(`there is already a ${kind} ${id}`, idField);
       return put(id, record);
     },
     change,
-    /** @throws InvalidArgumentError where the status does not allow the move; it names the possible ones */
+    /** @throws InvalidArgumentError if the status does not allow the move. The message names the possible moves. */
     move(id: Id, name: Name): R {
       const { status } = known(id);
       const possible = possibleMoves(moves, status);
       if (!possible.includes(name))
         refuse(
-          `cannot ${name} ${kind} ${id}, which is ${status}; ` +
-            (possible.length === 0 ? "its status is final" : `possible: ${possible.join(", ")}`),
+          `cannot ${name} ${kind} ${id}, which is ${status}. ` +
+            (possible.length === 0 ? "This status is final" : `Possible changes: ${possible.join(", ")}`),
           "status",
         );
       return change(id, { status: moves[name].to });
@@ -349,11 +349,11 @@ export class Recent<T> {
 
   add(item: T): void {
     this.#items.push(item);
-    // In blocks, because removing the first item of a long array is slow.
+    // Remove old items in blocks. To remove one item of a long array at each `add` would be slow.
     if (this.#items.length >= 2 * this.#max) this.#items.splice(0, this.#items.length - this.#max);
   }
 
-  /** The newest items, the oldest first. */
+  /** Returns the last `limit` items, the oldest first. */
   list(limit: number = this.#max): T[] {
     return this.#items.slice(-Math.min(limit, this.#max));
   }

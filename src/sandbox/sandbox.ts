@@ -35,17 +35,14 @@ import {
 import { createPlatform, type Platform, problemWithUrl, type SandboxWebhookConfig } from "./platform.ts";
 import { copy, refuse, type SandboxBookings, type SandboxListings } from "./sandbox-records.ts";
 
-/**
- * The platform in memory: its API, its bookings and listings, and the notifications about them. Made by
- * {@link createSandbox}.
- */
+/** The platform in memory: its API, its records and its notifications. {@link createSandbox} makes a sandbox. */
 export interface Sandbox {
-  /** The source of all random draws. Print it to be able to repeat a run. */
+  /** The seed of all random draws. Print the seed, so that you can repeat the run. */
   readonly seed: number;
   /** The bearer token of the API. */
   readonly accessToken: string;
   /**
-   * The URL of the server, such as `http://127.0.0.1:40123`. It is the client's `baseUrl`.
+   * The URL of the server, such as `http://127.0.0.1:40123`. Pass it to the client as `baseUrl`.
    *
    * @throws StayhookError before `listen` has resolved
    */
@@ -54,29 +51,26 @@ export interface Sandbox {
   readonly bookings: SandboxBookings;
   /** The listings, and the methods that change them. */
   readonly listings: SandboxListings;
-  /** A copy of the webhook configuration; `undefined` without one. Set it through the API. */
+  /** A copy of the webhook configuration, which clients set through the API. It is `undefined` if none is set. */
   readonly webhookConfig: SandboxWebhookConfig | undefined;
-  /**
-   * A copy of the list of delivery attempts, the oldest first. It keeps the last 100,000, and has dropped deliveries
-   * too.
-   */
+  /** A copy of the last 100,000 delivery attempts, the oldest first, including dropped deliveries. */
   readonly deliveries: readonly SandboxDelivery[];
-  /** A copy of the list of answered requests to the API, the oldest first. It keeps the last 100,000. */
+  /** A copy of the last 100,000 requests that the API answered, the oldest first. */
   readonly requests: readonly SandboxRequest[];
   /** The faults of the API. */
   readonly faults: SandboxFaults;
-  /** How notifications are delivered. */
+  /** The delivery options, and the method that changes them. */
   readonly delivery: SandboxDeliveryControl;
 
   /**
-   * Starts an HTTP server for the API. It keeps the process alive until {@link close}. In a browser, its URL shows a
-   * page with the platform's records, deliveries and faults, and buttons to change them.
+   * Starts an HTTP server for the API. The server keeps the process alive until {@link close}. In a browser, the URL
+   * shows a page with the sandbox's records, deliveries and faults, and buttons to change them.
    *
-   * On loopback, the server refuses requests with a foreign `Host` (421) or `Origin` (403). On any other host, the
-   * sandbox needs an `accessToken` of its own, which the page asks for as a password.
+   * The server answers 403 to a foreign `Origin`. On loopback, it answers 421 to a foreign `Host`. If `host` is not
+   * loopback, set an `accessToken` of your own. The page then asks for the token as a password.
    *
-   * @throws InvalidArgumentError (rejects) for a host beyond loopback without an `accessToken`
-   * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is taken
+   * @throws InvalidArgumentError (rejects) if `host` is not loopback and `accessToken` is the default
+   * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is in use
    */
   listen(options?: {
     /** Default 0: a free port. */
@@ -84,20 +78,20 @@ export interface Sandbox {
     /** Default `127.0.0.1`. */
     readonly host?: string | undefined;
   }): Promise<{
-    /** The client's `baseUrl`. */
+    /** The URL of the server, for the client's `baseUrl`. */
     readonly url: string;
   }>;
 
   /**
-   * Delivers any notification, with the delays, duplicates, drops and retries of `delivery`. The sandbox does not check
-   * it. A string is sent as the body itself, so that you can send a body that is not JSON.
+   * Delivers any notification, with the delays, duplicates, drops and retries of `delivery`. The sandbox does not
+   * check the notification.
    *
-   * @param notification - written as JSON
+   * @param notification - sent as JSON. A string is sent unchanged, so that you can send a body that is not JSON
    * @param options.topic - default: `bookings` for a notification with a `bookingCode`, `listings` for one with a
    *   `listingId`, else `messages`
    * @param options.url - default: the URL of the topic in the configuration
-   * @returns the last attempt, after its answer or error; with duplicates, that of the first delivery
-   * @throws InvalidArgumentError (rejects) without a `url` and without an active configuration for the topic
+   * @returns the last attempt, after its answer or error. Attempts to deliver a duplicate do not count
+   * @throws InvalidArgumentError (rejects) if `url` is missing and no active configuration has the topic
    */
   send(
     notification: unknown,
@@ -110,8 +104,8 @@ export interface Sandbox {
   ): Promise<SandboxDelivery>;
 
   /**
-   * Delivers a notification once more, at once, and ignores all options of `delivery` but `retry` and `timeout`. Use it
-   * for a late duplicate, or for a delivery that was dropped.
+   * Delivers a notification again, without delay. Of the options in `delivery`, only `retry` and `timeout` apply. Use
+   * this method to send a late duplicate, or a delivery that was dropped.
    *
    * @returns the last attempt
    * @throws InvalidArgumentError (rejects) if no delivery had this `eventId`
@@ -119,7 +113,7 @@ export interface Sandbox {
   redeliver(eventId: string): Promise<SandboxDelivery>;
 
   /**
-   * Hands deliveries to a function instead of sending them over the network. `undefined` restores the network.
+   * Hands deliveries to a function instead of the network. `undefined` switches back to the network.
    *
    * @example
    * ```ts
@@ -129,7 +123,8 @@ export interface Sandbox {
   deliverTo(receiver: SandboxReceiver | undefined): void;
 
   /**
-   * Answers as the API, without a server and for any base URL. It is the `fetch` option of a client.
+   * Answers requests as the API does, without a server. Pass this method as the `fetch` option of a client. The
+   * `baseUrl` of the client can be any URL without a path.
    *
    * @example
    * ```ts
@@ -139,18 +134,17 @@ export interface Sandbox {
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
 
   /**
-   * Moves the sandbox's clock ahead. Delays, duplicates, retries and slow answers that become due happen now, in order.
-   * `advance(0)` waits for those that are already due.
+   * Moves the sandbox's clock ahead. Sends all deliveries, retries and delayed answers that become due, the earliest
+   * first. Resolves when all attempts that became due have ended. `advance(0)` only waits for running attempts.
    *
    * @param ms - at least 0
-   * @returns after the answers to all deliveries that became due
    */
   advance(ms: number): Promise<void>;
 
-  /** Resolves when nothing is left to deliver, retries and late duplicates included. See {@link advance} for long waits. */
+  /** Resolves when all deliveries, retries and duplicates have ended. To skip their waits, call {@link advance}. */
   settled(): Promise<void>;
 
-  /** Stops the server and the deliveries, and discards deliveries that wait. Further calls do nothing. */
+  /** Stops the server, aborts deliveries in flight, and discards waiting deliveries. A second call is safe. */
   close(): Promise<void>;
 }
 
@@ -177,7 +171,7 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
   return createSandboxWith(options, render);
 }
 
-/** For this project's tests, which write the answers in other formats. */
+/** Makes a sandbox for this project's tests, which render the API's answers in other formats. */
 export function createSandboxWith(options: SandboxOptions, rendered: Render): Sandbox {
   return new InMemorySandbox(readOptions(options), rendered);
 }
@@ -253,7 +247,8 @@ class InMemorySandbox implements Sandbox {
   }
 
   get url(): string {
-    if (!this.#server) throw new StayhookError("the sandbox has no URL yet; await sandbox.listen() first");
+    if (!this.#server)
+      throw new StayhookError("The sandbox has no URL yet. Call and await sandbox.listen() first.");
     return this.#server.url;
   }
 
@@ -283,12 +278,12 @@ class InMemorySandbox implements Sandbox {
     const { port = 0, host = "127.0.0.1" } = options;
     if (!isLoopbackHost(host) && this.accessToken === defaultAccessToken)
       refuse(
-        `the default works on loopback only, and other machines can reach ${host}; give createSandbox() an ` +
+        `the default token is for loopback only, but other machines can reach ${host}. Give createSandbox() an ` +
           "accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
         "accessToken",
       );
-    if (this.#closed) throw new StayhookError("the sandbox was closed; make another one");
-    if (this.#starting) throw new StayhookError("the sandbox already listens");
+    if (this.#closed) throw new StayhookError("The sandbox was closed. Make another sandbox.");
+    if (this.#starting) throw new StayhookError("The sandbox already listens. Call listen() only once.");
     const page = () => this.#page(!isLoopbackHost(host));
     this.#starting = serve((request) => this.#api.answer(request), page, { port, host });
     try {
@@ -300,7 +295,7 @@ class InMemorySandbox implements Sandbox {
     return { url: this.#server.url };
   }
 
-  /** Imported when somebody opens it: tests need no page. */
+  /** Imports the page's code only when somebody opens the page, because most tests do not need it. */
   async #page(needsToken: boolean): Promise<RequestListener> {
     const { createPage } = await import("./page.ts");
     const source = {
@@ -316,8 +311,12 @@ class InMemorySandbox implements Sandbox {
     const { topic = topicOf(notification), url } = options;
     const target = url ?? this.#platform.endpointOf(topic);
     if (target === undefined)
-      refuse(`no active configuration has a URL for ${topic}; configure one or give a url`, "topic");
-    const content = typeof notification === "string" ? notification : copy(notification ?? null);
+      refuse(
+        `no active webhook configuration has a URL for ${topic}. Configure a URL, or pass the option \`url\``,
+        "topic",
+      );
+    const content =
+      typeof notification === "string" ? notification : copy(notification ?? null, "the notification");
     return this.#queue.add({ topic, url: target, notification: content });
   }
 

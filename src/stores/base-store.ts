@@ -18,20 +18,19 @@ import type {
   StoredEvent,
 } from "./event-store.ts";
 
-/** The longest wait, ms: 366 days. A longer one, such as a backoff of 1e300, would overflow numbers and dates of a database. */
+/** The maximum wait, ms: 366 days. A wait of 1e300 ms would overflow the numbers and dates of a database. */
 export const MAX_WAIT = 366 * 24 * 60 * 60_000;
 
-/** Rounds a wait to whole ms, and limits it to 0 to {@link MAX_WAIT}. NaN becomes 0. */
+/** Rounds a wait to whole ms, from 0 to {@link MAX_WAIT}. NaN becomes 0. */
 export function clampWait(ms: number): number {
   return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
 }
 
-/** How many attempts an event's history keeps. */
+/** The maximum number of attempts in an event's history. */
 export const HISTORY_LENGTH = 10;
 
-/** How many events one step of a replay or a discard changes, so that no step delays new notifications. */
+/** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
-/** How many records one page of {@link EventStore.records} has. */
 const RECORDS_PAGE = 500;
 
 const CLAIM = [
@@ -42,26 +41,26 @@ const CLAIM = [
   "order",
 ] as const satisfies readonly (keyof ClaimOptions)[];
 
-/** A part of the events, newest first. */
+/** Selects a part of the events. The events are sorted from newest to oldest. */
 export interface Slice {
-  /** Only events whose arrival number is lower; `undefined` begins with the newest. */
+  /** Only events with an arrival number below `before`. If `undefined`, the slice starts at the newest event. */
   readonly before: number | undefined;
-  /** The most events to give or to change. */
+  /** The maximum number of events to return or change. */
   readonly limit: number;
 }
 
-/** The result of a step on a {@link Slice}. */
+/** The result of a method that reads or changes one {@link Slice}. */
 export interface Sliced<T> {
   readonly found: T;
-  /** The arrival number to go on before; `undefined` at the end of the events. */
+  /** The value of `before` for the next slice. It is `undefined` after the last slice. */
   readonly next: number | undefined;
 }
 
 /**
- * The common part of all stores: it checks that the store is open, checks filters and dates, limits waits, and does
- * paging, batches and subscribers. A store implements the protected methods, which get checked values only.
+ * The common base of all stores. It checks that the store is open, checks filters and dates, and limits waits. It
+ * implements paging, batches and subscribers. A store implements the protected methods, which get only checked values.
  *
- * Each event has an **arrival number** that rises with each event that the store adds.
+ * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
  */
 export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
@@ -76,23 +75,22 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected abstract doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
   protected abstract doNextDue(): Promise<number | undefined>;
   protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
-  /** Events that match. May give fewer than `limit` with a `next`: the base asks again. */
+  /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
   protected abstract doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
-  /** The arrival number of an event; `undefined` where it is not known. */
+  /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
   protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
-  /**
-   * Changes events that match. `found` is how many it changed; each at most once.
-   *
-   * A first call without `before` is to begin behind the newest event that there is.
-   */
+  /** Changes events that match `filter`, but each event at most once. `found` is the number of changed events. */
   protected abstract doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>>;
   protected abstract doCounts(): Promise<Record<EventState, number>>;
   protected abstract doOldestWaiting(): Promise<number | undefined>;
   protected abstract doNewestReceived(): Promise<Date | undefined>;
-  /** @returns how many events it deleted; `undefined` where one is being processed, and nothing was deleted */
+  /**
+   * @returns the number of deleted events. If an event of the record is being processed, deletes nothing and returns
+   * `undefined`
+   */
   protected abstract doErase(ref: string): Promise<number | undefined>;
   protected abstract doRecordOf(ref: string): Promise<RecordSnapshot | undefined>;
-  /** A page of records behind `after`; a shorter one is the last. */
+  /** Returns records whose `ref` follows `after`. A result with fewer than `limit` records is the last page. */
   protected abstract doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
   protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
   protected abstract doGetMeta(
@@ -187,7 +185,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     const erased = await this.doErase(ref);
     if (erased !== undefined) return erased;
     throw new StayhookError(
-      `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the event has ended.`,
+      `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the attempt has ended.`,
     );
   }
 
@@ -232,7 +230,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     this.assertOpen();
     checkNoUnknown(options, ["state", "reason", "age", "limit"]);
     if (options.state !== "done" && options.state !== "parked")
-      throw new InvalidArgumentError({ path: ["state"], message: "must be done or parked" });
+      throw new InvalidArgumentError({ path: ["state"], message: 'must be "done" or "parked"' });
     return options.limit <= 0 ? 0 : this.doPrune(options);
   }
 
@@ -267,7 +265,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     if (Object.values(filter).every((value) => value === undefined)) {
       throw new InvalidArgumentError({
         path: [],
-        message: `${change} needs at least one field of a filter, such as { state: "parked" }`,
+        message: `${change} requires a filter with at least one field, such as { state: "parked" }`,
       });
     }
     let changed = 0;
@@ -292,13 +290,12 @@ const FILTER = [
   "receivedAfter",
   "receivedBefore",
 ] as const satisfies readonly (keyof EventFilter)[];
-/** The years that every database has a date for. No event was received outside of them. */
+/** The first and the last date that every database can store. No event was received outside this range. */
 const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
 
 /**
- * A filter that every database can work with.
- *
- * A misspelled field must not pass: the filter would match every event, and a discard would end them all.
+ * Moves the dates of a filter into the range that every database can store. Throws on a misspelled field. If the
+ * store ignored this field, the filter could match every event, and `discard` would discard all events.
  */
 function checkedFilter(filter: EventFilter): EventFilter {
   checkNoUnknown(filter ?? null, FILTER);
@@ -327,19 +324,15 @@ function checkRef(ref: unknown): void {
     throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
 }
 
-/** The subscribers of a store's `subscribe`. */
 export class Subscribers {
-  // Wrapped in an object, because the same function may subscribe twice.
+  // The set contains objects, not functions, because the same function may subscribe twice.
   readonly #subscriptions = new Set<{ readonly wake: () => void }>();
 
   get isEmpty(): boolean {
     return this.#subscriptions.size === 0;
   }
 
-  /**
-   * @returns a function that undoes the call. It returns `true` if this call undid it, and `false` if an earlier call
-   * did
-   */
+  /** @returns a function that ends the subscription. From the second call on, that function returns `false` */
   add(wake: () => void): () => boolean {
     const subscription = { wake };
     this.#subscriptions.add(subscription);
@@ -351,7 +344,7 @@ export class Subscribers {
       try {
         wake();
       } catch {
-        // An error of a subscriber must not fail the call that has recorded the event.
+        // Ignore an error of `wake`. The store has already written the change, so the store's method must not reject.
       }
     }
   }
@@ -361,7 +354,6 @@ export class Subscribers {
   }
 }
 
-/** Whether two snapshots have the same status and the same fields with the same values. */
 export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
   const names = Object.keys(a.fields);
   return (

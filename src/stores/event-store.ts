@@ -3,7 +3,7 @@ import type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 /** A value that a snapshot can keep. */
 export type TrackedValue = string | number | boolean | null;
 
-/** A record's status and tracked fields when an event of it was last handled. */
+/** The status and the tracked fields of a record at one time. */
 export interface Snapshot {
   /** The record's status. */
   readonly status: string;
@@ -13,65 +13,65 @@ export interface Snapshot {
 
 /** The snapshot that a store keeps of a booking or listing. */
 export interface RecordSnapshot {
-  /** `booking:<code>` or `listing:<id>`. */
+  /** The record: `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
-  /** The record as of the last event that was handled to its end. */
+  /** The snapshot that the record's last handled event or `EventStore.learn` wrote. */
   readonly snapshot: Snapshot;
-  /** Rises by one with each change; 1 for the first snapshot. */
+  /** The number of the snapshot. It starts at 1, and rises by 1 with each change of the record. */
   readonly sequence: number;
-  /** When the snapshot was last written or confirmed. */
+  /** When the snapshot was last written or found unchanged. */
   readonly seenAt: Date;
 }
 
-/** An event as it is recorded before its notification is answered. */
+/** An event to record. The handler answers a notification only after it has recorded the event. */
 export interface NewEvent {
-  /** The notification's `eventId` in lower case. Stores de-duplicate on it. */
+  /** The notification's `eventId`, in lower case. A store records each id once. */
   readonly eventId: string;
-  /** `booking:<code>`, `listing:<id>`, or `null` where the event refers to no record. */
+  /** The event's record: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
   readonly ref: string | null;
   /** The origin of the event. */
   readonly source: EventOrigin;
-  /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
+  /** The topic of the endpoint that received the notification. It is `null` if no topic is known. */
   readonly topic: string | null;
-  /** ISO 8601 in UTC. */
+  /** The time of the event, usually the timestamp of its notification. ISO 8601 in UTC. */
   readonly timestamp: string;
-  /** The notification's own JSON text; `null` for an event that no notification brought. */
+  /** The JSON text of the notification. A recheck stores its own JSON here. The reconciler's events have `null`. */
   readonly notification: string | null;
   /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
   readonly traceparent?: string | null | undefined;
 }
 
-/** An event under lease. This process alone may work on it and on its record. */
+/** An event that this process has leased. No other process may work on the event or its record during the lease. */
 export interface ClaimedEvent extends NewEvent {
   /** When the store recorded the event. Epoch ms by the store's clock. */
   readonly receivedAt: number;
   /** When this claim was made. Epoch ms by the store's clock. */
   readonly claimedAt: number;
-  /** Attempts that count, this one included. */
+  /** The number of attempts, the current one included. Attempts that could not reach the platform do not count. */
   readonly attempts: number;
-  /** Attempts in a row that found the platform out of reach. They are not in `attempts`. */
+  /** The number of attempts in a row that could not reach the platform. `attempts` does not include them. */
   readonly outages: number;
-  /** ms since the first of `outages`; 0 where there was none. */
+  /** The time since the first of the attempts that `outages` counts, ms. It is 0 if `outages` is 0. */
   readonly outageFor: number;
-  /** The event was replayed. */
+  /** Whether the event was replayed. */
   readonly replayed: boolean;
-  /** The record's snapshot, read under the lease; `undefined` where none is known. */
+  /** The record's snapshot at the time of the claim. It is `undefined` if there is no snapshot. */
   readonly previous: Snapshot | undefined;
-  /** The record's sequence number, read under the lease; 0 where no snapshot is known. */
+  /** The sequence number of `previous`. It is 0 if there is no snapshot. */
   readonly sequence: number;
-  /** The fencing token of this lease. No other lease has the same one. */
+  /** The fencing token of the lease. Each lease has its own token. */
   readonly lease: string;
 }
 
 /** One attempt in an event's history. */
 export interface AttemptEntry {
-  /** When the attempt's claim was made. */
+  /** When the event was claimed for this attempt. */
   readonly at: Date;
-  /** ms from the claim to the end of the attempt, or to the end of a lease that was lost. */
+  /** The time from the claim to the end of the attempt, ms. A `lost` attempt ends with its lease. */
   readonly duration: number;
-  /** How the attempt ended. `lost`: its lease ended before its process recorded a result. */
+  /** How the attempt ended. It is `lost` if the lease ended before the process recorded a result. */
   readonly outcome: "done" | "retrying" | "parked" | "lost";
-  /** Why the attempt failed; `undefined` if it did not fail. */
+  /** Why the attempt failed. It is `undefined` if nothing failed or the lease was lost. */
   readonly reason?: FailureReason | undefined;
   /** The error's message and the messages of its causes, 2 KiB at most. */
   readonly error?: string | undefined;
@@ -79,7 +79,7 @@ export interface AttemptEntry {
   readonly worker?: string | undefined;
 }
 
-/** The part of an {@link AttemptEntry} that the queue passes to {@link EventStore.settle}. The store adds the rest. */
+/** The fields of an {@link AttemptEntry} that the queue passes to `settle`. The store adds the other fields. */
 export type Entry = Omit<AttemptEntry, "at" | "outcome" | "worker">;
 
 declare const synchronous: unique symbol;
@@ -89,7 +89,7 @@ export interface SynchronousTransaction {
   readonly [synchronous]?: true;
 }
 
-/** A user's write, which runs in the transaction that ends the event. */
+/** A function passed to `event.atomically`. The store calls it in the transaction that ends the event. */
 export type Write<Tx> = (tx: Tx) => void | Promise<void>;
 
 /** How an attempt ended, as {@link EventStore.settle} records it. */
@@ -99,18 +99,18 @@ export type Outcome<Tx = never> =
       readonly state: "done";
       /** The event's type, such as `booking.Confirmed`. */
       readonly type: string;
-      /** The attempt, for the event's history. */
+      /** The attempt's entry in the event's history. */
       readonly entry: Entry;
-      /** Absent where the event is about no record. */
+      /** The record's new snapshot. It is absent if the attempt writes no snapshot. */
       readonly record?:
         | {
-            /** The record as it was handled. */
+            /** The record's status and tracked fields, as the attempt read them. */
             readonly snapshot: Snapshot;
-            /** Whether it differs from {@link ClaimedEvent.previous}. The store then adds 1 to its sequence. */
+            /** Whether the record has changed since {@link ClaimedEvent.previous}. A change raises `sequence` by 1. */
             readonly changed: boolean;
           }
         | undefined;
-      /** The user's writes. Only a transactional store is given any. */
+      /** The functions passed to `event.atomically`. Only a `transactional` store gets them. */
       readonly writes?: readonly Write<Tx>[] | undefined;
     }
   | {
@@ -119,30 +119,30 @@ export type Outcome<Tx = never> =
       /** ms from now until the event is due again; at most 366 days. */
       readonly in: number;
       /**
-       * `true`: the attempt counts, only the event waits, and `outages` becomes 0. `false`: the platform was out of reach.
-       * The store does not count the attempt (`attempts` - 1, `outages` + 1), and the whole record waits until a new event
-       * of the record is added without `dueIn`.
+       * Whether the attempt counts. `true`: only this event waits for `in` ms, and `outages` becomes 0. `false`: the
+       * platform was out of reach. The store subtracts 1 from `attempts` and adds 1 to `outages`. All events of the
+       * record wait for `in` ms, or until a new event of the record is added without `dueIn`.
        */
       readonly counted: boolean;
       /** Why the attempt failed. */
       readonly reason: FailureReason;
-      /** The attempt, for the event's history. */
+      /** The attempt's entry in the event's history. */
       readonly entry: Entry;
-      /** The event's type, where the attempt came to know it. */
+      /** The event's type, if the attempt found it out. */
       readonly type?: string | undefined;
     }
   | {
-      /** The attempt failed, and the event is given up until it is replayed or discarded. */
+      /** The attempt failed. The event is not tried again unless it is replayed. */
       readonly state: "parked";
       /** Why the attempt failed. */
       readonly reason: FailureReason;
-      /** The attempt, for the event's history. */
+      /** The attempt's entry in the event's history. */
       readonly entry: Entry;
-      /** The event's type, where the attempt came to know it. */
+      /** The event's type, if the attempt found it out. */
       readonly type?: string | undefined;
     }
   | {
-      /** The attempt never happened: `attempts` - 1, due now, and no entry in the history. */
+      /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due now. */
       readonly state: "released";
     };
 
@@ -150,27 +150,27 @@ export type Outcome<Tx = never> =
 export interface StoredEvent extends NewEvent {
   /** The state of the event. */
   readonly state: EventState;
-  /** Attempts that count. */
+  /** The number of attempts. Attempts that could not reach the platform do not count. */
   readonly attempts: number;
   /** When the store recorded the event. */
   readonly receivedAt: Date;
-  /** When it may be claimed; while it is processed, when its lease ends; `null` when done or parked. */
+  /** When the event is due. For a processing event: when its lease ends. For a done or parked event: `null`. */
   readonly dueAt: Date | null;
-  /** When it was done or discarded. */
+  /** When the event became `done`, by success or by a discard. It is `null` in other states. */
   readonly doneAt: Date | null;
-  /** The event's type, once it is known. */
+  /** The event's type. It is `null` until an attempt finds it out. */
   readonly type: string | null;
-  /** The error of the last entry of `history`. */
+  /** The `error` of the last entry in `history`. */
   readonly lastError: string | null;
-  /** Why the last attempt failed; `discarded` for an event that {@link EventStore.discard} ended. */
+  /** Why the last attempt failed. It is `discarded` if {@link EventStore.discard} ended the event. */
   readonly reason: FailureReason | "discarded" | null;
-  /** The last 10 attempts, the oldest first. A replay keeps them. Releases leave no entry. */
+  /** The last 10 attempts, the oldest first. A replay keeps the history. A released attempt has no entry. */
   readonly history: readonly AttemptEntry[];
-  /** The W3C `traceparent` of the request that brought the event; `null` where there was none. */
+  /** The W3C `traceparent` of the span that recorded the event. It is `null` if there was none. */
   readonly traceparent: string | null;
 }
 
-/** Selects events for {@link EventStore.list}, {@link EventStore.replay} and {@link EventStore.discard}. All given fields must match. */
+/** Selects events for {@link EventStore.list}, `replay` and `discard`. An event must match all given fields. */
 export interface EventFilter {
   /** The event with this id, in lower case. */
   readonly eventId?: string | undefined;
@@ -180,7 +180,7 @@ export interface EventFilter {
   readonly state?: EventState | undefined;
   /** Events of this type, such as `booking.Confirmed`. */
   readonly type?: string | undefined;
-  /** Events whose last attempt failed for this reason; `discarded` for events that were discarded. */
+  /** Events whose last attempt failed for this reason. `discarded` selects discarded events. */
   readonly reason?: FailureReason | "discarded" | undefined;
   /** Events from this source. */
   readonly source?: EventOrigin | undefined;
@@ -192,137 +192,139 @@ export interface EventFilter {
 
 /** Options of {@link EventStore.add}. */
 export interface AddOptions {
-  /** ms until the event is due; at most 366 days. Default: it is due at once. */
+  /** ms until the event is due; at most 366 days. Default: the event is due at once. */
   readonly dueIn?: number | undefined;
 }
 
 /** Options of {@link EventStore.claim}. */
 export interface ClaimOptions {
-  /** The most events that the claim takes. */
+  /** The maximum number of events to claim. */
   readonly limit: number;
-  /** ms */
+  /** How long each lease lasts, ms. */
   readonly leaseDuration: number;
   /** Host and pid of this process, for the history. */
   readonly worker?: string | undefined;
-  /** Claims this event and no other, if it can be claimed now. */
+  /** Claims only this event, if it can be claimed now. */
   readonly eventId?: string | undefined;
-  /** Which records go first. Default `oldest`. */
+  /** Which records are claimed first. Default `oldest`. */
   readonly order?: "oldest" | "newest" | "retries" | undefined;
 }
 
 /** Options of {@link EventStore.list}. */
 export interface ListOptions extends EventFilter {
-  /** How many events the list gives at most. */
+  /** The maximum number of events in the list. */
   readonly limit: number;
-  /** Continues after this `eventId`. An unknown id gives an empty list. */
+  /** The list starts after the event with this id. An unknown id gives an empty list. */
   readonly after?: string | undefined;
 }
 
 /** Options of {@link EventStore.prune}. */
 export interface PruneOptions {
-  /** Only events in this state are deleted. */
+  /** Deletes only events in this state. */
   readonly state: "done" | "parked";
-  /** Only events whose last attempt failed for this reason. Default: any reason. */
+  /** Deletes only events whose last attempt failed for this reason. Default: any reason. */
   readonly reason?: FailureReason | undefined;
-  /** ms */
+  /** The minimum time since the event entered `state`, ms. */
   readonly age: number;
-  /** The most events that one call deletes. */
+  /** The maximum number of events to delete. */
   readonly limit: number;
 }
 
 /** Options of {@link EventStore.pruneRecords}. */
 export interface PruneRecordsOptions {
-  /** ms */
+  /** The minimum time since the snapshot's `seenAt`, ms. */
   readonly age: number;
-  /** The most snapshots that one call deletes. */
+  /** The maximum number of snapshots to delete. */
   readonly limit: number;
 }
 
 /**
- * Keeps events and the snapshots of their records. A store persists and nothing more: the queue decides what runs
- * when. `storeContract` from `stayhook/store` tests an implementation.
+ * Stores events and the snapshots of their records. The queue decides when each event runs. `storeContract` from
+ * `stayhook/store` tests an implementation.
  *
- * Due times and leases follow the store's own clock. An event that was added without `dueIn` is always due. A wait
- * (`dueIn`, a retry, a record's outage) ends at its time, and also if the clock is set back to before its beginning.
+ * Due times and leases follow the store's own clock. An event that was added without `dueIn` is due at once, even if
+ * the clock is set back. An event that was added with `dueIn` waits. A retrying event also waits. In an outage, all
+ * events of a record wait. If the clock is set back to a time before a wait began, the wait ends early.
  *
  * @typeParam Tx - the transaction that a callback's writes get; `never` if the store has no transactions
  */
 export interface EventStore<Tx = never> {
-  /** Present on stores whose `settle` runs an outcome's `writes` in the transaction that ends the event. */
+  /** `true` if `settle` runs an outcome's `writes` in the transaction that ends the event. */
   readonly transactional?: true;
 
   /**
-   * Records an event. When the promise resolves, the event is as durable as the store promises.
+   * Records an event. When the call resolves, the event is as durable as the store guarantees.
    *
-   * An event without `dueIn` ends its record's wait for the platform. An event with `dueIn` ends no wait.
+   * If the record waits because of an outage, a new event without `dueIn` ends this wait.
    *
-   * @returns `duplicate` if the id is known, in any state; `conflict` if it is known with another `ref`
+   * @returns `duplicate` if the store has an event with this id and `ref`, in any state. `conflict` if it has an
+   * event with this id and another `ref`
    */
   add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
 
   /**
-   * Leases events that are due, or whose lease has ended: at most one of a record, and none of a record that is
-   * leased or waits. Counts the attempt. A claim of an event whose lease had ended writes a `lost` entry.
+   * Leases events that are due or whose lease has ended. Per record, leases only the oldest of these events. Skips
+   * leased or waiting records. Adds 1 to `attempts`. If an event's lease has ended, its history gets a `lost` entry.
    *
-   * Order of records: `oldest` and `newest` first take the records that have a due pending event, by the arrival of the
-   * first one. Then follow the other records, by the time at which their first retry became ready. `retries` begins with
-   * all records that have a ready retry, by that time. Within a record the oldest due event always goes first.
+   * A retry is a `retrying` event, or an event whose lease has ended. `order` sorts the records:
+   * - `oldest`: Records with due pending events come first, sorted by the arrival of the oldest of these events.
+   *   Records with only a ready retry follow, sorted by the time at which this retry became ready.
+   * - `newest`: Like `oldest`, but records with a due pending event come in the reverse order.
+   * - `retries`: Records with a ready retry come first, sorted by the time at which this retry became ready.
    *
-   * A retry has a time of its own: its due time, or the end of its lost lease. It becomes ready at that time, or when its
-   * record's wait or lost lease ends, whichever is later. The first retry of a record is the one with the earliest time of
-   * its own. Of equal times, the first to arrive counts.
+   * A retry becomes ready when it is due or its lease ends. If its record is leased or waiting at that time, the
+   * retry becomes ready when the record's lease or wait ends. A record with several retries is sorted by the retry
+   * with the earliest due time or lease end. If two times are equal, the event that arrived first comes first.
    */
   claim(options: ClaimOptions): Promise<ClaimedEvent[]>;
 
-  /** Makes leases end `leaseDuration` ms from now. Resolves to the claims whose lease is still held. */
+  /** Extends the leases to `leaseDuration` ms from now. Resolves to the claims whose lease is still held. */
   renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
 
   /**
-   * Ends an attempt and its lease. A `done` outcome writes the record's snapshot in the same step. A lease is lost
-   * once its record has been claimed again, for this event or another.
+   * Records the outcome of an attempt, and ends its lease. With a `done` outcome, writes the record's snapshot in the
+   * same atomic step. An expired lease stays valid until an event of the record is claimed again.
    *
-   * @returns `false` if the lease was lost and nothing was recorded
-   * @throws if nothing could be recorded and the lease is still held. Throws the same error that a write threw, and
-   * `InvalidWriteError` if a write broke the store's rules. If the connection was lost during a write, throws an error of
-   * the store
+   * @returns `false` if the lease was lost. The store then records nothing
+   * @throws if the outcome could not be recorded. The lease is then still held. If a function in `writes` threw an
+   * error, `settle` rejects with that error. If a function broke the store's rules, `settle` rejects with
+   * `InvalidWriteError`. If the connection was lost while a function ran, `settle` rejects with an error of the store
    */
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
 
-  /** Resolves to the ms until an event can be claimed, also by the end of a lease; `undefined` if no event waits. */
+  /** Resolves to the ms until the next claim can succeed, or to `undefined` if all events are done or parked. */
   nextDue(): Promise<number | undefined>;
-
-  /** Resolves to the events that match, the newest first, `limit` at most. */
+  /** Resolves to at most `limit` events that match the filter, the newest first. */
   list(options: ListOptions): Promise<StoredEvent[]>;
-
-  /** The event with this id; `undefined` where there is none. */
+  /** Resolves to the event with this id, or to `undefined` if the store does not have it. */
   get(eventId: string): Promise<StoredEvent | undefined>;
-
-  /** How many events are in each state. */
+  /** Resolves to the number of events in each state. */
   counts(): Promise<Record<EventState, number>>;
 
   /**
-   * Age in ms, by `receivedAt`, of the first event to arrive that is pending or retrying, or whose lease has ended. An
-   * event with `dueIn` counts once it is due.
+   * Resolves to the age of the oldest waiting event, in ms since its `receivedAt`. An event waits if it is pending or
+   * retrying, or if its lease has ended. An event with `dueIn` does not count before it is due.
    */
   oldestWaiting(): Promise<number | undefined>;
 
-  /** When the newest webhook event was recorded. Pruning and erasing leave it. */
+  /** Resolves to the time at which the newest webhook event was recorded. Pruning and erasing do not change it. */
   newestReceived(): Promise<Date | undefined>;
 
   /**
-   * Makes done and parked events pending again with 0 attempts, makes retrying events due now, and ends the wait of their
-   * records. Changes each event that matches at the call once, in batches, the newest first.
+   * Makes done and parked events pending again, with 0 attempts. Makes retrying events due now. Also ends the
+   * waits of these events' records. Works in batches, the newest events first. Changes each event at most once. Skips
+   * events that arrive after the call.
    *
    * @returns how many events it changed
-   * @throws InvalidArgumentError where the filter has no field, or an invalid date
+   * @throws InvalidArgumentError if the filter has no field, or an invalid date
    */
   replay(filter: EventFilter): Promise<number>;
 
   /**
-   * Ends pending, retrying and parked events as `done` with `reason: "discarded"`, in batches as {@link replay} does.
+   * Makes pending, retrying and parked events `done`, with `reason: "discarded"`. Works in batches.
    *
    * @returns how many events it changed
-   * @throws InvalidArgumentError where the filter has no field, or an invalid date
+   * @throws InvalidArgumentError if the filter has no field, or an invalid date
    */
   discard(filter: EventFilter): Promise<number>;
 
@@ -330,28 +332,27 @@ export interface EventStore<Tx = never> {
    * Deletes a record's snapshot and all of its events, with their notifications and history.
    *
    * @returns how many events it deleted
-   * @throws StayhookError while one of the record's events is being processed; nothing is deleted then
+   * @throws StayhookError if an event of the record is being processed. The store then deletes nothing
    */
   erase(ref: string): Promise<number>;
 
-  /** The snapshot of a record; `undefined` where none is known. */
+  /** Resolves to the snapshot of a record, or to `undefined` if the store has none. */
   recordOf(ref: string): Promise<RecordSnapshot | undefined>;
-
-  /** All records with a snapshot, by `ref` in the store's own collation. */
+  /** Yields the snapshots of all records, ordered by `ref` in the store's own collation. */
   records(options?: {
-    /** Continues after this `ref`. */
+    /** Yields only snapshots whose `ref` comes after this `ref`. */
     readonly after?: string | undefined;
   }): AsyncIterable<RecordSnapshot>;
 
   /**
-   * Writes a first snapshot, with `sequence: 1`, if there is none and no event of the record waits, is processed or is
-   * parked. If the same snapshot exists, renews its `seenAt`. Must be atomic.
+   * Writes the first snapshot of a record, with `sequence: 1`, unless an event of the record is pending, retrying,
+   * processing or parked. If the record already has an equal snapshot, only updates its `seenAt`. Must be atomic.
    *
    * @returns whether `snapshot` is the record's snapshot now
    */
   learn(ref: string, snapshot: Snapshot): Promise<boolean>;
 
-  /** A value that was kept with {@link setMeta}, and its age in ms by the store's clock. */
+  /** Resolves to the value that {@link setMeta} set for a key, and to the age of the value by the store's clock. */
   getMeta(key: string): Promise<
     | {
         /** The value that was set. */
@@ -363,35 +364,37 @@ export interface EventStore<Tx = never> {
   >;
 
   /**
-   * Sets a value if the present value is `expected`. `undefined` stands for no value: as `value` it deletes.
+   * Sets the value of a key if its current value is `expected`. If `expected` is `undefined`, the key must have no
+   * value. If `value` is `undefined`, deletes the key.
    *
-   * @returns whether the present value was `expected`
+   * @returns whether the current value was `expected`
    */
   setMeta(
     key: string,
     value: string | undefined,
     options: {
-      /** The value to replace. */
+      /** The value that the key must have now. */
       readonly expected: string | undefined;
     },
   ): Promise<boolean>;
 
-  /** Deletes at most `limit` events that have been in `state` for `age` ms or longer, the oldest first. Resolves to their number. */
+  /** Deletes up to `limit` events that entered `state` at least `age` ms ago, oldest first. Resolves to the count. */
   prune(options: PruneOptions): Promise<number>;
-
-  /** Deletes at most `limit` snapshots not seen for `age` ms, except those of records with a waiting event. Resolves to their number. */
+  /**
+   * Deletes up to `limit` snapshots whose `seenAt` is at least `age` ms ago. Skips records with a pending, retrying or
+   * processing event. Resolves to the number of deleted snapshots.
+   */
   pruneRecords(options: PruneRecordsOptions): Promise<number>;
 
   /**
    * Calls `wake` when any process, this one included, may have made an event due sooner than `nextDue` said.
-   *
    * @returns a function that ends the subscription
    */
   subscribe?(wake: () => void): () => void;
 
   /**
-   * Closes the store. Your code calls it after it has closed the server, the reconciler and the handler. Every method
-   * rejects afterwards. A second call is safe.
+   * Closes the store. All other methods then reject. A second call of `close` is safe. Close the server, the reconciler
+   * and the handler before the store.
    */
   close(): Promise<void>;
 }

@@ -1,23 +1,23 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { NewEvent } from "./event-store.ts";
 
-/** Passes events to another queue, which processes them. `forwardTo` makes one. */
+/** Passes events to another queue, which processes them. `forwardTo` returns an `IntakeStore`. */
 export interface IntakeStore {
   /** Tells the handler that another queue processes the events. */
   readonly intakeOnly: true;
-  /** Resolves when the queue has the event. The queue de-duplicates. */
+  /** Resolves when the queue has stored the event. The queue must remove duplicates. */
   add(event: NewEvent): Promise<"added">;
   /** Does nothing. Close the queue yourself. */
   close(): Promise<void>;
 }
 
 /**
- * Passes events to a queue that you already run. The handler answers 200 when `send` resolves, so an event is as durable
- * as the queue. The queue removes duplicates by `event.eventId`, retries and keeps dead letters. Its worker calls
- * `webhooks.process(notification)`.
+ * Passes events to a queue that you already run. The handler answers 200 when `send` resolves, so an event is as
+ * durable as the queue. The queue must remove duplicates by `event.eventId`, retry failed jobs, and keep dead
+ * letters. A worker of the queue calls `webhooks.process(notification)`.
  *
- * @param send - resolves when the queue has the event safely. If it rejects, the handler answers 503
- * @throws InvalidArgumentError where `send` is no function
+ * @param send - sends an event, and resolves when the queue has stored it. If `send` rejects, the handler answers 503
+ * @throws InvalidArgumentError if `send` is not a function
  * @example
  * ```ts
  * const store = forwardTo((event) => queue.add("notification", event, { jobId: event.eventId }));

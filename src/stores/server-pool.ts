@@ -1,18 +1,18 @@
-// Not the globals: a server does not follow a fake clock.
+// Use imported timers: a test's fake timers replace the globals, and would stop the timeouts.
 import { clearTimeout, setTimeout } from "node:timers";
 import { InvalidWriteError } from "../errors.ts";
 
-/** How long the writes of one event may take together, ms. They hold a connection. */
+/** The time limit for all `event.atomically` functions of one event, ms. They hold a connection of the pool. */
 export const LONGEST_WRITES = 60_000;
 
-/** A write of `event.atomically` threw its `cause`. */
+/** Thrown if a function passed to `event.atomically` throws. The error of this function is the `cause`. */
 export class WriteFailed extends Error {
   constructor(cause: unknown) {
-    super("a write of event.atomically failed", { cause });
+    super("a function passed to event.atomically threw an error", { cause });
   }
 }
 
-/** Waits `ms` at most for a connection. A connection that comes later goes back to its pool. */
+/** Waits at most `ms` for a connection. Releases a connection that arrives later. */
 export async function connectWithin<C extends { release(): void }>(
   ms: number,
   connecting: Promise<C>,
@@ -24,13 +24,13 @@ export async function connectWithin<C extends { release(): void }>(
   );
   return within(ms, connecting, () => {
     late = true;
-    return new Error(`no connection within ${ms} ms`);
+    return new Error(`the pool gave no connection within ${ms} ms`);
   });
 }
 
-/** @throws `InvalidWriteError` where the writes take longer than {@link LONGEST_WRITES} */
+/** @throws `InvalidWriteError` if `run` takes longer than {@link LONGEST_WRITES} ms */
 export function writeWithinTime(run: () => Promise<void>): Promise<void> {
-  const message = `The writes of event.atomically took longer than ${LONGEST_WRITES} ms. Do slow work before you call it.`;
+  const message = `The functions passed to event.atomically took longer than ${LONGEST_WRITES} ms. Do slow work before you call event.atomically.`;
   return within(LONGEST_WRITES, run(), () => new InvalidWriteError(message));
 }
 
@@ -40,7 +40,7 @@ async function within<T>(ms: number, promise: Promise<T>, late: () => Error): Pr
     timer = setTimeout(() => reject(late()), ms);
   });
   try {
-    // The race handles a late rejection of the promise, too.
+    // `Promise.race` also handles a late rejection of `promise`, so Node does not report it as unhandled.
     return await Promise.race([promise, timeout]);
   } finally {
     clearTimeout(timer);

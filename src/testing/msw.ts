@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
-/** The default base URL of {@link sandboxHandlers}: the `baseUrl` of the client under test. */
+/** The default base URL of {@link sandboxHandlers}. Pass it to the client under test as `baseUrl`. */
 export const sandboxBaseUrl = "https://sandbox.stayhook.test";
 
 /** Options of {@link sandboxHandlers}. */
@@ -14,9 +14,9 @@ export interface SandboxHandlersOptions {
 }
 
 /**
- * Makes request handlers for msw 2 and 3 that answer as the sandbox's API. They need no server and no `listen`. The
- * sandbox delivers by `fetch`, so another msw handler can take the deliveries. With `sandbox.deliverTo`, it calls the
- * webhook handler directly.
+ * Makes request handlers for msw 2 and 3. The handlers answer like the sandbox's API, without `sandbox.listen`. The
+ * sandbox sends its deliveries with `fetch`, so another msw handler can receive them. To pass the deliveries directly
+ * to a webhook handler instead, call `sandbox.deliverTo`.
  *
  * @throws InvalidArgumentError if `baseUrl` is not an http or https URL
  * @example
@@ -43,13 +43,13 @@ export function sandboxHandlers(
     throw new InvalidArgumentError({ path: ["baseUrl"], message: "must be an http or https URL" });
   const prefix = `${base.origin}${base.pathname.replace(/\/+$/, "")}`;
   return [
-    // A regular expression, because a text pattern of msw gives a meaning to some characters of a URL.
+    // msw reads some characters of a text pattern as wildcards or parameters. So use a regular expression.
     http.all(new RegExp(`^${literal(prefix)}/`), async ({ request }) => {
       const url = `${base.origin}${request.url.slice(prefix.length)}`;
       try {
         return await sandbox.fetch(new Request(url, request));
       } catch {
-        // msw would answer 500 to a thrown error. The sandbox rejects when it breaks the connection.
+        // The sandbox broke the connection. Return a network error: msw would turn a thrown error into a 500 answer.
         return HttpResponse.error();
       }
     }),

@@ -17,11 +17,11 @@ import { compare, snapshots } from "../webhooks/processing/record.ts";
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
 export type TestEventType = keyof WebhookEventMap;
 
-/** The part of a test event that the events of a handler do not have. */
+/** The members that test events have, but real events do not have. */
 export interface TestEventExtras {
   /**
-   * Runs the writes that the callback gave to `event.atomically`, in order, with the `tx` of the test event. A store
-   * does this after the callback has returned. Rejects with the error of the first write that fails.
+   * Runs the functions that the callback passed to `event.atomically`, in order, with the `tx` of the test event.
+   * Call `commit` after the callback has returned. Rejects with the error of the first function that fails.
    */
   readonly commit: () => Promise<void>;
 }
@@ -45,46 +45,49 @@ export interface CommonFields<B extends Booking, L extends Listing, Tx> {
   readonly receivedAt?: Date | undefined;
   /** Default `"webhook"`. */
   readonly source?: EventOrigin | undefined;
-  /** Default: a notification with the same fields; `undefined` unless `source` is `webhook`. */
+  /** Default: if `source` is `webhook`, a notification with the event's ids and time; else `undefined`. */
   readonly notification?: WebhookNotification | undefined;
-  /** Default: `messages` for a `message`, else no topic. */
+  /** Default: `messages` for the type `message`. Other types have no topic by default. */
   readonly topic?: string | undefined;
   /** Default 1. */
   readonly attempt?: number | undefined;
   /** Default: a signal that never aborts. */
   readonly signal?: AbortSignal | undefined;
-  /** Default: a client that answers with the record of the event, and with 501 to any other request. */
+  /** Default: a client that reads the event's record without a network. Any other request fails with 501. */
   readonly client?: StayhookClient<B, L> | undefined;
   /**
-   * The argument of the callback's writes, such as a `DatabaseSync`. The test event collects the writes, and
-   * `event.commit()` runs them. Without `tx`, `event.atomically` throws.
+   * The transaction, such as a `DatabaseSync`. The test event collects the functions that the callback passes to
+   * `event.atomically`, and `event.commit()` calls them with `tx`. Without `tx`, `event.atomically` throws.
    */
   readonly tx?: Tx | undefined;
-  /** Replaces the function that collects writes. */
+  /** Replaces `event.atomically`. Default: collects the given functions for `event.commit()`. */
   readonly atomically?: ((write: (tx: Tx) => unknown) => void) | undefined;
 }
 
 /** The fields that an event about a booking takes. */
 export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf<T>> & {
-  /** Fields of the booking, and of your own model. Missing fields of {@link Booking} have defaults. */
+  /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
   readonly booking?: (B & GivenRecord<Booking, StatusOf<T>>) | undefined;
 } & (T extends "booking.Request"
     ? {
-        /** Default: 24 hours after `timestamp`; `undefined` if `source` is `reconcile`. */
+        /** Default: if `source` is `reconcile`, `undefined`. Otherwise 24 hours after `timestamp`. */
         readonly decideBy?: Date | undefined;
       }
     : unknown);
 
 /** The fields that an event about a listing takes. */
 export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf<T>> & {
-  /** Fields of the listing, and of your own model. Missing fields of {@link Listing} have defaults. */
+  /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
   readonly listing?: (L & GivenRecord<Listing, StatusOf<T>>) | undefined;
 };
 
 interface RecordFields<S extends string> {
-  /** Default: the status of the record or the type. Default for `booking.unknown` and `listing.unknown`: `"OnHold"`. */
+  /**
+   * Default: the status that the event type names. If the type ends with `.unknown`: the status of the record, or
+   * `"OnHold"`.
+   */
   readonly status?: S | undefined;
-  /** Default: the record with `previousStatus`; `undefined` if that is absent, as for the first event of a record. */
+  /** Default: the record's tracked fields and `previousStatus`; `undefined` without `previousStatus`. */
   readonly previous?: PreviousRecord | undefined;
   /** Default: the status of `previous`. */
   readonly previousStatus?: string | undefined;
@@ -105,11 +108,11 @@ export type FieldsOfEvent<E> = {
     | undefined;
 } & Own<E, "booking", Booking> &
   Own<E, "listing", Listing> & {
-    /** The transaction that `commit` hands to the writes. */
+    /** The transaction that `commit` passes to the functions given to `atomically`. */
     readonly tx?: E extends { atomically: (write: (tx: infer Tx) => unknown) => void } ? Tx : undefined;
   };
 
-/** A test may leave out the fields of this package's model, but not those that the user's own model requires. */
+/** A test may omit fields of this package's model, but must give the fields that the user's own model requires. */
 type Own<E, Name extends string, R> = E extends { readonly [N in Name]: infer Given extends object }
   ? Record<never, never> extends Omit<Given, keyof R>
     ? { readonly [N in Name]?: Mine<Given, R> | undefined }
@@ -144,8 +147,8 @@ const commonFields = [
 const recordFields = ["status", "previous", "previousStatus", "changed", "changes"];
 
 /**
- * Makes an event for the unit test of a callback. Each missing field has a default. The fields that you give in
- * `booking` or `listing` decide their types. To name the type of the event instead, use {@link createTestEventOf}.
+ * Makes an event for the unit test of a callback. Each missing field has a default. TypeScript infers the types of
+ * `booking` and `listing` from the fields that you give. To name the event's type, use {@link createTestEventOf}.
  *
  * @throws InvalidArgumentError for an unknown type, an unknown field, or a status that contradicts the type
  * @example
@@ -154,11 +157,12 @@ const recordFields = ["status", "previous", "previousStatus", "changed", "change
  *
  * const event = createTestEvent("booking.Cancelled", { previousStatus: "Confirmed", tx: db });
  * await onCancelled(event);
- * await event.commit(); // runs the writes that the callback gave to event.atomically
+ * await event.commit(); // runs the functions that the callback passed to event.atomically
  * ```
  */
-// NoInfer: the expected type must not add fields that are missing in the call. Without a client, an event about a
-// booking fits every listing model (never), and an event about a listing fits every booking model.
+// `NoInfer`: TypeScript must infer the model from `fields`, not from the callback that gets the event.
+// `L = never`: without a `client` field, a booking event fits a callback for any listing model. In the same way,
+// listing events use `B = never`.
 export function createTestEvent<
   const T extends BookingEventType,
   B extends object = object,
@@ -226,10 +230,10 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
 }
 
 /**
- * Makes an event of the type that you name. Fields that your own model requires must be given.
+ * Makes an event of the type that you name. You must give the fields that your own model requires.
  *
  * @typeParam E - the event, such as `BookingEvent<"Confirmed", MyBooking>`
- * @throws InvalidArgumentError like {@link createTestEvent}
+ * @throws InvalidArgumentError for an unknown type, an unknown field, or a status that contradicts the type
  * @example
  * ```ts
  * createTestEventOf<BookingEvent<"Confirmed", MyBooking>>("booking.Confirmed", { booking: { guestName: "Ada" } });
@@ -252,7 +256,7 @@ function checkNames(type: string, subject: RecordKind | undefined, fields: Given
     if (value !== undefined && !known.includes(field)) refuse(`is not a field of ${type}`, field);
 }
 
-/** Compares the record with `previous`, by the fields that a handler tracks by default. */
+/** Compares the record with `previous`. Compares only the fields that a handler tracks by default. */
 function differences(kind: RecordKind, record: TestRecord, fields: Given) {
   const look = snapshots()(kind, record as unknown as Booking | Listing);
   const { status: _, ...kept } = Object(fields.previous) as PreviousRecord;
@@ -269,7 +273,10 @@ function differences(kind: RecordKind, record: TestRecord, fields: Given) {
   return { previousStatus, changed, changes, previous: fields.previous ?? found.previous };
 }
 
-/** The status in the type of the event. For the type `unknown`, the given status. */
+/**
+ * Returns the status that the event type names, such as `Confirmed` in `booking.Confirmed`. If the type ends with
+ * `.unknown`, returns the given status or `"OnHold"`.
+ */
 function statusOf(kind: RecordKind, name: string | undefined, fields: Given): string {
   const { status: ofRecord } = Object(fields[kind]) as Given;
   const { status = ofRecord } = fields;
@@ -277,23 +284,26 @@ function statusOf(kind: RecordKind, name: string | undefined, fields: Given): st
   const listed: readonly unknown[] = kind === "booking" ? bookingStatuses : listingStatuses;
   if (name !== "unknown") {
     if (status !== undefined && status !== name)
-      refuse(`must be ${name}: the event is ${kind}.${name}`, "status");
+      refuse(`must be ${name}, because the event's type is ${kind}.${name}`, "status");
     return name as string;
   }
   if (status === undefined) return "OnHold";
   if (typeof status !== "string") refuse("must be a string", "status");
   if (listed.includes(status))
-    refuse(`has a type of its own; make a ${kind}.${status} event instead`, "status");
+    refuse(
+      `is a known status, so the type ${kind}.unknown is wrong. Make a ${kind}.${status} event`,
+      "status",
+    );
   return status;
 }
 
-/** Adds `atomically`, which collects the callback's writes as a store does, and `commit`, which runs them. */
+/** Adds `atomically`, which collects functions, and `commit`, which runs the collected functions. */
 function withWrites<E extends object>(event: E, { tx, atomically }: Given): E {
   const writes: ((tx: unknown) => unknown)[] = [];
   const collect = (write: unknown): void => {
     if (tx === undefined)
       throw new StayhookError(
-        "This test event has no transaction. Give createTestEvent the tx that the writes of event.atomically take.",
+        "The test event has no transaction. Give createTestEvent the field `tx`: a transaction for the functions passed to event.atomically.",
       );
     if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
     writes.push(write as (tx: unknown) => unknown);
@@ -301,11 +311,11 @@ function withWrites<E extends object>(event: E, { tx, atomically }: Given): E {
   const commit = async (): Promise<void> => {
     for (const write of writes.splice(0)) await write(tx);
   };
-  // Not enumerable, because the events of a handler do not have it.
+  // Make `commit` non-enumerable, so that a test event has the same enumerable fields as a handler's event.
   return Object.defineProperty({ ...event, atomically: atomically ?? collect }, "commit", { value: commit });
 }
 
-/** A booking or listing with the given fields, and defaults for the others. */
+/** Makes a booking or listing from the given fields. Missing fields have defaults. */
 function testRecord(kind: RecordKind, status: string, given: unknown, now: Date): TestRecord {
   if (given !== undefined && (typeof given !== "object" || given === null)) refuse("must be an object", kind);
   const fields = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined));
@@ -314,7 +324,7 @@ function testRecord(kind: RecordKind, status: string, given: unknown, now: Date)
   return { ...defaults, ...fields, status };
 }
 
-/** A stay of three nights: next to the given date, or two weeks after `now`. */
+/** Makes a booking of three nights. Without `checkIn` and `checkOut`, the stay starts two weeks after `now`. */
 function defaultBooking({ checkIn, checkOut }: Given, now: Date) {
   const arrival = toTime(checkIn) ?? toTime(checkOut, -3) ?? now.getTime() + 14 * dayMs;
   return {
@@ -330,11 +340,11 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/** A client without a network. It answers with the record of the event, and with 501 to any other request. */
+/** Makes a client without a network. It can read the event's record. Other requests get a 501 answer. */
 function standInClient(record: TestRecord | undefined): StayhookClient {
   const path = record && pathOf(record);
   const message =
-    "The default client of createTestEvent knows the event's own record only. For other requests, pass the option `client`.";
+    "The default client of a test event can read only the event's own record. For other requests, give createTestEvent the field `client`.";
   return new StayhookClient({
     baseUrl: "https://test-event.invalid",
     accessToken: "test-event",

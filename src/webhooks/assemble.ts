@@ -19,16 +19,15 @@ export interface Parts<Tx> {
   readonly log: Log;
   readonly observe: (event: Observation) => void;
   readonly snapshotOf: SnapshotOf;
-  /** `undefined` with `forwardTo`. */
+  /** `store` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<Tx> | undefined;
-  /** `undefined` with `forwardTo`. */
   readonly queue: Queue<Tx> | undefined;
   readonly receiver: Receiver;
   readonly silence: SilenceMonitor;
   readonly telemetry: SafeTelemetry;
-  /** Handles one event without a store. */
+  /** Handles one event without a store, for `webhooks.process()`. */
   readonly work: Work<Tx>;
-  /** The ids of the events that inline processing waits for, each with the id of its follow-up event. */
+  /** Maps the id of each event that is processed inline to the id of its follow-up event, if it has one. */
   readonly followUps: Map<string, string | undefined>;
   readonly state: { closed: boolean; lastReceivedAt: Date | undefined };
 }
@@ -93,7 +92,7 @@ function warnOfVerify(verify: Verify | false | undefined, log: Log): void {
   if (verify === undefined)
     log.warn(
       "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
-        "Pass sharedSecret(...), or `verify: false` if a proxy keeps strangers out",
+        "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
     );
   const weakness = verify && weaknessOf(verify);
   if (weakness) log.warn(weakness);
@@ -129,7 +128,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   const queue = new Queue<Tx>({
     store,
     work: createWork({ client, on, dispatch, snapshotOf, transactional, queued: { recent, further } }),
-    policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff) },
+    policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff, defaultBackoff) },
     observe: (event: QueueObservation) => {
       if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);
       logTrouble(event, log);
@@ -154,7 +153,7 @@ interface Process {
 /** Host and pid of this process, such as `web-1:4711`, for the history of events. */
 function workerName(): string {
   const { process, Deno } = globalThis as { readonly process?: Process; readonly Deno?: unknown };
-  // Deno would ask the user for a permission.
+  // Deno would ask the user for permission to read the host name.
   const host = Deno ? undefined : hostname(process);
   return `${host ?? "unknown"}:${process?.pid ?? 0}`;
 }

@@ -11,45 +11,45 @@ import {
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 
-// In each interface `client` stands last: TypeScript reports the first member that does not fit, and an error about
-// a client is long.
+// Keep `client` the last member of `EventBase`. TypeScript reports only the first member that does not match, and an
+// error about `client` is long.
 
 /** The fields of every event. */
 export interface EventBase<B extends Booking = Booking, L extends Listing = Listing> {
-  /** The id of the event in lower case. A callback runs to its end once for each id. */
+  /** The id of the event in lower case. Every delivery and every attempt of the event has the same id. */
   readonly eventId: string;
-  /** When the event happened at the platform. Equals `receivedAt` where the notification has no readable time. */
+  /** When the event happened at the platform. Equals `receivedAt` if the notification has no readable time. */
   readonly timestamp: Date;
   /** When the store recorded the event. */
   readonly receivedAt: Date;
   /**
-   * The origin of the event. `webhook`: a notification. `reconcile`: the reconciler found the change. `recheck`: a
-   * second read of a record that had not changed when its notification came.
+   * The origin of the event. `webhook`: a notification arrived. `reconcile`: the reconciler found a change. `recheck`:
+   * the handler reads the record a second time, because the record had not changed when its notification arrived.
    */
   readonly source: EventOrigin;
-  /** The notification with all its fields; `undefined` for an event that no notification brought. */
+  /** The notification with all its fields. It is `undefined` if `source` is not `webhook`. */
   readonly notification: WebhookNotification | undefined;
-  /** The topic of the endpoint that received the notification, where the endpoint was told its topic. */
+  /** The topic of the endpoint that received the notification. It is absent if the endpoint has no topic. */
   readonly topic?: string | undefined;
   /** The number of this attempt, from 1. */
   readonly attempt: number;
-  /** Aborts when the attempt has to stop: its timeout, `close`, or a lost lease. Pass it to `fetch` and the like. */
+  /** Aborts when the attempt must stop: on a timeout, `close` or a lost lease. Pass the signal to `fetch`. */
   readonly signal: AbortSignal;
-  /** The client that fetched the record. */
+  /** The `client` option of the handler. */
   readonly client: StayhookClient<B, L>;
 }
 
 /** How a field differs from `event.previous`. */
 export interface FieldChange {
-  /** The value in `previous`; `undefined` where `previous` is undefined. */
+  /** The value in `event.previous`. It is `undefined` if `event.previous` is `undefined`. */
   readonly from: TrackedValue | undefined;
-  /** The value in the record as it was read for this event. */
+  /** The value in the record that was read for this event. */
   readonly to: TrackedValue;
 }
 
 /**
- * The fields that differ from `event.previous`. Empty where nothing changed. The members named here are compared by
- * default. The option `track` chooses others, which are read by their name.
+ * The fields that differ from `event.previous`. The object is empty if nothing changed. By default, the handler
+ * compares the fields listed below. The option `track` can choose other fields, which then appear under their names.
  *
  * @example
  * ```ts
@@ -58,11 +58,11 @@ export interface FieldChange {
  * ```
  */
 export interface FieldChanges {
-  /** Present if the status differs. Always compared. */
+  /** Present if the status differs. The handler always compares the status. */
   readonly status?: FieldChange | undefined;
-  /** Present if a booking's day of arrival differs. By default both values are `YYYY-MM-DD`. */
+  /** Present if a booking's day of arrival differs. By default, `from` and `to` are `YYYY-MM-DD`. */
   readonly checkIn?: FieldChange | undefined;
-  /** Present if a booking's day of departure differs. By default both values are `YYYY-MM-DD`. */
+  /** Present if a booking's day of departure differs. By default, `from` and `to` are `YYYY-MM-DD`. */
   readonly checkOut?: FieldChange | undefined;
   /** Present if a booking has moved to another listing. */
   readonly listingId?: FieldChange | undefined;
@@ -73,81 +73,84 @@ export interface FieldChanges {
 }
 
 /**
- * A record's status and tracked fields when an event of it was last handled to its end. The members named here are
- * kept by default. The option `track` chooses others, which are read by their name.
+ * The status and the tracked fields of a record in its last handled event. By default, the store keeps the fields
+ * listed below. The option `track` can choose other fields, which then appear under their names.
  */
 export interface PreviousRecord {
-  /** The status at that time. */
+  /** The status of the record in its last handled event. */
   readonly status: string;
-  /** A booking's day of arrival at that time. By default `YYYY-MM-DD`. */
+  /** A booking's day of arrival in its last handled event. By default `YYYY-MM-DD`. */
   readonly checkIn?: TrackedValue | undefined;
-  /** A booking's day of departure at that time. By default `YYYY-MM-DD`. */
+  /** A booking's day of departure in its last handled event. By default `YYYY-MM-DD`. */
   readonly checkOut?: TrackedValue | undefined;
-  /** The listing of a booking at that time. */
+  /** The listing of a booking in its last handled event. */
   readonly listingId?: TrackedValue | undefined;
-  /** A listing's name at that time. */
+  /** A listing's name in its last handled event. */
   readonly listingName?: TrackedValue | undefined;
-  /** The value, at that time, of a field that `track` chooses. */
+  /** The value of a field that `track` chooses, in the last handled event. */
   readonly [field: string]: TrackedValue | undefined;
 }
 
 /** The fields of every event about a booking or listing. */
 export interface RecordEventBase<B extends Booking = Booking, L extends Listing = Listing>
   extends EventBase<B, L> {
-  /** Whether the status or a tracked field differs from `previous`. True where `previous` is undefined. */
+  /** Whether the status or a tracked field differs from `previous`. It is `true` if `previous` is `undefined`. */
   readonly changed: boolean;
-  /** The fields that differ from `previous`. Without `previous`: all tracked fields and the status. */
+  /** The fields that differ from `previous`. If `previous` is `undefined`, all tracked fields and the status differ. */
   readonly changes: FieldChanges;
-  /** The record as of the last event that was handled to its end; `undefined` the first time. */
+  /** The snapshot of the record from its last handled event. It is `undefined` if the store has no snapshot. */
   readonly previous: PreviousRecord | undefined;
-  /** The status in `previous`; `undefined` the first time. */
+  /** The status in `previous`. It is `undefined` if `previous` is `undefined`. */
   readonly previousStatus: string | undefined;
 }
 
-/** The fields that an event without a record does not have, so that `fallback` can destructure them from any event. */
+/**
+ * An event without a record does not have these fields. They are declared as `undefined`, so that `fallback` can
+ * destructure every event.
+ */
 interface WithoutRecord {
-  /** Absent: this event is about no booking. */
+  /** An event without a record has no booking. */
   readonly booking?: undefined;
-  /** Absent: this event is about no listing. */
+  /** An event without a record has no listing. */
   readonly listing?: undefined;
-  /** Absent: this event is about no record. */
+  /** An event without a record has no status. */
   readonly status?: undefined;
-  /** Absent: this event is about no record. */
+  /** An event without a record has nothing that can change. */
   readonly changed?: undefined;
-  /** Absent: this event is about no record. */
+  /** An event without a record has no changes. */
   readonly changes?: undefined;
-  /** Absent: this event is about no record. */
+  /** An event without a record has no previous snapshot. */
   readonly previous?: undefined;
-  /** Absent: this event is about no record. */
+  /** An event without a record has no previous status. */
   readonly previousStatus?: undefined;
 }
 
-/** A listed status is its own literal. The status of an `unknown` event is any text. */
+/** The type of `status`: `string` if `S` is `unknown`, otherwise the literal `S`. */
 type StatusOf<S extends string> = S extends "unknown" ? string : S;
 
 /**
  * An event about a booking that has the status `S`.
  *
- * @typeParam S - a booking status, or `unknown` for one that is not listed
+ * @typeParam S - a booking status, or `unknown` for a status that this package does not know
  */
 export interface BookingEventOf<
   S extends BookingStatus | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
 > extends RecordEventBase<B, L> {
-  /** The type of the event. `switch (event.type)` narrows by it. */
+  /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `booking.${S}`;
   /** The status of the booking when it was fetched. */
   readonly status: StatusOf<S>;
   /**
-   * The booking, fetched after the event was recorded. Further fields of the platform need a model in the client option
-   * `models.booking`, or a cast: `booking as Booking & Record<string, unknown>`.
+   * The booking, fetched after the event was recorded. To read further fields of the platform, pass a model in the
+   * client option `models.booking`, or cast: `booking as Booking & Record<string, unknown>`.
    */
   readonly booking: B & {
-    /** The status that `event.type` names. In a `booking.unknown` event, it is any other text. */
+    /** The status that `event.type` names. In a `booking.unknown` event, any status that this package does not know. */
     readonly status: StatusOf<S>;
   };
-  /** Absent: this event is about a booking. */
+  /** An event about a booking has no listing. */
   readonly listing?: undefined;
 }
 
@@ -155,8 +158,9 @@ export interface BookingEventOf<
 export interface BookingRequestEvent<B extends Booking = Booking, L extends Listing = Listing>
   extends BookingEventOf<"Request", B, L> {
   /**
-   * When the platform expects a decision: 24 hours after the notification's timestamp, or after the receipt where
-   * that timestamp is not plausible. `undefined` for an event of the reconciler, which cannot know when the guest asked.
+   * The deadline for the host's decision: 24 hours after the notification's timestamp. If the timestamp is not
+   * plausible: 24 hours after the notification arrived. `decideBy` is `undefined` for an event of the reconciler,
+   * because the reconciler cannot know when the guest asked.
    */
   readonly decideBy: Date | undefined;
 }
@@ -164,26 +168,26 @@ export interface BookingRequestEvent<B extends Booking = Booking, L extends List
 /**
  * An event about a listing that has the status `S`.
  *
- * @typeParam S - a listing status, or `unknown` for one that is not listed
+ * @typeParam S - a listing status, or `unknown` for a status that this package does not know
  */
 export interface ListingEventOf<
   S extends ListingStatus | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
 > extends RecordEventBase<B, L> {
-  /** The type of the event. `switch (event.type)` narrows by it. */
+  /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `listing.${S}`;
   /** The status of the listing when it was fetched. */
   readonly status: StatusOf<S>;
   /**
-   * The listing, fetched after the event was recorded. Further fields of the platform need a model in the client option
-   * `models.listing`, or a cast: `listing as Listing & Record<string, unknown>`.
+   * The listing, fetched after the event was recorded. To read further fields of the platform, pass a model in the
+   * client option `models.listing`, or cast: `listing as Listing & Record<string, unknown>`.
    */
   readonly listing: L & {
-    /** The status that `event.type` names. In a `listing.unknown` event, it is any other text. */
+    /** The status that `event.type` names. In a `listing.unknown` event, any status that this package does not know. */
     readonly status: StatusOf<S>;
   };
-  /** Absent: this event is about a listing. */
+  /** An event about a listing has no booking. */
   readonly booking?: undefined;
 }
 
@@ -191,9 +195,9 @@ export interface ListingEventOf<
 export interface MessageWebhookEvent<B extends Booking = Booking, L extends Listing = Listing>
   extends WithoutRecord,
     EventBase<B, L> {
-  /** The type of the event. `switch (event.type)` narrows by it. */
+  /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "message";
-  /** The handler reads no references of a message. */
+  /** Always `null`, because the handler does not read the references of a message. */
   readonly ref: null;
 }
 
@@ -201,26 +205,27 @@ export interface MessageWebhookEvent<B extends Booking = Booking, L extends List
 export interface UnknownEvent<B extends Booking = Booking, L extends Listing = Listing>
   extends WithoutRecord,
     EventBase<B, L> {
-  /** The type of the event. `switch (event.type)` narrows by it. */
+  /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "unknown";
 }
 
-/** A transaction is `any` where the types of the database's client are not installed. */
+/** Detects `any`. A transaction has the type `any` if the types of the database's client are not installed. */
 type IsAny<T> = 0 extends 1 & T ? true : false;
 
 type Synchronous<R> =
-  R extends PromiseLike<unknown> ? "drop async: the writes of this store are synchronous" : R;
+  R extends PromiseLike<unknown> ? "remove async: the writes of this store are synchronous" : R;
 
 /**
- * The part of an event that a store with transactions adds.
+ * The method that events have if the store has transactions.
  *
  * @typeParam Tx - the store's transaction
  */
 export interface Transactional<Tx> {
   /**
-   * Runs `write` in the store's transaction that records this event as done, so that neither is kept without the
-   * other. `write` runs after the callback has returned, and again if the commit fails. If it throws, the attempt has
-   * failed. Several writes run in the order of the calls.
+   * Runs the function `write` in the transaction that records this event as done. The database commits the changes of
+   * `write` and the event's new state together, or neither of them. `write` runs after the callback has returned. If
+   * the commit fails, `write` runs again. If `write` throws, the attempt fails. If you call `atomically` several
+   * times, the functions run in the order of the calls.
    */
   readonly atomically: IsAny<Tx> extends true
     ? (write: (tx: Tx) => unknown) => void
@@ -229,34 +234,36 @@ export interface Transactional<Tx> {
       : (write: (tx: Tx) => unknown) => void;
 }
 
-/** The part that a store with this transaction adds to an event. `never`: a store without transactions adds nothing. */
+/** Adds `atomically` to an event if the store has transactions. If the store has none, `Tx` is `never`. */
 type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
-/** The event of each type. {@link WebhookCallbacks} has a callback for each. */
+/** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
 export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
-  /** A booking with the status `Initiated`: a guest has begun to book. The platform describes no event for it. */
+  /** A booking that a guest has begun to make (`Initiated`). The platform documents no event for this status. */
   "booking.Initiated": BookingEventOf<"Initiated", B, L> & Writing<Tx>;
-  /** Booking Requested: a guest asks to book. Approve or decline at the platform before `decideBy`. */
+  /** Booking Requested: a guest asks to book. Approve or decline the request at the platform before `decideBy`. */
   "booking.Request": BookingRequestEvent<B, L> & Writing<Tx>;
   /**
-   * Booking Confirmed (Instant Book) or Booking Approved (by the host): block the listing from the `checkIn` of
-   * `stay(booking)` up to, not including, its `checkOut`. Runs again, with `changed: true`, when the dates or the listing
-   * of the booking change.
+   * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the listing from `checkIn` (inclusive)
+   * to `checkOut` (exclusive) of `stay(booking)`. If the booking's dates or listing change, the callback runs
+   * again, with `changed: true`.
    */
   "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
   "booking.Declined": BookingEventOf<"Declined", B, L> & Writing<Tx>;
-  /** Booking Cancelled: release the listing from the `checkIn` of `stay(booking)` up to, not including, its `checkOut`. */
+  /**
+   * Booking Cancelled. Release the listing from `checkIn` (inclusive) to `checkOut` (exclusive) of `stay(booking)`.
+   */
   "booking.Cancelled": BookingEventOf<"Cancelled", B, L> & Writing<Tx>;
-  /** A booking with a status that this package does not know. `status` has it. */
+  /** A booking whose `status` this package does not know. */
   "booking.unknown": BookingEventOf<"unknown", B, L> & Writing<Tx>;
   /** A listing with the status `InReview`: the platform reviews it. */
   "listing.InReview": ListingEventOf<"InReview", B, L> & Writing<Tx>;
   /** Listing Created: the platform has accepted the listing, and it is published. */
   "listing.Published": ListingEventOf<"Published", B, L> & Writing<Tx>;
-  /** A listing with the status `Hidden`. The platform describes no event for it. */
+  /** A listing with the status `Hidden`. The platform documents no event for this status. */
   "listing.Hidden": ListingEventOf<"Hidden", B, L> & Writing<Tx>;
-  /** A listing with a status that this package does not know. `status` has it. */
+  /** A listing whose `status` this package does not know. */
   "listing.unknown": ListingEventOf<"unknown", B, L> & Writing<Tx>;
   /** A notification of the `messages` topic. The handler fetches no record for it. */
   message: MessageWebhookEvent<B, L> & Writing<Tx>;
@@ -265,10 +272,10 @@ export interface WebhookEventMap<B extends Booking = Booking, L extends Listing 
 }
 
 /**
- * An event about a booking. `S` narrows it: `BookingEvent<"Request">` has `decideBy`, and its `booking.status` is the
- * literal.
+ * An event about a booking with the status `S`, by default with any status. For example, `BookingEvent<"Request">` has
+ * `decideBy`, and its `booking.status` has the type `"Request"`.
  *
- * @typeParam S - a booking status, or `unknown` for one that is not listed
+ * @typeParam S - a booking status, or `unknown` for a status that this package does not know
  */
 export type BookingEvent<
   S extends BookingStatus | "unknown" = BookingStatus | "unknown",
@@ -278,9 +285,10 @@ export type BookingEvent<
 > = WebhookEventMap<B, L, Tx>[`booking.${S}`];
 
 /**
- * An event about a listing. `S` narrows it: in a `ListingEvent<"Published">` `listing.status` is the literal.
+ * An event about a listing with the status `S`, by default with any status. For example, the `listing.status` of
+ * `ListingEvent<"Published">` has the type `"Published"`.
  *
- * @typeParam S - a listing status, or `unknown` for one that is not listed
+ * @typeParam S - a listing status, or `unknown` for a status that this package does not know
  */
 export type ListingEvent<
   S extends ListingStatus | "unknown" = ListingStatus | "unknown",
@@ -289,25 +297,24 @@ export type ListingEvent<
   Tx = never,
 > = WebhookEventMap<B, L, Tx>[`listing.${S}`];
 
-/** Any event. `switch (event.type)` narrows it, and can be exhaustive. */
+/** Any event. `switch (event.type)` narrows the event, and can be exhaustive. */
 export type WebhookEvent<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
 > = WebhookEventMap<B, L, Tx>[keyof WebhookEventMap];
 
-/** The callbacks of a handler: one for each type of event, and `fallback` for every type that has none. */
-// A mapped type: an interface with callbacks of one `Tx` cannot be assigned to one of another.
+/** The callbacks of a handler: one for each type of event, and `fallback` for every type without a callback. */
+// Do not make this type an interface: callbacks with different types of `Tx` would not be assignable to each other.
 export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = {
   readonly [T in keyof WebhookEventMap<B, L, Tx>]?:
     | ((event: WebhookEventMap<B, L, Tx>[T]) => unknown)
     | undefined;
 } & {
-  /** Runs for every event whose type has no callback here. `switch (event.type)` narrows it. */
+  /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined;
 };
 
-/** All types of events. */
 export const eventTypes: readonly string[] = [
   ...bookingStatuses.map((status) => `booking.${status}`),
   "booking.unknown",
@@ -317,18 +324,18 @@ export const eventTypes: readonly string[] = [
   "unknown",
 ];
 
-/** The type of an event whose record has this status. */
+/** Returns the event type for a record of this kind and status. */
 export function eventType(kind: Subject["kind"], status: string): string {
   const statuses: readonly string[] = kind === "booking" ? bookingStatuses : listingStatuses;
   return `${kind}.${statuses.includes(status) ? status : "unknown"}`;
 }
 
-/** How the record that an event is about is named in a store. */
+/** The record that an event is about, as parsed from the event's `ref`. */
 export type Subject =
   | { readonly kind: "booking"; readonly bookingCode: string }
   | { readonly kind: "listing"; readonly listingId: number };
 
-/** Leaves out the white space around the code. A code of white space alone stays as it is. */
+/** Trims the code, unless the code is only white space. */
 export function bookingRef(bookingCode: string): string {
   return `booking:${bookingCode.trim() || bookingCode}`;
 }
@@ -345,10 +352,10 @@ export function parseRef(ref: string | null): Subject | undefined {
 }
 
 const DAY = 24 * 60 * 60_000;
-/** How far a notification's timestamp may lie before and after its receipt to be believed, ms. */
+/** How long before and after the arrival of its notification a plausible timestamp may be at most, ms. */
 const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
 
-/** 24 hours after the time that a notification tells, or after its receipt if that time is not plausible. Both are epoch ms. */
+/** Adds 24 hours to the timestamp `told`, or to `receivedAt` if `told` is not plausible. Both times are epoch ms. */
 export function decisionDeadline(told: number, receivedAt: number): Date {
   const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
   return new Date((isPlausible ? told : receivedAt) + DAY);

@@ -15,21 +15,21 @@ import type { ReceiveRequest } from "./receiving/request.ts";
 export type { AvailableHealth, Health, UnavailableHealth } from "./monitoring.ts";
 
 /**
- * The handler that {@link createWebhookHandler} makes. Pass it to `toNodeHandler` of `stayhook/node` for node:http and
- * Express, to the plugin of `stayhook/fastify`, to the middleware of `stayhook/koa`, or to the handler of
- * `stayhook/lambda`. Every other framework calls its `fetch`. Its functions need no `this`.
+ * The handler that {@link createWebhookHandler} makes. For node:http and Express, pass it to `toNodeHandler` of
+ * `stayhook/node`. Other adapters are `toFastifyPlugin` of `stayhook/fastify`, `toKoaMiddleware` of `stayhook/koa`
+ * and `toLambdaHandler` of `stayhook/lambda`. With other frameworks, call `fetch`. The methods work without `this`.
  */
 export interface WebhookHandler {
-  /** Takes a notification as a web `Request`: Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix. Never rejects. */
+  /** Takes a web `Request`, for Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix and others. Never rejects. */
   fetch(request: Request, context?: FetchContext): Promise<Response>;
-  /** Takes a notification in the form that a framework has it in. The adapters call it. Never rejects. */
+  /** Takes a request as a plain object. The adapters for frameworks call this method. Never rejects. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
   /**
-   * Processes one notification now, without a store: for the worker of a queue of your own. Takes the notification,
-   * or the event that `forwardTo` sent, parsed or as JSON text. Such an event has `previous: undefined` and
-   * `changed: true`, `dispatch` has no effect, and `atomically` throws.
+   * Processes one notification now, without a store. Call `process` in the worker of your own queue. It takes a
+   * notification, or an event that `forwardTo` sent, as an object or as JSON text. In the callback's event,
+   * `previous` is `undefined`, `changed` is `true`, and `atomically` throws. The option `dispatch` has no effect.
    *
-   * @throws ProcessingError saying whether and when to try again
+   * @throws ProcessingError that says whether and when to try again
    * @example
    * ```ts
    * new Worker("notifications", (job) => webhooks.process(job.data, { attempt: job.attemptsMade + 1 }));
@@ -40,16 +40,18 @@ export interface WebhookHandler {
     options?: ProcessOptions,
   ): Promise<Processed>;
   /**
-   * Asks the store something, which also makes its tables: for apps that should fail at start rather than answer 503.
+   * Queries the store once. Before this query, the store creates its missing tables. If you call `ready` at startup,
+   * an app with a broken store fails at once. Otherwise, the app starts and answers 503.
    *
-   * @throws what the store throws when it cannot be asked
+   * @throws the error of the store
    */
   ready(): Promise<void>;
   /**
-   * Takes no more notifications (503), lets callbacks finish for `timeout` ms (default 10,000), then aborts their
-   * `signal`, waits up to 3 s more, and gives the events back. Close the store afterwards.
+   * Answers 503 to further requests, and waits up to `timeout` ms for running callbacks. Then aborts the `signal` of
+   * callbacks that still run, waits for them 3 s at most, and releases their events to other processes. Close the
+   * handler before the store.
    *
-   * @throws InvalidArgumentError where `timeout` is not a number of ms; nothing is closed then
+   * @throws InvalidArgumentError if `timeout` is not a number of ms. The handler then stays open
    * @example
    * ```ts
    * server.close();
@@ -62,32 +64,32 @@ export interface WebhookHandler {
     /** How long callbacks may take to finish, ms. Default 10,000. */
     readonly timeout?: number | undefined;
   }): Promise<void>;
-  /** Whether an adapter should start the processing. */
+  /** Whether an adapter should call `start`. */
   readonly autoStart: boolean;
   /**
-   * Processes due events by itself until {@link close}. A second call does nothing. Workers do not keep the process
-   * alive: add a timer if nothing else does.
+   * Processes due events in the background, until {@link close} is called. A second call does nothing. The background
+   * work does not keep the process alive. If nothing else keeps the process alive, add a timer.
    */
   start(): void;
   /**
-   * Processes the events that are due now, each once: for cron jobs, serverless and tests. Ends when nothing is due,
-   * or when the platform is out of reach. Does not wait for other processes.
+   * Makes one attempt at each event that is due now, for cron jobs, serverless and tests. Ends when no event is due, or
+   * when the platform is out of reach. Does not wait for attempts of other processes.
    *
-   * @throws InvalidArgumentError naming the option that is wrong; what the store throws when it cannot be asked
+   * @throws the error of the store, or an InvalidArgumentError naming the option that is wrong
    */
   drain(options?: DrainOptions): Promise<DrainResult>;
-  /** Tells how the handler is doing. Never rejects: where the store cannot be asked, `state` is `unavailable`. */
+  /** Reports the health of the handler. Never rejects: if the store does not answer, `state` is `unavailable`. */
   health(): Promise<Health>;
 }
 
-/** The handler that {@link createWebhookHandler} makes for `forwardTo`, where your own queue does the processing. */
+/** The handler that {@link createWebhookHandler} makes for a `forwardTo` store. Your own queue processes the events. */
 export interface ForwardingHandler extends Omit<WebhookHandler, "start" | "drain" | "health"> {}
 
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
 /**
- * Makes the handler of a subscriber's endpoint. It records each notification before it answers, handles each event
- * once, reads the booking or listing, and runs the callback for its status.
+ * Makes the handler of your webhook endpoint. The handler records each notification before it answers, and ignores
+ * duplicates. Then it reads the booking or listing, and runs the callback for the status.
  *
  * @throws InvalidArgumentError naming each option that is wrong
  * @example
@@ -109,7 +111,7 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  * createServer(toNodeHandler(webhooks)).listen(3000);
  * ```
  */
-// Not an overload: TypeScript would report a misspelled option at the call, with an error for each overload.
+// Do not use overloads: TypeScript would report a misspelled option once for each overload.
 export function createWebhookHandler<
   B extends Booking,
   L extends Listing,
@@ -178,28 +180,29 @@ export function createWebhookHandler<
 /** The second argument of {@link WebhookHandler.receive}. */
 export interface ReceiveContext {
   /**
-   * Keeps the process alive until the promise settles, such as Workers' `ctx.waitUntil` and Next.js' `after`. The handler
-   * then starts no loop. It passes a promise for the handling of all due events.
+   * The runtime's function that keeps the process alive until a promise settles, such as `ctx.waitUntil` of Workers
+   * or `after` of Next.js. The handler passes a promise that settles when the due events are handled. With
+   * `waitUntil`, the handler starts no background loop.
    */
   readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
 }
 
 /** The second argument of {@link WebhookHandler.fetch}. */
 export interface FetchContext extends ReceiveContext {
-  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
+  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic that `topicFrom` finds in the URL. */
   readonly topic?: string | undefined;
 }
 
 type Receive = (request: ReceiveRequest, context?: ReceiveContext) => Promise<ReceiveResult>;
 
 interface Processing {
-  /** `false`: inline. */
+  /** `false` if the option `processing` is `inline`. */
   readonly background: boolean;
   readonly autoStart: boolean;
   readonly start: () => void;
 }
 
-/** Makes the handler's `receive`: it records an event, then has it processed. It never rejects. */
+/** Makes the handler's `receive`, which records events and starts their processing. `receive` never rejects. */
 function receiveWith<Tx>(parts: Parts<Tx>, processing: Processing): Receive {
   const { receiver, queue, state, log } = parts;
   return async (request, context) => {
@@ -230,7 +233,7 @@ async function fetchWith(
   return new Response(result.body, { status: result.status, headers: result.headers });
 }
 
-/** Resolves when the event and its follow-up event have ended, or at `replyBy`. Never rejects. */
+/** Handles the event and its follow-up event. Stops waiting for them at `replyBy`. Never rejects. */
 async function runInline<Tx>(
   { followUps, log }: Parts<Tx>,
   queue: Queue<Tx>,
@@ -254,15 +257,18 @@ function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, { log }: 
   const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
   const pushed = queue.push().catch(failed);
   try {
-    // Called as a method, because the context may be the runtime's own object.
+    // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
     context.waitUntil(pushed);
   } catch (error) {
-    // Not thrown: the event is recorded, so the answer must be 200.
+    // Do not throw: the event is recorded, so the answer must be 200.
     failed(error);
   }
 }
 
-/** Stands for a body that was read already. The real stream may look empty, because its reader was released. */
+/**
+ * Returns a locked stream, which stands for a body that was already read. `request.body` does not suffice: in some
+ * runtimes, it looks like an unread, empty stream.
+ */
 function lockedStream(): ReadableStream {
   const stream = new ReadableStream();
   stream.getReader();
@@ -273,7 +279,7 @@ interface WaitingContext {
   readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]>;
 }
 
-/** Some frameworks pass `null` for no context. */
+/** Accepts `null`, because some frameworks pass `null` if they have no context. */
 function hasWaitUntil(context: ReceiveContext | null | undefined): context is WaitingContext {
   return typeof context?.waitUntil === "function";
 }

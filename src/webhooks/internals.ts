@@ -9,16 +9,16 @@ import type { SnapshotOf } from "./processing/record.ts";
 /** The parts of a handler that the reconciler and the console use. They are not public. */
 export interface Internals {
   readonly client: StayhookClient<Booking, Listing>;
-  /** `undefined` with `forwardTo`. */
+  /** `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<unknown> | undefined;
-  /** Makes the snapshot of a record with the handler's `track` option. Throws what `track` throws. */
+  /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
   /** How long the store keeps a record's snapshot, ms. */
   readonly recordRetention: number;
-  /** The handler's `observe`. Does not throw. */
+  /** Passes an observation to the handler's `observe` and `telemetry`. Never throws. */
   readonly observe: (event: Observation) => void;
   readonly log: Log;
-  /** Starts processing, unless `autoStart: false` or a serverless runtime says otherwise. */
+  /** Starts processing. Does nothing if `autoStart` is `false` or `processing` is `inline`. */
   start(): void;
   /** Adds an event to the store and wakes the queue. */
   add(event: NewEvent): Promise<"added" | "duplicate" | "conflict">;
@@ -26,27 +26,27 @@ export interface Internals {
   drainIfStarted(): Promise<void>;
 }
 
-// `require` loads another copy of the package than `import`. This symbol is the same in both.
+// `import` and `require` load separate copies of the package. `Symbol.for` gives the same symbol to each copy.
 const INTERNALS = Symbol.for("stayhook.internals");
 
 export function withInternals<T extends object>(handler: T, internals: Internals): T {
   return Object.defineProperty(handler, INTERNALS, { value: internals });
 }
 
-/** `undefined` for anything that is not a handler. */
+/** Returns `undefined` if `createWebhookHandler` did not make `handler`. */
 export function internalsOf(handler: unknown): Internals | undefined {
   if (typeof handler !== "object" || handler === null) return undefined;
   return (handler as { readonly [INTERNALS]?: Internals })[INTERNALS];
 }
 
 /**
- * The issues of an argument that must be a handler with an `EventStore`.
+ * Returns the issues of an argument that must be a handler with an `EventStore`.
  *
- * @param why - why `forwardTo` does not suffice
+ * @param why - the text after "must have an EventStore": the reason why a handler with `forwardTo` cannot be used
  */
 export function problemsWithHandler(handler: unknown, why: string): Issue[] {
   const internals = internalsOf(handler);
   if (internals?.store) return [];
-  const notHandler = "must be a handler that createWebhookHandler has made";
+  const notHandler = "must be a handler from createWebhookHandler";
   return [{ path: ["webhooks"], message: internals ? `must have an EventStore${why}` : notHandler }];
 }

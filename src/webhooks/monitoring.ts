@@ -4,53 +4,54 @@ import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { SilentObservation } from "./observability.ts";
 
-/** How a handler is doing. */
+/** The health of a handler whose store answers. */
 export interface AvailableHealth {
   /**
-   * `idle`: processing has not started, because of serverless or `autoStart: false`. `paused`: the platform is out of
-   * reach, and notifications are still recorded. `stopped`: the handler is closed.
+   * `idle`: processing has not started. It does not start by itself on serverless runtimes or with
+   * `autoStart: false`. `paused`: the platform is out of reach, but the handler still records notifications.
+   * `stopped`: the handler is closed.
    */
   readonly state: "idle" | "running" | "paused" | "stopped";
   /** How many events the store has in each state. */
   readonly counts: Record<EventState, number>;
-  /** Age in seconds of the oldest event that waits to be handled. `undefined` if none waits. */
+  /** Age in seconds of the oldest event that waits to be handled. It is `undefined` if no event waits. */
   readonly oldestPendingAge: number | undefined;
-  /** When a notification was last recorded, by any process. With `forwardTo`: by this process. */
+  /** When any process last recorded a notification. With `forwardTo`, only this process counts. */
   readonly lastReceivedAt: Date | undefined;
-  /** Since when this process pauses. `undefined` while it does not. */
+  /** When the current pause of this process began. It is `undefined` if processing is not paused. */
   readonly pausedSince: Date | undefined;
-  /** The error for which this process pauses. */
+  /** The text of the latest error that keeps this process paused. */
   readonly pauseReason: string | undefined;
-  /** Absent: the store answers. */
+  /** There is no error, because the store answers. */
   readonly error?: undefined;
 }
 
 /** The health of a handler whose store does not answer. */
 export interface UnavailableHealth {
-  /** The store cannot be asked. */
+  /** The store failed, or did not answer within 10 seconds. */
   readonly state: "unavailable";
   /** The error of the store. */
   readonly error: unknown;
-  /** Absent: the store does not answer. */
+  /** The counts are unknown, because the store does not answer. */
   readonly counts?: undefined;
-  /** Absent: the store does not answer. */
+  /** The age is unknown, because the store does not answer. */
   readonly oldestPendingAge?: undefined;
-  /** Absent: the store does not answer. */
+  /** The time is unknown, because the store does not answer. */
   readonly lastReceivedAt?: undefined;
-  /** Absent: the store does not answer. */
+  /** No pause is reported, because the store does not answer. */
   readonly pausedSince?: undefined;
-  /** Absent: the store does not answer. */
+  /** No pause is reported, because the store does not answer. */
   readonly pauseReason?: undefined;
 }
 
-/** The result of {@link WebhookHandler.health}. `state` narrows it. */
+/** The result of {@link WebhookHandler.health}. `state` narrows its type. */
 export type Health = AvailableHealth | UnavailableHealth;
 
 /** How long the store may take to answer, ms. */
 const STORE_TIMEOUT = 10_000;
 
 interface HealthOptions {
-  /** Both are `undefined` with `forwardTo`. */
+  /** `store` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<unknown> | undefined;
   readonly queue: Pick<Queue<never>, "state" | "pause"> | undefined;
   readonly closed: boolean;
@@ -91,31 +92,31 @@ async function within<T>(ms: number, asked: Promise<T>): Promise<T> {
   const answered = asked.then((value) => {
     answer = { value };
   });
-  // A rejection after the timeout must not be unhandled.
+  // Ignore a rejection after the timeout.
   answered.catch(() => {});
   await atMost(ms, [answered]);
   if (!answer) throw new Error(`The store did not answer within ${ms} ms`);
   return (answer as { readonly value: T }).value;
 }
 
-/** The wait after the store has failed, ms. */
+/** After a failure of the store, the monitor checks again within this time, ms. */
 const RETRY_AFTER_FAILURE = 60_000;
 
 interface SilenceOptions {
-  /** ms. Infinity: never. */
+  /** The time without a notification that counts as silence, ms. `Infinity` turns the monitor off. */
   readonly silentAfter: number;
-  /** When a notification was last recorded, by any process. */
+  /** Resolves to the time of the last notification. */
   readonly lastReceivedAt: () => Promise<Date | undefined>;
   readonly tell: (event: SilentObservation) => void;
 }
 
-/** Reports once that no notification has arrived for `silentAfter`, and again after the next notification. */
+/** Reports when no notification has arrived for `silentAfter` ms. Reports each such silence once. */
 export class SilenceMonitor {
   readonly #options: SilenceOptions;
   readonly #alarm = new Alarm(() => void this.check());
-  /** The silence that was reported last: its start by the store's clock, or `none`. */
+  /** When the last reported silence began, in epoch ms. It is `none` if no notification had ever arrived. */
   #told: number | "none" | undefined;
-  /** The start of the silence if there was never a notification. */
+  /** When the first check ran. If no notification has ever arrived, the silence begins at this time. */
   #since: number | undefined;
   #started = false;
   #stopped = false;
@@ -124,7 +125,7 @@ export class SilenceMonitor {
     this.#options = options;
   }
 
-  /** Checks whenever the silence may have lasted too long. */
+  /** Checks for silence now, and again whenever `silentAfter` may have passed. */
   start(): void {
     if (this.#started || this.#stopped || this.#options.silentAfter === Number.POSITIVE_INFINITY) return;
     this.#started = true;

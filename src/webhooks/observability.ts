@@ -7,26 +7,26 @@ import type { ClaimedEvent, EventStore, NewEvent } from "../stores/event-store.t
 import type { FieldChanges } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/answers.ts";
 
-/** The argument of `observe`. `kind` narrows it. */
+/** The argument of the `observe` option. `kind` narrows its type. */
 export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
 
-/** `observe` gets it when no notification has arrived for `silentAfter`. */
+/** Reports that no notification has arrived for `silentAfter` ms. */
 export interface SilentObservation {
   readonly kind: "silent";
-  /** When the newest notification was recorded. `undefined` if there was never one. */
+  /** When the newest notification was recorded. It is `undefined` if there has never been a notification. */
   readonly lastReceivedAt: Date | undefined;
 }
 
-/** The webhook configuration is off or missing, or the endpoints of these topics are not the expected ones. */
+/** Reports that the platform's webhook configuration is inactive or missing, or has an unexpected endpoint. */
 export interface DriftObservation {
   readonly kind: "drift";
   /** Whether the platform sends notifications. */
   readonly isActive: boolean;
-  /** The topics whose endpoint is not the expected one. */
+  /** The topics whose endpoint differs from the expected endpoint. */
   readonly topics: readonly string[];
 }
 
-/** A record had changed, and no event of it waited: its notification never arrived. An event for it is in the store now. */
+/** Reports a change whose notification never arrived. The reconciler has added an event for the change. */
 export interface MissedObservation {
   readonly kind: "missed";
   /** `booking:<code>` or `listing:<id>`. */
@@ -35,10 +35,10 @@ export interface MissedObservation {
   readonly changes: FieldChanges;
 }
 
-/** The reconciler's alarms. The handler's `observe` gets them, too. */
+/** An alarm of the reconciler. The reconciler also passes each alarm to the handler's `observe`. */
 export type ReconcilerAlarm = DriftObservation | MissedObservation;
 
-/** Wraps the user's `observe` so that it never throws. Its errors are logged. */
+/** Wraps the user's `observe`, so that an error of `observe` is logged and never thrown. */
 export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log: Log): (event: E) => void {
   if (!observe) return () => {};
   const failed = (error: unknown) => log.warn("the `observe` function threw", { error, fromUserCode: true });
@@ -72,13 +72,13 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
         event,
         log,
         "error",
-        `gave up ${nameOf(event)} (${event.reason}). The event is parked until you replay it`,
+        `gave up on ${nameOf(event)} (${event.reason}). The event is parked. To try again, replay the event`,
       );
       break;
     case "paused": {
       const { error } = event;
-      const next = `The next try is in ${readableDuration(event.wait)}. Notifications are still recorded`;
-      log.warn(`processing is paused, because the platform is out of reach. ${next}`, { error });
+      const next = `The next request is in ${readableDuration(event.wait)}. Notifications are still recorded`;
+      log.warn(`processing is paused, because requests to the platform fail. ${next}`, { error });
       break;
     }
     case "resumed":
@@ -104,13 +104,13 @@ function writeTrouble(
 ): void {
   const { eventId, ref, type, attempt, reason, error } = event;
   const details = { error, eventId, ref, type, attempt, reason };
-  // A stranger causes these two with forged ids.
+  // Limit the log lines of these two failures, because a stranger can cause them with forged ids.
   if (reason === "not-found" || reason === "denied")
     log.limited(`${event.kind} ${reason}`, level, message, details);
   else log[level](message, details);
 }
 
-/** Shows ms in a unit that people read, such as `5 min`. */
+/** Formats ms in the largest unit that fits, such as `5 min`. */
 function readableDuration(ms: number): string {
   const units = [
     [3_600_000, "h"],
@@ -121,55 +121,55 @@ function readableDuration(ms: number): string {
   return `${Math.round((ms / size) * 10) / 10} ${unit}`;
 }
 
-/** The events of a store that need attention. */
+/** The numbers of waiting and parked events in a store. */
 export interface WaitingEvents {
   /** How many events are pending or retrying. */
   readonly waiting: number;
-  /** Age of the oldest event that waits to be handled, ms; 0 if none does. */
+  /** Age of the oldest event that waits to be handled, ms. It is 0 if no event waits. */
   readonly oldestAge: number;
   /** How many events are parked. */
   readonly parked: number;
 }
 
 /**
- * Traces and measures a handler and its client. `telemetry()` of `stayhook/otel` makes one for OpenTelemetry.
+ * Traces and measures a handler and its client. For OpenTelemetry, use `telemetry()` of `stayhook/otel`.
  *
- * If one of its functions throws, hangs or does not call `run`, the event is handled all the same. The handler logs the
- * failure, once a minute at most.
+ * The handler still handles an event if one of these functions throws, hangs or does not call `run`. The handler logs
+ * such a failure at most once a minute.
  */
 export interface Telemetry extends RequestTelemetry {
   /**
    * Called before the store records a new event.
    *
-   * @param added - resolves to the store's answer. Rejects if the store failed
-   * @returns the W3C `traceparent` that the store keeps with the event; {@link process} gets it, also in other processes
+   * @param added - resolves to the result of the store, or rejects if the store fails
+   * @returns the W3C `traceparent` to store with the event. {@link process} gets this `traceparent` in the event
    */
   recorded(event: NewEvent, added: Promise<"added" | "duplicate" | "conflict">): string | undefined;
   /**
-   * Wraps an attempt, from its start to the recording of its end. Has to call `run` once and to resolve to its result.
+   * Wraps an attempt and the recording of its result. Must call `run` once and resolve to the result of `run`.
    *
    * @param event - the event, with the `traceparent` that {@link recorded} returned
    */
   process<R extends AttemptResult>(event: ClaimedEvent, run: () => Promise<R>): Promise<R>;
-  /** Gets everything that the handler's `observe` gets. */
+  /** Called with every observation that the handler's `observe` gets. */
   observe?(observation: Observation): void;
   /**
-   * Called once, when a handler with a store is made.
+   * Called once, when a handler with an `EventStore` is made. A handler with `forwardTo` does not call `watch`.
    *
-   * @param waiting - counts the waiting events. Asks the store at most once a second
+   * @param waiting - counts the waiting and parked events. Queries the store at most once a second
    * @returns a function that the handler calls when it closes
    */
   watch?(waiting: () => Promise<WaitingEvents>): () => void;
 }
 
-/** How old a count may be, ms. */
+/** How long a count of the waiting events may be reused, ms. */
 const FRESH = 1000;
-/** The longest `traceparent` that is kept. */
+/** The longest `traceparent` that is stored, in characters. */
 const MAX_TRACEPARENT = 256;
 
 type Added = "added" | "duplicate" | "conflict";
 
-/** Calls the user's telemetry, and keeps its failures from events. Without telemetry, it passes calls on. */
+/** Calls the user's telemetry, if there is one. Catches and logs its errors, because they must not affect events. */
 export class SafeTelemetry {
   readonly #telemetry: Partial<Telemetry> | undefined;
   readonly #log: Log;
@@ -180,15 +180,15 @@ export class SafeTelemetry {
     this.#log = log;
   }
 
-  /** Adds a new event with the `traceparent` of its recording. */
+  /** Calls `add` with the event and with the `traceparent` that the telemetry returns for the event. */
   add<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
-    // Not asynchronous by itself: without telemetry, the intake must not wait for another promise.
+    // Do not make this method `async`: without telemetry, each request would wait for one more promise.
     return this.#telemetry?.recorded ? this.#addTraced(event, add) : add(event);
   }
 
   async #addTraced<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
     const { promise: added, resolve, reject } = Promise.withResolvers<A>();
-    // The telemetry may ignore the promise. Its rejection must not count as unhandled.
+    // If the telemetry ignores `added`, a rejection must not count as unhandled.
     added.catch(() => {});
     const traceparent = this.#traceparent(event, added);
     try {
@@ -201,7 +201,7 @@ export class SafeTelemetry {
     }
   }
 
-  /** Wraps the attempts of the queue; `undefined` if there is nothing to wrap them with. */
+  /** Wraps the attempts of the queue. It is `undefined` if the telemetry has no `process` function. */
   get process(): ProcessAttempt | undefined {
     const telemetry = this.#telemetry;
     if (!telemetry?.process) return undefined;
@@ -231,14 +231,14 @@ export class SafeTelemetry {
   #traceparent(event: NewEvent, added: Promise<Added>): string | undefined {
     const traceparent = this.#call("recorded", () => this.#telemetry?.recorded?.(event, added));
     if (typeof traceparent !== "string") return undefined;
-    // All stores keep printable ASCII unchanged.
+    // Accept printable ASCII only, because all stores keep such a text unchanged.
     return traceparent.length <= MAX_TRACEPARENT && /^[!-~]+$/.test(traceparent) ? traceparent : undefined;
   }
 
   #call(name: string, call: () => unknown): unknown {
     try {
       const result = call();
-      // An async function has the type of a function that returns nothing.
+      // TypeScript accepts an `async` function where the type says `void`, so a promise may arrive here.
       if (result instanceof Promise) result.catch((error) => this.#failed(name, error));
       return result;
     } catch (error) {
@@ -255,7 +255,7 @@ export class SafeTelemetry {
   }
 }
 
-/** Makes a function that counts the waiting events. Its answer is at most {@link FRESH} ms old. */
+/** Makes a function that counts the waiting events. The count is at most {@link FRESH} ms old. */
 function countsOf(store: EventStore<unknown>): () => Promise<WaitingEvents> {
   let last: { readonly at: number; readonly answer: Promise<WaitingEvents> } | undefined;
   return () => {

@@ -27,19 +27,19 @@ import type { Verify } from "./receiving/verify.ts";
 
 /** Options of {@link createWebhookHandler}. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
-  /** The client that reads the records. Callbacks get it as `event.client`. */
+  /** The client that reads bookings and listings. Callbacks get the client as `event.client`. */
   readonly client: StayhookClient<B, L>;
   /**
-   * The store in which notifications are recorded before they are answered. Durable: `sqliteStore` of
+   * The store that records each notification before the handler answers. Durable stores are `sqliteStore` of
    * `stayhook/sqlite`, `postgresStore` of `stayhook/postgres`, `mysqlStore` of `stayhook/mysql` and `redisStore` of
-   * `stayhook/redis`. `memoryStore()` forgets them when the process ends. `forwardTo(...)` hands them to a queue of
-   * your own. There is no default, so that you cannot lose events by omission.
+   * `stayhook/redis`. `memoryStore()` loses all events when the process ends. `forwardTo(...)` passes events to a queue
+   * of your own. There is no default store, so that nobody loses events by forgetting this option.
    */
   readonly store: EventStore<Tx> | IntakeStore;
   /**
-   * The callbacks by type of event, and `fallback` for the other types. The handler fetches the record, and runs the
-   * callback for its status. If the callback throws or rejects, the handler tries again. An event without a callback is
-   * done.
+   * The callbacks by type of event, and `fallback` for types without a callback. The handler fetches the record, and
+   * runs the callback for the record's status. If the callback throws or rejects, the handler tries again. An event
+   * without a callback counts as done.
    *
    * @example
    * ```ts
@@ -51,14 +51,16 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    */
   readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
   /**
-   * Decides whether a request may come in: `sharedSecret(...)`, or a function of your own. The platform signs nothing:
-   * without `verify`, anyone who knows the URL can make the handler read a record and run its callback again. `false`
-   * accepts every request, where a proxy decides. Default: the handler accepts every request and logs a warning.
+   * Decides whether the handler accepts a request: `sharedSecret(...)`, or your own function. The platform does not
+   * sign its requests. Without `verify`, anyone who knows the URL can make the handler read a record and run a
+   * callback. Set `false` if a proxy checks the requests. Default: the handler accepts every request, and logs a
+   * warning.
    */
   readonly verify?: Verify | false | undefined;
   /**
-   * Which fields of a record are compared to tell whether it changed. The store keeps them, and no others. Default: the
-   * `checkIn`, `checkOut` and `listingId` of a booking, and the `listingName` of a listing. The status always counts.
+   * Chooses the fields that the handler compares to detect a change. The handler also compares the status. The store
+   * keeps the status and these fields. For a booking, it also keeps the `checkOut`. Default: the `checkIn`,
+   * `checkOut` and `listingId` of a booking, and the `listingName` of a listing.
    *
    * @example
    * ```ts
@@ -67,24 +69,28 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    */
   readonly track?: Track<NoInfer<B>, NoInfer<L>> | undefined;
   /**
-   * Which events run a callback. `every`: each event. `changed`: only an event whose record differs from the snapshot in
-   * its status or a tracked field. Default `every`.
+   * Which notifications run a callback. `every`: each notification. `changed`: only a notification whose record has
+   * changed, in its status or in a tracked field. Default `every`.
    */
   readonly dispatch?: "every" | "changed" | undefined;
   /**
-   * If a webhook event finds its record unchanged, the handler reads the record once more after this time, because the
-   * platform may notify before its own answers show the change. ms, default 60,000 (1 minute). `false` turns it off.
+   * If the record of a notification is unchanged, the handler reads the record again after this time, because the
+   * platform may notify before its API shows the change. ms, default 60,000 (1 minute). `false` turns the second
+   * read off.
    */
   readonly recheckAfter?: number | false | undefined;
-  /** The query parameter of the endpoint's URL that names the topic. An adapter's `topic` goes before it. Default `{ query: "topic" }`. */
+  /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
   readonly topicFrom?: TopicFrom | undefined;
-  /** Whether GET and HEAD requests that pass `verify` are answered 200, for a monitor. Default `false`: they are answered 405. */
+  /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
   readonly answerChecks?: boolean | undefined;
-  /** The largest body that is read, in bytes. Default 65,536. */
+  /** The size of the largest body that the handler reads, in bytes. Default 65,536. */
   readonly maxBodyBytes?: number | undefined;
-  /** While more events than this wait, notifications are answered 503. Default 1,000,000. */
+  /** How many events may wait before the handler answers 503 to new notifications. Default 1,000,000. */
   readonly maxWaiting?: number | undefined;
-  /** How long without a notification until `observe` gets `silent`, ms. Default: never. */
+  /**
+   * After this many ms without a notification, `observe` gets an observation of the kind `silent`, and the handler
+   * logs a warning. Default: never.
+   */
   readonly silentAfter?: number | undefined;
   /**
    * The handler answers each request within this time, even if the body, `verify`, the store or inline processing take
@@ -96,31 +102,37 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * serverless runtimes. Default `background`.
    */
   readonly processing?: "background" | "inline" | undefined;
-  /** Whether processing starts with the first request or adapter. `false`: it starts when you call `start()`. Default `true`. */
+  /** Whether the first request or an adapter starts the processing. If `false`, call `start()`. Default `true`. */
   readonly autoStart?: boolean | undefined;
   /** How many events this process handles at once. Default 10. */
   readonly concurrency?: number | undefined;
-  /** How many attempts an event gets before it is parked. Attempts that found the platform out of reach do not count. Default 12. */
+  /** After this many failed attempts, an event is parked. Failures to reach the platform do not count. Default 12. */
   readonly maxAttempts?: number | undefined;
-  /** Gives the wait after so many failed attempts, ms. Default 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, 6 h, 6 h, each up to a quarter shorter. */
+  /**
+   * Returns the wait before the next attempt, ms. Default: 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then
+   * 6 h. Each default wait is shortened at random by up to a quarter.
+   */
   readonly backoff?: Backoff | undefined;
-  /** How long an attempt may take, fetching included, before its `signal` aborts. ms, default 300,000 (5 minutes). */
+  /**
+   * How long an attempt may take, including the fetch of the record. After this time, `event.signal` aborts. ms,
+   * default 300,000 (5 minutes).
+   */
   readonly attemptTimeout?: number | undefined;
   /** How long an event stays leased after its process has died. ms, default 30,000. */
   readonly leaseDuration?: number | undefined;
   /** How long the platform may be out of reach for an event before the event is parked. ms, default 3 days. */
   readonly giveUpAfter?: number | undefined;
-  /** How long the store keeps done events, and parked ones that were not found. ms, default 7 days. */
+  /** How long the store keeps done events, and parked events whose record was not found. ms, default 7 days. */
   readonly retention?: number | undefined;
-  /** How long the store keeps parked events. ms, default 30 days. */
+  /** How long the store keeps parked events, except those whose record was not found. ms, default 30 days. */
   readonly parkedRetention?: number | undefined;
-  /** How long the store keeps the snapshot of a record. ms, default 400 days: a booking may change for a year. */
+  /** How long the store keeps a record's snapshot. ms, default 400 days, because a booking may change for a year. */
   readonly recordRetention?: number | undefined;
-  /** Called for each notification, attempt, pause and alarm, for metrics. `kind` tells them apart. The handler logs its errors. */
+  /** Called with an observation of each notification, attempt, pause and alarm. Errors of `observe` are logged. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
   readonly telemetry?: Telemetry | undefined;
-  /** Writes the log lines of the handler: an object like `console`, or a function. Default: warnings and errors go to the console. */
+  /** Writes log lines: an object like `console`, or a function. Default: warnings and errors go to the console. */
   readonly logger?: Logger | undefined;
 }
 
@@ -174,7 +186,7 @@ const schema = () =>
       { error: "must be a StayhookClient" },
     ),
     store: z.custom<EventStore | IntakeStore>(isStore, {
-      error: "must be an EventStore; memoryStore() is one that forgets when the process ends",
+      error: "must be an EventStore, such as sqliteStore(…); for tests, use memoryStore()",
     }),
     on: onSchema(),
     verify: z
@@ -187,9 +199,7 @@ const schema = () =>
     recheckAfter: z
       .custom<number | false>(
         (given) => given === false || (Number.isSafeInteger(given) && Number(given) >= 1),
-        {
-          error: "must be a whole number of ms from 1, or false",
-        },
+        { error: "must be false, or a whole number of ms, 1 or more" },
       )
       .optional(),
     topicFrom: optionsObject({
@@ -208,7 +218,7 @@ const schema = () =>
   });
 
 /**
- * Checks all options, and fills in the numbers' defaults.
+ * Checks all options, and returns the numeric options with their defaults.
  *
  * @throws InvalidArgumentError naming each option that is wrong
  */
@@ -222,13 +232,13 @@ const calls = {
   process: () =>
     optionsObject({
       signal: abortSignal().optional(),
-      attempt: integerFrom(1, Number.MAX_SAFE_INTEGER, "must be a whole number from 1").optional(),
+      attempt: integerFrom(1, Number.MAX_SAFE_INTEGER, "must be a whole number, 1 or more").optional(),
     }),
   close: () => optionsObject({ timeout: timeout() }),
 };
 
 /**
- * Checks the options of a method of the handler. Without options, it costs nothing.
+ * Checks the options of a method of the handler, unless they are `undefined`.
  *
  * @throws InvalidArgumentError naming each field that is wrong
  */
@@ -236,7 +246,7 @@ export function checkCallOptions(method: keyof typeof calls, options: unknown): 
   if (options !== undefined) check<unknown>(calls[method], options);
 }
 
-const timeout = () => numberFrom(0, Number.POSITIVE_INFINITY, "must be a number of ms, from 0").optional();
+const timeout = () => numberFrom(0, Number.POSITIVE_INFINITY, "must be a number of ms, 0 or more").optional();
 
 function isStore(store: unknown): boolean {
   if (!isObject(store) || typeof store.add !== "function") return false;

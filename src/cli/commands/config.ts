@@ -29,9 +29,9 @@ const setOptions: Options = {
 };
 
 /**
- * Reads the URLs of the topics: those on the command line, or else those in the environment.
+ * Reads the URLs of the topics from the command line. If no option is given, reads the URLs from the environment.
  *
- * @returns an empty text for a topic whose option is empty
+ * @returns the URLs by topic. An option with an empty value gives an empty URL
  * @throws UsageError if stdin has too few lines
  */
 async function endpointsOf(invocation: Invocation): Promise<Record<string, string>> {
@@ -46,17 +46,19 @@ async function endpointsOf(invocation: Invocation): Promise<Record<string, strin
   const fromStdin = Object.keys(given).filter((topic) => given[topic] === "-");
   if (fromStdin.length === 0) return given;
   const lines = await linesOf(io, fromStdin.length);
-  // One handler usually serves all topics, so one line is enough.
+  // If stdin has a single line, use the line for every `-` option, because one handler usually serves all topics.
   for (const [index, topic] of fromStdin.entries()) {
     const line = lines.length === 1 ? lines[0] : lines[index];
     if (line === undefined)
-      throw new UsageError("Stdin must have one URL, or one line for each option that is -.");
+      throw new UsageError(
+        'Stdin has too few lines. For each option with the value "-", write one line with the URL of the option. Or write a single line, if all these options have the same URL.',
+      );
     given[topic] = line;
   }
   return given;
 }
 
-/** A URL with `***` for each part that may be a secret: a value in the query, a password, a long last segment. */
+/** Replaces possible secrets in a URL by `***`: the password, values in the query, and a long last path segment. */
 export function masked(text: string): string {
   const url = parseUrl(text);
   if (!url) return text;
@@ -89,7 +91,7 @@ function show({ out }: Invocation, config: WebhookConfig | undefined): void {
 }
 
 const missingConfig = () =>
-  new MissingError("The account has no webhook configuration. Make one with stayhook config ensure.");
+  new MissingError("The account has no webhook configuration. To make one, run: stayhook config ensure");
 
 async function set(invocation: Invocation): Promise<undefined> {
   const endpoints = Object.fromEntries(
@@ -104,7 +106,7 @@ async function set(invocation: Invocation): Promise<undefined> {
   const written = exists
     ? await webhookConfig.update(config, { signal })
     : await webhookConfig.create(config, { signal }).catch((error: unknown) => {
-        // Another machine has created one meanwhile.
+        // Another process has created a configuration in the meantime.
         if (error instanceof ConflictError) return webhookConfig.update(config, { signal });
         throw error;
       });
@@ -116,7 +118,7 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
   const { signal } = invocation.io;
   try {
     const shown = await webhookConfig.toggle(isActive, { signal });
-    // The answer may come without the configuration.
+    // The platform's answer may lack the configuration.
     show(invocation, shown ?? (await webhookConfig.get({ signal })));
   } catch (error) {
     if (error instanceof NotFoundError) throw missingConfig();
@@ -129,7 +131,7 @@ const get: Command = {
   summary: "show the webhook configuration, with *** in place of secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
-  options: { "show-secrets": { help: "show the URLs as they are" } },
+  options: { "show-secrets": { help: "show the secrets in the URLs" } },
   run: async (invocation) => {
     const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
     if (!config) throw missingConfig();
@@ -141,7 +143,7 @@ const get: Command = {
 
 const setCommand: Command = {
   name: "set",
-  summary: "replace the whole configuration; removes topics that are not given",
+  summary: "replace the webhook configuration: set the given topics, and remove all other topics",
   examples: ["stayhook config set --bookings - < url.txt"],
   asksPlatform: true,
   options: setOptions,
@@ -150,22 +152,28 @@ const setCommand: Command = {
 
 const ensure: Command = {
   name: "ensure",
-  summary: "set the given topics; other topics stay as they are",
-  description: "Writes only if something differs. An empty URL removes its topic.",
+  summary: "set the endpoints of the given topics, and keep all other topics",
+  description:
+    "Writes the webhook configuration only if the given endpoints differ from it. An empty URL removes its topic.",
   examples: [
     "stayhook config ensure --to - < url.txt",
     'STAYHOOK_ENDPOINT_BOOKINGS="$URL" stayhook config ensure',
   ],
   asksPlatform: true,
-  options: { ...setOptions, ...toOption("one endpoint for all topics, with topic=<topic> added for each") },
+  options: {
+    ...setOptions,
+    ...toOption("use this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+  },
   run: async (invocation) => {
     const { client, flag, io, out, text } = invocation;
     const given = Object.entries(await endpointsOf(invocation));
     const to = given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation);
     if (given.length > 0 && to !== undefined)
-      throw new UsageError("Give --to or endpoints of topics, but not both.");
+      throw new UsageError(
+        "Give --to, or endpoints for single topics (such as --bookings or STAYHOOK_ENDPOINT_BOOKINGS), but not both.",
+      );
     if (given.length === 0 && to === undefined)
-      throw new UsageError("Give at least one of --bookings, --listings and --messages, or --to.");
+      throw new UsageError("Give --to, or at least one of --bookings, --listings and --messages.");
     const endpoints = to ?? Object.fromEntries(given.map(([topic, url]) => [topic, url || null]));
     const wanted = { isActive: !flag("inactive"), endpoints };
     const ensured = await client().webhookConfig.ensure(wanted, { signal: io.signal });
@@ -184,7 +192,7 @@ const on: Command = {
 
 const off: Command = {
   name: "off",
-  summary: "switch delivery off; the platform does not send missed notifications later",
+  summary: "switch delivery off; while delivery is off, notifications are lost",
   examples: ["stayhook config off"],
   asksPlatform: true,
   options: yesOption,
@@ -196,7 +204,7 @@ const off: Command = {
 
 const remove: Command = {
   name: "delete",
-  summary: "delete the configuration; the platform then sends no notifications",
+  summary: "delete the webhook configuration, so that the platform sends no notifications",
   examples: ["stayhook config delete"],
   asksPlatform: true,
   options: yesOption,
@@ -205,7 +213,7 @@ const remove: Command = {
     await confirm(invocation, "Delete the webhook configuration");
     const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
     if (response.status === 404 || response.status === 410) throw missingConfig();
-    out.result({ deleted: true }, () => "deleted");
+    out.result({ deleted: true }, () => "webhook configuration deleted");
   },
 };
 

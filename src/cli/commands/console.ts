@@ -10,13 +10,13 @@ import { storeOptions, withStore } from "../open-store.ts";
 
 export const consoleCommand: Command = {
   name: "console",
-  summary: "open pages in the browser that show, replay, discard and erase events",
-  description: `Serves the pages on this machine alone, until Ctrl-C, and prints their URL. The URL has a token that is valid until
-the command ends. Works on the store and handles no event itself: the running app takes up a replayed event.`,
+  summary: "serve web pages that show, replay, discard and erase events",
+  description: `Serves the pages to this machine only, until Ctrl-C, and prints their URL. The URL has a token that is valid until
+the command ends. The command handles no events. The running app handles a replayed event.`,
   examples: ["stayhook console --store events.db", "stayhook console --read-only --port 0"],
   options: {
-    port: { value: "<port>", help: "default: 4020; 0 for a free port" },
-    "read-only": { help: "show events, and change none" },
+    port: { value: "<port>", help: "the port, or 0 for a free port; default: 4020" },
+    "read-only": { help: "show events, but allow no changes" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -45,7 +45,7 @@ the command ends. Works on the store and handles no event itself: the running ap
   },
 };
 
-/** @throws UsageError where the port is taken */
+/** @throws UsageError if the port is in use */
 async function listen(listener: RequestListener, port: number): Promise<Server> {
   const server = createServer(listener);
   const listening = once(server, "listening");
@@ -54,7 +54,7 @@ async function listen(listener: RequestListener, port: number): Promise<Server> 
     await listening;
   } catch (error) {
     if ((error as { readonly code?: unknown }).code !== "EADDRINUSE") throw error;
-    throw new UsageError(`Port ${port} is taken. Give another one with --port, or 0 for a free port.`);
+    throw new UsageError(`Port ${port} is in use. Give another port with --port, or 0 for a free port.`);
   }
   return server;
 }

@@ -5,18 +5,21 @@ import { type Command, exitCodeOf, exitCodes, type Invocation, toOf, toOption } 
 import { printable } from "../output.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
 
-/** The largest accepted difference of the clocks, ms. A slow answer causes a smaller one. */
+/**
+ * The largest accepted difference between the clocks of this machine and the platform, ms. The value allows for a
+ * slow answer of the platform.
+ */
 const CLOCK_TOLERANCE = 60_000;
-/** An answer that takes longer causes a warning, ms. On a busy machine it would exceed the platform's limit. */
+/** The longest answer time without a warning, ms. When busy, a slower endpoint could exceed the platform's limit. */
 const SLOW = REPLY_TIME / 3;
 
-/** `skipped`: the check was not possible, or needs `--deliver`. */
+/** A check is `skipped` if it is not possible, or if it needs `--deliver` and the option is absent. */
 type State = "passed" | "warned" | "failed" | "skipped";
 
-/** The finding of a check, and what to do about it. A failed request has the exit code that it has in other commands. */
+/** The finding of a check. `detail` also says what to do. A failed check may have an `exitCode`, by default 1. */
 type Finding = readonly [state: State, detail: string, exitCode?: number];
 
-/** The result of one check. It is printed on one line. */
+/** The result of one check, printed on one line. */
 interface Check {
   readonly check: string;
   readonly state: State;
@@ -38,7 +41,10 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
   const { signal } = io;
   try {
     const { data, response } = await listings.list({ signal }).withResponse();
-    yield checkOf("access token", ["passed", `The platform accepts it and lists ${data.length} listings.`]);
+    yield checkOf("access token", [
+      "passed",
+      `The platform accepts the token and lists ${data.length} listings.`,
+    ]);
     yield checkClock(response.headers);
   } catch (error) {
     signal.throwIfAborted();
@@ -53,22 +59,22 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
     return config;
   } catch (error) {
     signal.throwIfAborted();
-    const detail = `It could not be read: ${describe(error)}`;
+    const detail = `The webhook configuration could not be read. ${describe(error)}`;
     yield checkOf("configuration", ["failed", detail, exitCodeOf(error)]);
     return undefined;
   }
 }
 
-/** The check for an error of the listings. The configuration cannot tell a valid token: a wrong base URL answers 404, too. */
+/** Turns an error of `listings.list` into a check. The list always exists, so 404 means a wrong base URL. */
 function checkOfError(error: unknown, text: string): Check {
   const code = exitCodeOf(error);
   if (error instanceof ResponseValidationError && error.issues.some(({ path }) => path.length > 0))
     return checkOf("access token", [
       "warned",
-      `The platform accepts it, but lists invalid listings: ${text}`,
+      `The platform accepts the token, but some listings in its answer are invalid. ${text}`,
     ]);
   if (error instanceof ResponseValidationError) {
-    const detail = `${text}: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`;
+    const detail = `${text}. Is the base URL right? Check STAYHOOK_BASE_URL or --base-url.`;
     return checkOf("base URL", ["failed", detail, code]);
   }
   const names: Readonly<Record<number, string>> = {
@@ -81,36 +87,47 @@ function checkOfError(error: unknown, text: string): Check {
 function* checkConfig(config: WebhookConfig | undefined): Generator<Check> {
   const delivery = (...finding: Finding) => checkOf("configuration", finding);
   const endpoints = (...finding: Finding) => checkOf("endpoints", finding);
-  if (!config) return yield delivery("failed", "There is none. Make one with stayhook config ensure.");
+  if (!config)
+    return yield delivery(
+      "failed",
+      "There is no webhook configuration. To make one, run: stayhook config ensure",
+    );
   yield config.isActive
     ? delivery("passed", "Delivery is on.")
     : delivery(
         "failed",
-        "Delivery is off, so the platform sends nothing. Switch it on with stayhook config on.",
+        "Delivery is off, so the platform sends nothing. To switch delivery on, run: stayhook config on",
       );
   const topics = Object.keys(config.endpoints);
   if (topics.length === 0)
-    return yield endpoints("failed", "None is configured. Set one with stayhook config ensure.");
+    return yield endpoints("failed", "No endpoint is configured. To set one, run: stayhook config ensure");
   const missing = ["bookings", "listings"].filter((topic) => !topics.includes(topic)).join(" and ");
   if (missing !== "")
-    yield endpoints("warned", `The platform sends nothing for ${missing}: no URL is configured.`);
+    yield endpoints(
+      "warned",
+      `No URL is configured for ${missing}, so the platform sends no notifications of ${missing}.`,
+    );
 }
 
 function checkClock(headers: Headers): Check {
   const clock = (...finding: Finding) => checkOf("clock", finding);
   const date = Date.parse(headers.get("date") ?? "");
   if (Number.isNaN(date))
-    return clock("skipped", "The platform's answer has no Date header to compare with.");
+    return clock("skipped", "The clock was not checked, because the platform's answer has no Date header.");
   const apart = Math.round((Date.now() - date) / 1000);
-  if (Math.abs(apart) * 1000 <= CLOCK_TOLERANCE) return clock("passed", "It agrees with the platform's.");
-  const difference = `${Math.abs(apart)} s ${apart > 0 ? "ahead of" : "behind"} the platform`;
-  return clock("failed", `This machine is ${difference}, which makes deadlines wrong.`);
+  if (Math.abs(apart) * 1000 <= CLOCK_TOLERANCE)
+    return clock("passed", "The clocks of this machine and the platform agree.");
+  const difference = `${Math.abs(apart)} s ${apart > 0 ? "ahead of" : "behind"} the platform's clock`;
+  return clock(
+    "failed",
+    `This machine's clock is ${difference}, so deadlines of booking requests are wrong. Set this machine's clock.`,
+  );
 }
 
 /**
- * Checks an endpoint. Apart from `delivery`, it sends only requests that no subscriber records.
+ * Checks an endpoint with several requests. Only `delivery` is valid, so the endpoint records no other request.
  *
- * @param delivery - the notification of `--deliver`
+ * @param delivery - the notification to send with `--deliver`
  */
 async function* checkEndpoint(
   topic: string,
@@ -120,7 +137,7 @@ async function* checkEndpoint(
 ): AsyncGenerator<Check> {
   const found = (check: string, finding: Finding) => checkOf(`${topic}: ${check}`, finding);
   const url = parseUrl(endpoint);
-  if (!url) return yield found("url", ["failed", "It must be an http or https URL."]);
+  if (!url) return yield found("url", ["failed", "The endpoint must be an http or https URL."]);
   yield found("https", schemeFinding(url));
 
   const first = await post(endpoint, undefined, signal, "GET");
@@ -134,35 +151,39 @@ async function* checkEndpoint(
   if (!delivery)
     return yield found("delivery", [
       "skipped",
-      "Use --deliver to send a notification twice. It refers to no record.",
+      "Delivery was not checked. To check delivery with a test notification, add --deliver.",
     ]);
-  for (const which of ["The notification", "The duplicate"]) {
+  for (const which of ["notification", "duplicate"]) {
     const { status, error, duration } = await post(endpoint, delivery, signal);
-    const answered = `${which} was answered ${status ?? error}`;
+    const answered =
+      status === undefined
+        ? `The endpoint did not answer the ${which} (${error})`
+        : `The endpoint answered the ${which} with ${status}`;
     if (status === 200) yield found("delivery", timed(`${answered} in ${duration} ms`, duration));
-    else yield found("delivery", ["failed", `${answered}, but 200 was expected.`]);
+    else
+      yield found("delivery", ["failed", `${answered}, but 200 was expected. Look at the log of the app.`]);
   }
 }
 
 function schemeFinding(url: URL): Finding {
   if (url.protocol === "https:") return ["passed", url.origin];
   return isLoopback(url)
-    ? ["warned", `${url.origin} is on this machine. Only the sandbox reaches it.`]
+    ? ["warned", `${url.origin} is on this machine. The sandbox can reach this URL, but the platform cannot.`]
     : ["failed", `${url.origin} is not https. The platform delivers to https only.`];
 }
 
 function answerFinding(origin: string, { status, error, duration }: Posted): Finding {
-  if (status === undefined) return ["failed", `${origin}: ${error}`];
-  if (status >= 500) return ["failed", `${origin} answered ${status}. Look at its log.`];
-  return timed(`It answered in ${duration} ms`, duration);
+  if (status === undefined) return ["failed", `${origin} did not answer (${error}). Is the app running?`];
+  if (status >= 500) return ["failed", `${origin} answered ${status}. Look at the log of the app.`];
+  return timed(`The endpoint answered in ${duration} ms`, duration);
 }
 
 const timed = (detail: string, duration: number): Finding =>
   duration > SLOW
-    ? ["warned", `${detail}. The platform waits for ${REPLY_TIME} ms.`]
+    ? ["warned", `${detail}. The platform waits at most ${REPLY_TIME} ms.`]
     : ["passed", `${detail}.`];
 
-/** The URL with a wrong secret in its query, or else in its path. */
+/** Replaces the values in the URL's query by a wrong secret. Without a query, replaces the path's last segment. */
 function withWrongSecret(url: URL): string {
   const wrong = new URL(url);
   const guess = crypto.randomUUID();
@@ -172,9 +193,9 @@ function withWrongSecret(url: URL): string {
 }
 
 function secretFinding({ status, error }: Posted, url: URL): Finding {
-  if (status === undefined) return ["failed", `${error}`];
-  if ([401, 403, 404].includes(status)) return ["passed", `It answered ${status}.`];
-  if (status !== 400) return ["failed", `It answered ${status}, but 401 was expected.`];
+  if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
+  if ([401, 403, 404].includes(status)) return ["passed", `The endpoint answered ${status}.`];
+  if (status !== 400) return ["failed", `The endpoint answered ${status}, but 401 was expected.`];
   return [
     "failed",
     url.search === ""
@@ -184,19 +205,19 @@ function secretFinding({ status, error }: Posted, url: URL): Finding {
 }
 
 function malformedFinding({ status, error }: Posted): Finding {
-  if (status === undefined) return ["failed", `${error}`];
-  if (status === 400) return ["passed", "It answered 400."];
+  if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
+  if (status === 400) return ["passed", "The endpoint answered 400."];
   if (status === 401 || status === 403)
-    return ["failed", `It answered ${status}, so it refuses the secret in the configured URL.`];
-  if (status === 404) return ["failed", "It answered 404. Nothing is served at the configured URL."];
-  return ["failed", `It answered ${status}, but 400 was expected.`];
+    return ["failed", `The endpoint answered ${status}. Is the secret in the URL right?`];
+  if (status === 404) return ["failed", "The endpoint answered 404. Is the path of its URL right?"];
+  return ["failed", `The endpoint answered ${status}, but 400 was expected.`];
 }
 
-/** @param delivery - sent only with `--deliver`. It refers to no record, so that only a `fallback` callback gets it. */
+/** @param delivery - the notification for `--deliver`. It refers to no booking or listing. */
 async function* allChecks(invocation: Invocation, delivery: string): AsyncGenerator<Check> {
   const config = yield* checkPlatform(invocation);
   const to = await toOf(invocation);
-  // A URL for several topics is checked once.
+  // If several topics have the same URL, check the URL once.
   const topicsOf = new Map<string, string[]>();
   if (to !== undefined) topicsOf.set(to, ["endpoint"]);
   else
@@ -217,20 +238,21 @@ const marks = {
 export const doctor: Command = {
   name: "doctor",
   summary: "check the base URL, the token, the clock, the configuration and the endpoints",
-  description: `Prints one line for each check. An endpoint must answer over https in time, and refuse a wrong secret and a
-malformed body. It records none of these requests. With --deliver, the command sends a notification about no record
-twice, and the endpoint must answer both with 200. Ends with the exit code of the first failed check.`,
+  description: `Prints one line for each check. An endpoint must answer over https in time. It must refuse two test requests: one
+with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
+command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
+names no booking or listing. The exit code is the code of the first failed check.`,
   examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
   asksPlatform: true,
   options: {
-    ...toOption("check this endpoint, not the configured ones"),
-    deliver: { help: "also send a notification, which the endpoint records" },
+    ...toOption("check this endpoint instead of the configured endpoints"),
+    deliver: { help: "also send a test notification, which the endpoint records" },
   },
   run: async (invocation) => {
     const { out, flag } = invocation;
     const now = new Date().toISOString();
     const delivery = { eventId: crypto.randomUUID(), timestamp: now, bookingCode: null, listingId: null };
-    // Throws for a missing setting before anything is printed.
+    // `client()` throws if a setting is missing. Call it before anything is printed.
     invocation.client();
     if (flag("deliver") && !out.json)
       out.note(`Each endpoint will record this notification: ${JSON.stringify(delivery)}`);

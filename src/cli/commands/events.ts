@@ -1,4 +1,5 @@
 import { parseDuration } from "../../reconcile/options.ts";
+import { HISTORY_LENGTH } from "../../stores/base-store.ts";
 import {
   type Change,
   changedFrom,
@@ -29,7 +30,6 @@ import { followEvents } from "./listen.ts";
 
 type Store = EventStore<unknown>;
 
-/** The columns of a list of events. */
 const eventColumns: readonly Column<StoredEvent>[] = [
   ["EVENT", ({ eventId }) => eventId],
   ["STATE", ({ state }) => state],
@@ -41,21 +41,20 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["ERROR", ({ lastError }) => lastError],
 ];
 
-/** The options of a filter of events. */
 function filterOptions(takenStates = eventStates) {
-  const time = "2h ago, or 2026-11-21T12:00:00Z";
+  const time = "2h (2 hours ago) or 2026-11-21T12:00:00Z";
   return {
     ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>" },
     type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
-    reason: { value: "<reason>", help: eventReasons.join(", ") },
-    state: { value: "<state>", help: takenStates.join(", ") },
-    source: { value: "<source>", help: eventOrigins.join(", ") },
-    since: { value: "<time>", help: `received from then on: ${time}` },
-    until: { value: "<time>", help: `received before then: ${time}` },
+    reason: { value: "<reason>", help: `the event's reason: ${eventReasons.join(", ")}` },
+    state: { value: "<state>", help: `the event's state: ${takenStates.join(", ")}` },
+    source: { value: "<source>", help: `the event's source: ${eventOrigins.join(", ")}` },
+    since: { value: "<time>", help: `only events received at or after this time: ${time}` },
+    until: { value: "<time>", help: `only events received before this time: ${time}` },
   } satisfies Options;
 }
 
-/** The filter that the options make; `undefined` if none was given. @throws UsageError */
+/** Reads the filter from the options. Returns `undefined` if no option of the filter is given. @throws UsageError */
 function filterOf(invocation: Invocation, takenStates = eventStates): EventFilter | undefined {
   const filter: EventFilter = {
     ref: refOf(invocation),
@@ -77,7 +76,7 @@ async function findEvent(store: Store, eventId: string): Promise<StoredEvent> {
   return event;
 }
 
-/** Events in one page of the store's list. */
+/** The number of events that one call of the store lists. */
 const PAGE = 1000;
 
 /** All events that match, the newest first. */
@@ -100,9 +99,9 @@ const ls: Command = {
   ],
   options: {
     ...filterOptions(),
-    limit: { value: "<n>", help: "how many events; default: 20" },
-    after: { value: "<eventId>", help: "continue after this event" },
-    follow: { help: "print new events and changes of their state until Ctrl-C" },
+    limit: { value: "<n>", help: "how many events to list; default: 20" },
+    after: { value: "<eventId>", help: "continue the list after the event with this id" },
+    follow: { help: "print each new event and each change of an event's state, until Ctrl-C" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -111,7 +110,7 @@ const ls: Command = {
     const limit = integerOf(invocation, "limit", 1) ?? 20;
     if (flag("follow")) {
       const page = ["until", "limit", "after"].find((name) => text(name) !== undefined);
-      if (page) throw new UsageError(`--follow does not go with --${page}.`);
+      if (page) throw new UsageError(`--follow cannot be combined with --${page}.`);
       return follow(invocation, filter ?? {});
     }
     const after = text("after")?.toLowerCase();
@@ -122,7 +121,8 @@ const ls: Command = {
 
 async function follow(invocation: Invocation, filter: EventFilter): Promise<undefined> {
   const { receivedAfter: since, ref, source } = filter;
-  // These fields change while an event is handled, so the store cannot filter by them here.
+  // Do not let the store filter by `type`, `reason` and `state`. These fields change during processing, so the store
+  // could skip an event.
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
   const print = async (store: Store) => {
@@ -134,7 +134,7 @@ async function follow(invocation: Invocation, filter: EventFilter): Promise<unde
 
 const show: Command = {
   name: "show",
-  summary: "show one event with its timeline: receipt, attempts, next retry",
+  summary: "show one event with its timeline: arrival, attempts, next retry",
   takes: "<eventId>",
   arguments: [1, 1],
   description: "The store keeps the last 10 attempts of an event.",
@@ -162,8 +162,10 @@ const show: Command = {
 /** One line for each step in the life of an event. */
 function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history }: StoredEvent) {
   const lines: [step: string, text: unknown][] = [["received", `${receivedAt.toISOString()} by ${source}`]];
+  // The store keeps only the last attempts. If the history is full, the numbers of the attempts are unknown.
+  const isFull = history.length >= HISTORY_LENGTH;
   history.forEach((entry, index) => {
-    lines.push([`attempt ${index + 1}`, describeAttempt(entry)]);
+    lines.push([isFull ? "attempt" : `attempt ${index + 1}`, describeAttempt(entry)]);
   });
   const due = dueAt === null ? "now" : `${dueAt.toISOString()}, ${describeWait(dueAt)}`;
   if (state === "pending") lines.push(["next attempt", due]);
@@ -173,17 +175,11 @@ function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history 
   return lines;
 }
 
-function describeAttempt({
-  at,
-  outcome,
-  reason,
-  duration,
-  worker,
-  error,
-}: StoredEvent["history"][number]): string {
+function describeAttempt(entry: StoredEvent["history"][number]): string {
+  const { at, outcome, reason, duration, worker, error } = entry;
   const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
   const by = worker === undefined ? "" : ` by ${worker}`;
-  return `${at.toISOString()} ${ended} after ${duration} ms${by}${error === undefined ? "" : `: ${error}`}`;
+  return `${at.toISOString()}${by}, took ${duration} ms: ${ended}${error === undefined ? "" : `: ${error}`}`;
 }
 
 function describeWait(until: Date): string {
@@ -205,7 +201,7 @@ const counts: Command = {
       invocation.out.result({ ...counted, oldestWaiting }, () =>
         invocation.out.fields([
           ...eventStates.map((state) => [state, counted[state]] as const),
-          ["oldest waiting", oldestWaiting === null ? null : `${oldestWaiting} s`],
+          ["age of the oldest waiting event", oldestWaiting === null ? null : `${oldestWaiting} s`],
         ]),
       );
     });
@@ -218,7 +214,7 @@ async function countAll(store: Store, filter: EventFilter): Promise<number> {
   return count;
 }
 
-/** Events that one call of the store deletes. */
+/** The number of events that one call of the store deletes. */
 const PURGE_BATCH = 1000;
 
 const plural = (count: number, state = ""): string =>
@@ -227,7 +223,7 @@ const plural = (count: number, state = ""): string =>
 /**
  * Makes a command that replays or discards events by their ids or by a filter.
  *
- * @param say - the words after the number of changed events
+ * @param say - the words to print after the number of changed events
  */
 function changeCommand(name: Change, summary: string, description: string, say: string): Command {
   const states = changedFrom[name];
@@ -235,7 +231,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
   return {
     name,
     summary,
-    description: `${description}\nTakes ids, or a filter, or --all for all parked events. A filter takes parked events, unless --state says otherwise.`,
+    description: `${description}\nGive ids of events, or a filter, or --all for all parked events. A filter selects only parked events, unless --state names another state.`,
     takes: "<eventId> ...",
     arguments: [0, 1000],
     examples: [
@@ -244,10 +240,10 @@ function changeCommand(name: Change, summary: string, description: string, say: 
       `stayhook events ${name} --all --yes --store events.db`,
     ],
     options: {
-      all: { help: "all parked events, or all that match the filter" },
+      all: { help: "select all parked events; a filter works without --all" },
       ...filters,
       state: { ...state, help: `${state.help}; default: parked` },
-      "dry-run": { help: "say how many events and which, and change nothing" },
+      "dry-run": { help: "list the events that would change, and change nothing" },
       ...yesOption,
       ...storeOptions,
     },
@@ -256,10 +252,12 @@ function changeCommand(name: Change, summary: string, description: string, say: 
       const filter = filterOf(invocation, states);
       const hasIds = eventIds.length > 0;
       if ((flag("all") || filter !== undefined) === hasIds)
-        throw new UsageError("Give ids of events, or a filter, or --all.");
+        throw new UsageError(
+          "Give ids of events, or a filter, or --all. Ids cannot be combined with a filter or --all.",
+        );
       const selected = { ...filter, state: filter?.state ?? "parked" };
       await withStore(invocation, async (store) => {
-        // Find all ids first, so that a mistyped id changes nothing.
+        // Find all events first. If one id is unknown, the command then changes nothing.
         const found: StoredEvent[] = [];
         for (const eventId of eventIds) found.push(await findEvent(store, eventId));
         if (flag("dry-run")) {
@@ -307,7 +305,7 @@ async function changeMatching(
   let ended = false;
   const progress = setInterval(async () => {
     const { [state]: left } = await store.counts().catch(() => ({ [state]: before }));
-    // A count that arrives after the end must not print: nothing would clear the line.
+    // After the change has ended, print no count, because nothing would clear the line of the count.
     if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${plural(total)}`);
   }, 500);
   try {
@@ -321,30 +319,32 @@ async function changeMatching(
 
 const replay = changeCommand(
   "replay",
-  "have the app handle events again",
-  "Takes done, parked and retrying events. The processes of the app handle them.",
+  "let the app handle events again",
+  "Replays done, parked and retrying events. The running app then handles the events again.",
   "will be handled again",
 );
 
 const discard = changeCommand(
   "discard",
   "end events without handling them",
-  "Takes pending, retrying and parked events. A discarded event is done: a repeated delivery of it is ignored.",
+  "Discards pending, retrying and parked events. A discarded event counts as done. The app ignores repeated deliveries of a discarded event.",
   "discarded",
 );
 
 const purge: Command = {
   name: "purge",
   summary: "delete done or parked events",
-  description:
-    "The store forgets the ids, so a repeated delivery of a deleted event is handled as a new event.",
+  description: "If the platform delivers a deleted event again, the app handles the event as a new event.",
   examples: ["stayhook events purge --state parked --older-than 30d --yes --store events.db"],
   options: {
-    state: { value: "<state>", help: "done or parked; default: done" },
-    reason: { value: "<reason>", help: failureReasons.join(", ") },
+    state: { value: "<state>", help: "the state of the events: done or parked; default: done" },
+    reason: {
+      value: "<reason>",
+      help: `only events whose last attempt failed for this reason: ${failureReasons.join(", ")}`,
+    },
     "older-than": {
       value: "<age>",
-      help: "how long the events have been in this state: 24h, 30m, 0; default: 7d",
+      help: "only events that became done or parked at least this long ago: 24h, 30m or 0; default: 7d",
     },
     ...yesOption,
     ...storeOptions,
@@ -357,8 +357,8 @@ const purge: Command = {
     const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
     const reason = choiceOf(invocation, "reason", failureReasons);
     const purged = await withStore(invocation, async (store) => {
-      const because = reason === undefined ? "" : ` with reason ${reason}`;
-      const which = `all events that have been ${state}${because} for ${olderThan} or longer`;
+      const because = reason === undefined ? "" : ` and have the reason ${reason}`;
+      const which = `all events that have been ${state} for ${olderThan} or longer${because}`;
       await confirm(invocation, `Delete ${which}`);
       let total = 0;
       for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
@@ -372,8 +372,8 @@ const purge: Command = {
 const erase: Command = {
   name: "erase",
   summary: "delete all data about one booking or listing",
-  description: `Deletes the record's events in all states, with their notifications and attempts, and its snapshot. Fails while
-one of its events is being processed.`,
+  description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events.
+Fails while the app handles an event of the booking or listing.`,
   takes: "<ref>",
   arguments: [1, 1],
   examples: ["stayhook events erase booking:HX3K9 --store events.db"],
@@ -388,13 +388,13 @@ one of its events is being processed.`,
       await confirm(invocation, `Delete ${plural(known)} and the snapshot of ${ref}`);
       return store.erase(ref);
     });
-    out.result({ erased }, () => `${plural(erased)} deleted, and the snapshot of ${ref}`);
+    out.result({ erased }, () => `${plural(erased)} and the snapshot of ${ref} deleted`);
   },
 };
 
 export const events: Command = {
   name: "events",
-  summary: "look at recorded events, replay them, and clean up",
+  summary: "show, replay, discard and delete recorded events",
   examples: ["stayhook events ls --store events.db --state parked"],
   commands: [ls, show, replay, discard, purge, erase, counts],
 };

@@ -18,24 +18,28 @@ import { originOf, post } from "./trigger.ts";
 
 export const listen: Command = {
   name: "listen",
-  summary: "forward notifications that a deployed endpoint records to a local endpoint",
-  description: `Reads new notifications from the store of the deployed app, and posts each to the URL as the platform does. If the store
-knows the topic, the URL gets topic=<topic>. Prints a line for each answer, until Ctrl-C. Never writes to the store, and
-does not retry.`,
+  summary: "forward the notifications of a deployed app to a local endpoint",
+  description: `Reads new notifications from the store of the deployed app, and posts each of them to the local endpoint, as the platform
+does. If the store knows the topic, adds topic=<topic> to the URL. Prints a line for each answer of the endpoint, until
+Ctrl-C. Never writes to the store, and does not retry a failed request.`,
   examples: [
     "stayhook listen --to http://127.0.0.1:3000/hooks",
     "stayhook listen --since 2h --ref booking:HX3K9 --to - < url.txt",
   ],
   options: {
     ...toOption("the local endpoint"),
-    since: { value: "<time>", help: "begin 2h ago, or at 2026-11-21T12:00:00Z; default: now" },
+    since: {
+      value: "<time>",
+      help: "forward notifications since this time: 2h (2 hours ago) or 2026-11-21T12:00:00Z; default: now",
+    },
     ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { io, out } = invocation;
     const to = await checkedToOf(invocation);
-    if (to === undefined) throw new UsageError("Name the local endpoint with --to or STAYHOOK_TO.");
+    if (to === undefined)
+      throw new UsageError("Give the URL of the local endpoint with --to or STAYHOOK_TO.");
     const ref = refOf(invocation);
     const since = timeOf(invocation, "since");
     await withStore(
@@ -62,8 +66,9 @@ does not retry.`,
 };
 
 /**
- * Whether the event has a notification of its own. An event of the reconciler has none. A follow-up event has a copy of
- * the first event's notification, and the local app makes its own follow-up.
+ * Whether the event has a notification of its own. An event of the reconciler has no notification. A follow-up event
+ * has a copy of the first event's notification. `listen` does not forward the copy, because the local app makes its
+ * own follow-up event.
  */
 function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonly notification: string } {
   if (event.notification === null) return false;
@@ -71,24 +76,25 @@ function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonl
   return String(eventId).trim().toLowerCase() === event.eventId;
 }
 
-/** The URL with the topic in its query, unless it names a topic already. */
+/** Adds the topic to the query of the URL, unless the query has a topic already. */
 function urlFor(to: string, topic: string | null): string {
   const isMissing = topic !== null && isTopic(topic) && !new URL(to).searchParams.has("topic");
   return isMissing ? withTopic(to, topic) : to;
 }
 
-/** How often the store is read, ms. */
+/** The time between two reads of the store, ms. */
 const POLL_INTERVAL = 500;
-/** The newest events, which are read each time. A transaction that commits late may add an event among them. */
+/** The number of newest events that each read gets. One event is not enough: a late commit may add an older event. */
 const WATCHED = 200;
-/** Known events. More would fill the memory of a command that runs for weeks. */
+/** The largest number of event ids to remember. A command that runs for weeks would otherwise fill its memory. */
 const REMEMBERED = 100_000;
 
 /**
- * Yields each new event, the oldest first. Yields one of the 200 newest events again when its state changes. Calls only
- * `list`, so it changes nothing in the store. Warns when the store fails, and tries again. Returns when the signal aborts.
+ * Yields each new event, the oldest first. When the state of one of the 200 newest events changes, yields the event
+ * again. Throws if the first read of the store fails. If a later read fails, warns and tries again. Returns when the
+ * signal aborts.
  *
- * @param since - where to begin; default: with the next event
+ * @param since - yields events from this time on; default: only events that arrive after the call
  */
 export async function* followEvents(
   store: EventStore<unknown>,

@@ -25,7 +25,7 @@ export const listings: Command = {
 
 export const booking: Command = {
   name: "booking",
-  summary: "show a booking as the platform has it",
+  summary: "read a booking from the platform",
   takes: "<code>",
   arguments: [1, 1],
   examples: ["stayhook booking HX3K9"],

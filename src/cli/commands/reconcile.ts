@@ -7,30 +7,33 @@ import { type Command, exitCodes, type Invocation, integerOf } from "../command.
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 
-/** The exit code and the warning of a pass that did not end. */
+/** The exit code and the warning for each reason that makes a pass incomplete. */
 const incompletePasses: Readonly<Record<Incomplete, readonly [code: number, warning: string]>> = {
-  locked: [exitCodes.failed, "Another pass is running. This one did nothing."],
+  locked: [exitCodes.failed, "Another pass is running on this store, so this pass stopped. Try again later."],
   unreachable: [
     exitCodes.unreachable,
-    "The platform is out of reach. The next pass continues where this one stopped.",
+    "The platform is out of reach. The next pass continues where this pass stopped.",
   ],
-  aborted: [exitCodes.interrupted, "Interrupted. The next pass continues where this one stopped."],
+  aborted: [
+    exitCodes.interrupted,
+    "The pass was interrupted. The next pass continues where this pass stopped.",
+  ],
 };
 
 type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
 type Changes = Extract<ReconcileObservation, { readonly kind: "changed" }>["changes"];
 
-/** The line to print for an observation; `undefined` for none. */
+/** Returns the line to print for an observation, or `undefined` if nothing is printed. */
 function lineOf(event: ReconcileObservation): string | undefined {
   switch (event.kind) {
     case "drift":
       return `webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off or not configured"}`;
     case "missed":
-      return `${event.ref}: missed, no notification of this change arrived`;
+      return `${event.ref}: changed, but no notification of the change arrived`;
     case "changed":
       return `${event.ref}: ${describeChanges(event.changes) || "could not be read"}`;
     case "vanished":
-      return `${event.ref}: no longer in the list`;
+      return `${event.ref}: no longer in the platform's list`;
     case "failed":
       return `${event.ref}: ${event.error instanceof Error ? event.error.message : event.error}`;
     default:
@@ -45,10 +48,10 @@ const describeChanges = (changes: Changes): string =>
 
 export const reconcile: Command = {
   name: "reconcile",
-  summary: "find changes that no notification brought, in one pass over listings and known bookings",
+  summary: "find changes of listings and known bookings for which no notification arrived",
   description: `Adds an event to the store for each change. The processes of the app handle the events. This command runs no
-callbacks. Also reports missed notifications, and a webhook configuration that is off. Ends with 1 if a record could
-not be read or another pass is running.`,
+callbacks. Also reports missed notifications, and a webhook configuration that is off. The exit code is 1 if a
+record could not be read, or if another pass is running.`,
   examples: [
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
@@ -58,10 +61,12 @@ not be read or another pass is running.`,
     watch: {
       multiple: true,
       value: "<code>",
-      help: "also read this booking, in this and all later passes",
+      help: "also read this booking, now and in all later passes",
     },
-    "no-baseline": { help: "add events for unknown listings on the first pass" },
-    concurrency: { value: "<n>", help: "records that are read at once; default: 4" },
+    "no-baseline": {
+      help: "in the first pass, add an event for each listing that is not in the store; default: only save its snapshot",
+    },
+    concurrency: { value: "<n>", help: "how many records to read at once; default: 4" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -89,13 +94,13 @@ async function makePass({ out, io, flag, texts }: Invocation, options: PassOptio
   const observe = (event: ReconcileObservation) => {
     if (event.kind === "failed") isRefused ||= event.error instanceof AuthenticationError;
     if (event.kind === "drift" || event.kind === "missed") alarms.push(event);
-    if (event.kind === "checked") wipe = out.progress(`${++checked} checked`);
+    if (event.kind === "checked") wipe = out.progress(`records checked: ${++checked}`);
     const line = out.json ? undefined : lineOf(event);
     if (line === undefined) return;
     wipe();
     out.note(printable(line));
   };
-  // The handler serves no requests. This function prints all that the handler and the reconciler would log.
+  // The handler serves no requests. It logs nothing, because this function prints the observations itself.
   const webhooks = createWebhookHandler({
     client,
     store,

@@ -22,18 +22,23 @@ import { type Output, printable } from "../output.ts";
 import { originOf } from "./trigger.ts";
 
 const deliveryOptions: Options = {
-  duplicates: { value: "<n>", help: "further deliveries of each notification; default: 0" },
+  duplicates: { value: "<n>", help: "the number of extra deliveries of each notification; default: 0" },
   retry: {
     value: "<waits>",
-    help: "waits before each retry, until the answer is 200: 1s,10s,1m; default: no retry",
+    help: "the waits before the retries, such as 1s,10s,1m; the answer 200 ends the retries; default: none",
   },
-  timeout: { value: "<time>", help: "how long to wait for an answer; default: 30s" },
+  timeout: { value: "<time>", help: "how long to wait for the endpoint's answer; default: 30s" },
   delay: {
     value: "<time>",
-    help: "wait before each delivery: 2s, or 1s-5s for a random one; default: 0",
+    help: "how long to wait before each delivery: 2s, or 1s-5s for a random wait; default: 0",
   },
   shuffle: { help: "deliver in random order" },
-  drop: { value: "<rate>", help: "the share of notifications to lose, from 0 to 1" },
+  drop: { value: "<rate>", help: "the share of deliveries to drop, from 0 (none) to 1 (all)" },
+};
+
+const durationForms: Readonly<Record<string, string>> = {
+  retry: "a list of times such as 1s,10s,1m",
+  delay: "a time such as 2s, or a range such as 1s-5s",
 };
 
 /** Reads the delivery options. The sandbox checks their ranges. @throws UsageError */
@@ -43,13 +48,12 @@ function deliveryOf(invocation: Invocation) {
   const schedule = durationsOf(invocation, "retry", ",");
   const [timeout] = durationsOf(invocation, "timeout") ?? [];
   const delay = durationsOf(invocation, "delay", "-");
-  if (delay && delay.length > 2)
-    throw new UsageError("--delay must be a time such as 2s, or a range such as 1s-5s.");
+  if (delay && delay.length > 2) throw new UsageError(`--delay must be ${durationForms.delay}.`);
   const [least = 0, most = least] = delay ?? [];
   return {
     duplicates: integerOf(invocation, "duplicates"),
     shuffle: flag("shuffle"),
-    // `Number("")` is 0.
+    // An empty value must be invalid, but `Number("")` is 0.
     drop: drop === undefined ? undefined : Number(drop.trim() || Number.NaN),
     retry: schedule && { schedule },
     timeout,
@@ -66,9 +70,7 @@ function durationsOf({ text }: Invocation, name: string, separator?: string): nu
     const trimmed = part.trim();
     const duration = /^\d+$/.test(trimmed) ? Number(trimmed) : parseDuration(trimmed);
     if (duration !== undefined) return duration;
-    throw new UsageError(
-      `--${name} must be a time such as 500ms or 2s. Separate several with ${separator ?? "a comma"}.`,
-    );
+    throw new UsageError(`--${name} must be ${durationForms[name] ?? "a time such as 500ms or 2s"}.`);
   });
 }
 
@@ -94,9 +96,10 @@ function announce(out: Output, { url, seed, accessToken }: Sandbox, ownToken: bo
   const token = ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${accessToken}`;
   out.item(
     { kind: "listening", url, seed },
-    () => `The platform's sandbox listens on ${out.style("bold", url)}, seed ${seed}
+    () => `The sandbox listens on ${out.style("bold", url)} and uses the seed ${seed}.
+To connect your app, run this command in its shell:
   export STAYHOOK_BASE_URL=${url}${token}
-Open ${url} in a browser to follow deliveries and to change records, or type ${out.style("bold", "help")}.`,
+Open ${url} in a browser to follow deliveries and to change records. To list commands, type ${out.style("bold", "help")}.`,
   );
 }
 
@@ -106,7 +109,7 @@ type Typed = readonly [
   run: (sandbox: Sandbox, rest: string, out: Output) => unknown,
 ];
 
-/** The commands to type. The usage begins with the name. */
+/** The commands that users type while the sandbox runs. Each usage begins with the command's name. */
 const typedCommands: readonly Typed[] = [
   [
     "request [code]",
@@ -138,11 +141,11 @@ const typedCommands: readonly Typed[] = [
   ["hide <id>", "a listing is hidden", ({ listings }, id) => listings.hide(Number(id))],
   [
     "redeliver [eventId]",
-    "deliver a notification once more; default: the last one",
+    "deliver a notification again; default: the last notification",
     (sandbox, eventId, out) => {
       const last = sandbox.deliveries.findLast((delivery) => delivery.eventId !== undefined)?.eventId;
       const wanted = eventId || last;
-      if (wanted === undefined) throw new Error("Nothing was delivered so far.");
+      if (wanted === undefined) throw new Error("The sandbox has not delivered any notification yet.");
       // Do not wait for retries. Each delivery prints its own line.
       sandbox.redeliver(wanted).catch((error: Error) => out.error(error.message));
     },
@@ -178,14 +181,14 @@ const typedHelp: string = typedCommands
   .map(([usage, help]) => `  ${usage.padEnd(width)}  ${help}`)
   .join("\n");
 
-/** Runs one typed line. Resolves to `false` for quit. Never rejects. */
+/** Runs one typed line. Resolves to `false` for `quit`. Never rejects. */
 async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
   const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
   if (name === "") return true;
   if (name === "quit" || name === "exit") return false;
   const [usage = "", , run] = typedCommands.find(([usage]) => usage.split(" ")[0] === name) ?? [];
   try {
-    if (!run) throw new Error(`There is no command ${name}. Type help.`);
+    if (!run) throw new Error(`There is no command ${name}. To list the commands, type: help`);
     if (usage.includes("<") && rest === "") throw new Error(`${name} needs an argument: ${usage}`);
     const changed = (await run(sandbox, rest, out)) as SandboxBooking | SandboxListing | undefined;
     if (changed) show(changed, out);
@@ -209,7 +212,8 @@ function show(record: SandboxBooking | SandboxListing, out: Output): void {
 /** @throws Error if the text is not `<field>=<value>` */
 function field(text: string): [name: string, value: unknown] {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new Error("Write each field as checkIn=2026-07-03.");
+  if (name === undefined || value === undefined)
+    throw new Error("Write each field as <field>=<value>, such as checkIn=2026-07-03.");
   return [name, name === "listingId" ? Number(value) : value];
 }
 
@@ -222,9 +226,9 @@ function parsed(text: string): unknown {
 }
 
 /**
- * Runs the typed commands one after the other, until `quit` or the signal.
+ * Runs the typed commands one after the other, until `quit` or until the signal aborts.
  *
- * @param first - takes the first line, if it is not a command
+ * @param first - handles the first line. If absent, the first line is a command
  */
 async function takeCommands(
   { io: { stdin: input, signal }, out }: Invocation,
@@ -239,7 +243,7 @@ async function takeCommands(
       else if (!(await runTyped(line, sandbox, out))) return;
       takesUrl = false;
     }
-    // The end of stdin does not end the sandbox, because it may run in the background.
+    // Keep running after the end of stdin, because the sandbox may run in the background.
     await interrupted;
   };
   await Promise.race([interrupted, take()]);
@@ -247,9 +251,10 @@ async function takeCommands(
 
 export const sandbox: Command = {
   name: "sandbox",
-  summary: "run the platform's sandbox as a server, and change its bookings and listings by hand",
-  description: `Prints a line for each request and each delivery, until quit or Ctrl-C. The access token is
-STAYHOOK_ACCESS_TOKEN, or "sandbox" without it. A time without a unit is in ms. Commands to type:
+  summary: "run a sandbox of the platform, with commands to change bookings and listings",
+  description: `Prints a line for each request and each delivery, until you type quit or press Ctrl-C. The access
+token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set, the access token is "sandbox". A
+time without a unit is in ms. While the sandbox runs, you can type these commands:
 
 ${typedHelp}`,
   examples: [
@@ -257,10 +262,13 @@ ${typedHelp}`,
     "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",
   ],
   options: {
-    port: { value: "<port>", help: "default: 4010; 0 for a free port" },
-    host: { value: "<host>", help: "default: 127.0.0.1" },
-    ...toOption("configure this endpoint for all topics, with topic=<topic> added for each"),
-    seed: { value: "<integer>", help: "repeats the codes, ids and order of an earlier run" },
+    port: { value: "<port>", help: "the port, or 0 for a free port; default: 4010" },
+    host: { value: "<host>", help: "the address to listen on; default: 127.0.0.1" },
+    ...toOption("configure this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+    seed: {
+      value: "<integer>",
+      help: "the seed of an earlier run, to get the same codes, ids and order again; default: random",
+    },
     ...deliveryOptions,
   },
   run: async (invocation) => {
@@ -291,7 +299,7 @@ async function listen(made: Sandbox, where: { port: number; host: string | undef
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "EADDRINUSE")
       throw new UsageError(
-        `Port ${where.port} is in use. Give another one with --port, or 0 for a free port.`,
+        `Port ${where.port} is in use. Give another port with --port, or 0 for a free port.`,
       );
     throw error;
   }

@@ -10,25 +10,25 @@ import {
   UsageError,
 } from "../command.ts";
 
-/** The part of a URL that is safe to show. Its path and query may hold a secret. */
+/** The part of a URL that is safe to print. The path and the query may hold a secret. */
 export const originOf = (url: string): string => new URL(url).origin;
 
-/** The platform's limit for an answer, ms. */
+/** The longest time that the platform waits for an answer, ms. */
 export const REPLY_TIME = 30_000;
 
 /** An endpoint's answer. */
 export interface Posted {
-  /** `undefined` if no answer came. */
+  /** The HTTP status. It is `undefined` if no answer came. */
   readonly status: number | undefined;
-  /** Why there was no answer. */
+  /** The reason why no answer came. It is `undefined` if an answer came. */
   readonly error: string | undefined;
-  /** ms */
+  /** The time that the request took, ms. */
   readonly duration: number;
 }
 
 /**
- * Sends a body as the platform does: as JSON, without following redirects, for 30 s at most. Rejects only when
- * `signal` aborts.
+ * Sends a body as the platform does: as JSON, without following redirects, and with a timeout of 30 s. Rejects only
+ * if `signal` aborts.
  */
 export async function post(
   url: string,
@@ -53,7 +53,7 @@ export async function post(
   }
 }
 
-/** A short reason without the URL, which may hold a secret. */
+/** Returns a short reason. Omits the URL, because the URL may hold a secret. */
 function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === "TimeoutError")
     return `no answer within ${REPLY_TIME / 1000} s`;
@@ -74,7 +74,7 @@ const statuses: Readonly<Record<string, readonly string[]>> = {
   listing: listingStatuses,
 };
 
-/** Makes a code or id of eight random digits, which probably does not exist. */
+/** Makes a code or id with eight random digits. A record with this code or id probably does not exist. */
 const madeUp = (prefix: string): string =>
   `${prefix}${String(crypto.getRandomValues(new Uint32Array(1))[0])
     .padStart(8, "0")
@@ -85,9 +85,9 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
   for (const other of ["booking", "listing"])
     if (other !== kind && text(other) !== undefined)
-      throw new UsageError(`--${other} requires ${other} as the first argument.`);
+      throw new UsageError(`--${other} works only with "trigger ${other}".`);
   if (kind === "message" || kind === "messages" || kind === "unknown") {
-    if (id !== undefined) throw new UsageError("A message has no code or id.");
+    if (id !== undefined) throw new UsageError("A message has no code or id. Remove the second argument.");
     return { topic: "messages", bookingCode: null, listingId: null };
   }
   const known = statuses[kind];
@@ -108,7 +108,7 @@ async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promi
   const url = config?.endpoints[topic];
   if (typeof url === "string" && parseUrl(url)) return url;
   throw new MissingError(
-    `The account's webhook configuration has no URL for ${topic}. Give one with --to or STAYHOOK_TO.`,
+    `The account's webhook configuration has no URL for ${topic}. Give a URL with --to or STAYHOOK_TO.`,
   );
 }
 
@@ -118,17 +118,17 @@ export const trigger: Command = {
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
   description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
-kind of event. The subscriber reads the record and goes by the record's status. Without a code or id, the command
-makes up a record that does not exist. Ends with 0 if the endpoint answers 200.`,
+event's type, so booking.Confirmed sends the same notification as booking. Without a code or id, the command invents
+the code or id of a record that does not exist. The exit code is 0 if the endpoint answers 200.`,
   examples: ["stayhook trigger booking HX3K9 --to - < url.txt", "stayhook trigger listing.Published 5717008"],
   asksPlatform: true,
   options: {
-    ...toOption("send to this endpoint, not to the configured one"),
+    ...toOption("send to this endpoint instead of the configured endpoint"),
     booking: { value: "<code>", help: "the code of the booking" },
     listing: { value: "<id>", help: "the id of the listing" },
     "event-id": {
       value: "<uuid>",
-      help: "the id of an earlier notification, to send it again; default: a new id",
+      help: "the event id; to send a duplicate, give the id of an earlier notification; default: a new id",
     },
     timestamp: { value: "<time>", help: "the time of the event in ISO 8601; default: now" },
   },

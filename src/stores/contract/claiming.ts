@@ -13,13 +13,13 @@ import {
 
 export const claiming: Cases = {
   "an empty store has nothing to claim": async ({ claim }) => {
-    equal("claim", await claim(), []);
+    equal("claim() in an empty store", await claim(), []);
   },
 
-  "a claim has all that an attempt needs": async ({ add, claimOne, get }) => {
+  "a claim has every field that an attempt needs": async ({ add, claimOne, get }) => {
     const event = await add("booking:A");
     const { receivedAt, claimedAt, lease, ...rest } = await claimOne();
-    equal("the claim", rest, {
+    equal("the claim's fields", rest, {
       ...event,
       attempts: 1,
       outages: 0,
@@ -28,78 +28,82 @@ export const claiming: Cases = {
       previous: undefined,
       sequence: 0,
     });
-    check(typeof lease === "string" && lease !== "", "lease: expected a string that is not empty");
+    check(typeof lease === "string" && lease !== "", "the lease: expected a string that is not empty");
     const stored = await get(event);
-    equal("its state", stored.state, "processing");
-    equal("its attempts", stored.attempts, 1);
-    equal("its receivedAt", receivedAt, stored.receivedAt.getTime());
+    equal("the event's state", stored.state, "processing");
+    equal("the event's attempts", stored.attempts, 1);
+    equal("the claim's receivedAt", receivedAt, stored.receivedAt.getTime());
     between("ms from receivedAt to claimedAt", claimedAt - receivedAt, 0, 30_000);
-    between("ms of lease, by dueAt", Number(stored.dueAt) - receivedAt, LONG - 1, LONG + 30_000);
+    between("ms from receivedAt to dueAt", Number(stored.dueAt) - receivedAt, LONG - 1, LONG + 30_000);
   },
 
-  "no more are claimed than `limit`": async ({ add, claim }) => {
+  "`claim` returns at most `limit` events": async ({ add, claim }) => {
     for (const name of ["A", "B", "C", "D"]) await add(`booking:${name}`);
-    equal("with limit 0", (await claim({ limit: 0 })).length, 0);
-    equal("with limit 3", (await claim({ limit: 3 })).length, 3);
-    equal("with limit 3, when one is left", (await claim({ limit: 3 })).length, 1);
-    equal("when none is left", (await claim()).length, 0);
+    equal("how many events claim() returned with limit 0", (await claim({ limit: 0 })).length, 0);
+    equal("how many events claim() returned with limit 3", (await claim({ limit: 3 })).length, 3);
+    equal("how many events claim() returned with one remaining event", (await claim({ limit: 3 })).length, 1);
+    equal("how many events claim() returned with no remaining event", (await claim()).length, 0);
   },
 
-  "one claim takes one event a record": async ({ add, claim }) => {
+  "`claim` returns at most one event of each record": async ({ add, claim }) => {
     const first = await add("booking:A");
     await add("booking:A");
     await add("booking:A");
     const other = await add("booking:B");
     const claimed = (await claim()).map(({ eventId }) => eventId).sort();
-    equal("the claimed events", claimed, [first.eventId, other.eventId]);
+    equal("ids of the claimed events", claimed, [first.eventId, other.eventId]);
   },
 
   "no event of a leased record can be claimed": async ({ add, claim, claimOne, done }) => {
     await add("booking:A");
     const held = await claimOne();
     const next = await add("booking:A");
-    equal("claim", await claim(), []);
-    equal("claim by its id", await claim({ eventId: next.eventId }), []);
-    equal("claim, retries first", await claim({ order: "retries" }), []);
+    equal("claim() while the record is leased", await claim(), []);
+    equal("claim() by id while the record is leased", await claim({ eventId: next.eventId }), []);
+    equal("claim() with order `retries` while the record is leased", await claim({ order: "retries" }), []);
     const other = await add("booking:B");
-    equal("another record's event", (await claimOne()).eventId, other.eventId);
+    equal("id of the claimed event of another record", (await claimOne()).eventId, other.eventId);
     await done(held);
-    equal("the next one, once the lease is over", (await claimOne()).eventId, next.eventId);
+    equal("id of the event claimed after settle()", (await claimOne()).eventId, next.eventId);
   },
 
-  "refs are compared exactly": async ({ add, claim }) => {
+  "refs that differ only in case or in a space name different records": async ({ add, claim }) => {
     for (const ref of ["booking:a", "booking:A", "booking:A ", "listing:1", "booking:1"]) await add(ref);
-    equal("how many records can be claimed", (await claim()).length, 5);
+    equal("how many records were claimed", (await claim()).length, 5);
   },
 
-  "events without a record do not wait for each other": async ({ add, claim }) => {
+  "two events without a record can be claimed at the same time": async ({ add, claim }) => {
     await add(null);
     await add(null);
-    equal("how many can be claimed", (await claim()).length, 2);
+    equal("how many events were claimed", (await claim()).length, 2);
   },
 
-  "an event can be claimed by its id, and no other is": async ({ add, claim, claimOne }) => {
+  "a claim by id claims that event and no other event": async ({ add, claim, claimOne }) => {
     const first = await add("booking:A");
     const second = await add("booking:A");
     const other = await add(null);
-    equal("claim by an unknown id", await claim({ eventId: "00000000-0000-4000-8000-ffffffffffff" }), []);
-    equal("claim by id with limit 0", await claim({ eventId: other.eventId, limit: 0 }), []);
-    equal("the claimed one", (await claimOne({ eventId: second.eventId })).eventId, second.eventId);
-    equal("the same again", await claim({ eventId: second.eventId }), []);
-    equal("an older one of its record", await claim({ eventId: first.eventId }), []);
-    equal("one without a record", (await claimOne({ eventId: other.eventId })).eventId, other.eventId);
+    equal("claim() by an unknown id", await claim({ eventId: "00000000-0000-4000-8000-ffffffffffff" }), []);
+    equal("claim() by id with limit 0", await claim({ eventId: other.eventId, limit: 0 }), []);
+    equal("id of the claimed event", (await claimOne({ eventId: second.eventId })).eventId, second.eventId);
+    equal("second claim() by the same id", await claim({ eventId: second.eventId }), []);
+    equal("claim() by the id of an older event", await claim({ eventId: first.eventId }), []);
+    equal(
+      "id of the claimed event without a record",
+      (await claimOne({ eventId: other.eventId })).eventId,
+      other.eventId,
+    );
   },
 
-  "by its id, too, an event is claimed only when it is due": async ({ ended, handle, claim }) => {
+  "a claim by id claims only an event that is due": async ({ ended, handle, claim }) => {
     const failing = await ended("booking:A", failed(LONG));
-    equal("one that is not due", await claim({ eventId: failing.eventId }), []);
+    equal("claim() by the id of an event that is not due", await claim({ eventId: failing.eventId }), []);
     const handled = await handle("booking:B");
-    equal("one that is done", await claim({ eventId: handled.eventId }), []);
+    equal("claim() by the id of a done event", await claim({ eventId: handled.eventId }), []);
     const given = await ended("booking:C", parked());
-    equal("one that is parked", await claim({ eventId: given.eventId }), []);
+    equal("claim() by the id of a parked event", await claim({ eventId: given.eventId }), []);
   },
 
-  "claims at once share no event and no record": async ({ add, claim }) => {
+  "concurrent claims never return the same event or two events of one record": async ({ add, claim }) => {
     for (let index = 0; index < 40; index++) await add(index % 8 === 0 ? null : `booking:${index % 8}`);
     const claims = (await Promise.all(Array.from({ length: 8 }, () => claim({ limit: 5 })))).flat();
     const events = new Set(claims.map(({ eventId }) => eventId));
@@ -107,15 +111,15 @@ export const claiming: Cases = {
     const refs = claims.flatMap(({ ref }) => ref ?? []);
     equal("how many records were claimed twice", refs.length - new Set(refs).size, 0);
     equal(
-      "how many leases have a token of their own",
+      "how many different leases the claims have",
       new Set(claims.map(({ lease }) => lease)).size,
       claims.length,
     );
     const rest = await claim();
-    equal("how many were claimed in all", claims.length + rest.length, 5 + 7);
+    equal("how many events were claimed in total", claims.length + rest.length, 5 + 7);
   },
 
-  "workers at once do each event once, and never two of a record": async (bench) => {
+  "concurrent workers handle each event once, and one event of a record at a time": async (bench) => {
     const { store, add, claim, done, sleep } = bench;
     for (let index = 0; index < 30; index++) await add(`booking:${index % 5}`);
     const running = new Set<string>();
@@ -135,16 +139,20 @@ export const claiming: Cases = {
       }
     };
     await Promise.all([work(), work(), work(), work()]);
-    equal("how many events were done", [handled.length, new Set(handled).size], [30, 30]);
+    equal(
+      "numbers of done attempts and of different done events",
+      [handled.length, new Set(handled).size],
+      [30, 30],
+    );
     equal("counts().done", (await store.counts()).done, 30);
   },
 };
 
 type Order = "oldest" | "newest" | "retries";
 
-/** Which record a claim takes first. */
+/** Cases for the order in which `claim` takes records. */
 export const ordering: Cases = {
-  "records go by the arrival of their first due event": async (bench) => {
+  "records are claimed in the order in which their first due event arrived": async (bench) => {
     const { add, tick } = bench;
     for (const ref of ["booking:C", "booking:A", null, "booking:B", "booking:A", "booking:C"]) {
       await add(ref);
@@ -155,7 +163,7 @@ export const ordering: Cases = {
     await expectOrder(bench, undefined, ["booking:C", "booking:A", null, "booking:B"]);
   },
 
-  "one claim of many has the same order": async ({ add, claim, settle, tick }) => {
+  "a claim with limit 4 takes the first 4 records of the order": async ({ add, claim, settle, tick }) => {
     for (let index = 0; index < 12; index++) {
       await add(`booking:${index % 6}`);
       await tick();
@@ -165,12 +173,12 @@ export const ordering: Cases = {
       const claims = await claim({ order, limit: 4 });
       const refs = claims.map(({ ref }) => ref).sort();
       const first = order === "oldest" ? expected.slice(0, 4) : expected.slice(2);
-      equal(`the records claimed with order ${order}`, refs, first);
+      equal(`refs of the events claimed with order ${order}`, refs, first);
       for (const claimed of claims) await settle(claimed, { state: "released" });
     }
   },
 
-  "retries go last, or first, by the time at which they became due": async (bench) => {
+  "retries are claimed last, or first with order `retries`, sorted by their due times": async (bench) => {
     const { add, tick } = bench;
     await retries(bench, ["booking:late", "booking:soon"]);
     await add("booking:new");
@@ -182,7 +190,7 @@ export const ordering: Cases = {
     await expectOrder(bench, "retries", ["booking:soon", "booking:late", "booking:new", "booking:newest"]);
   },
 
-  "a retry that is given back keeps its place": async (bench) => {
+  "a released retry keeps its place in the order": async (bench) => {
     const { claimOne, settle, tick } = bench;
     await retries(bench, ["booking:late", "booking:soon"]);
     const first = await claimOne({ limit: 1 });
@@ -191,7 +199,7 @@ export const ordering: Cases = {
     await expectOrder(bench, "oldest", ["booking:soon", "booking:late"]);
   },
 
-  "of a record with a retry and a new event, the oldest due one goes": async (bench) => {
+  "if a record has a retry and a newer event, the retry is claimed first": async (bench) => {
     const { add, claimOne, done, tick } = bench;
     await retries(bench, ["booking:A"]);
     await add("booking:B");
@@ -202,13 +210,13 @@ export const ordering: Cases = {
     await expectOrder(bench, "newest", ["booking:A", "booking:B"]);
     await expectOrder(bench, "retries", ["booking:A", "booking:B"]);
     const first = await claimOne({ limit: 1, order: "newest" });
-    equal("attempts of the claimed event", [first.ref, first.attempts], ["booking:A", 2]);
+    equal("ref and attempts of the first claim", [first.ref, first.attempts], ["booking:A", 2]);
     await done(first);
     const second = await claimOne({ limit: 1, order: "newest" });
-    equal("attempts of the next one", [second.ref, second.attempts], ["booking:A", 1]);
+    equal("ref and attempts of the second claim", [second.ref, second.attempts], ["booking:A", 1]);
   },
 
-  "an event whose lease has ended goes as a retry": async (bench) => {
+  "in the order of claims, an event whose lease has ended counts as a retry": async (bench) => {
     const { unit, add, claimOne, sleep, tick } = bench;
     await add("booking:lost");
     await claimOne({ leaseDuration: unit });
@@ -219,7 +227,7 @@ export const ordering: Cases = {
     await expectOrder(bench, "oldest", ["booking:new", "booking:lost"]);
     await add("booking:other");
     const [last] = await bench.claim({ limit: 1, order: "retries" });
-    equal("the first with order retries", [last?.ref, last?.attempts], ["booking:lost", 2]);
+    equal("ref and attempts of the first claim", [last?.ref, last?.attempts], ["booking:lost", 2]);
   },
 
   "claimedAt is the time of the claim, by the store's clock": async (bench) => {
@@ -236,7 +244,7 @@ export const ordering: Cases = {
   },
 };
 
-/** Retries whose wait is over, the last named first. */
+/** Makes a due retry for each of `refs`. The retries become due in the reverse order of `refs`. */
 async function retries({ add, claimOne, settle, tick }: Bench, refs: readonly string[]): Promise<void> {
   const claims = [];
   for (const ref of refs) {
@@ -249,7 +257,7 @@ async function retries({ add, claimOne, settle, tick }: Bench, refs: readonly st
   }
 }
 
-/** Claims all, one at a time, and gives them back. */
+/** Claims the events one at a time, checks their order, and releases them. */
 async function expectOrder(
   bench: Bench,
   order: Order | undefined,
@@ -258,7 +266,7 @@ async function expectOrder(
   const claims = [];
   for (let index = 0; index < refs.length; index++) claims.push(await bench.claimOne({ limit: 1, order }));
   equal(
-    `the claimed records with order ${order}`,
+    `refs of successive claims with order ${order}`,
     claims.map(({ ref }) => ref),
     refs,
   );

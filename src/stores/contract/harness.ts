@@ -8,57 +8,59 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 
-/** A lease or wait, in ms, that does not end while a case runs. */
+/** The duration of a lease or wait that does not end while a case runs, ms. */
 export const LONG = 60_000;
 
-/** How many units a case waits for an event. A right store needs a few of them, but a busy machine may need more. */
+/** How long a case polls before it fails, in units. A correct store needs few units, except on a busy machine. */
 export const PATIENCE = 200;
 
-/** ms by which a clock may be off. The store's clock may count in whole ms. */
+/** The tolerance in ms when a case compares times of two clocks. The store's clock may count in whole ms. */
 const CLOCK = 5;
 
-/** A fresh store for a case, and steps that fail with a message. */
+/** A new store for a case, and helpers for the case. A helper throws an error if its check fails. */
 export interface Bench {
   readonly store: EventStore<unknown>;
-  /** ms. Cases wait for a few of these. */
+  /** The unit of leases and waits, ms. */
   readonly unit: number;
   newEvent(
     ref: string | null,
     fields?: Partial<NewEvent>,
   ): NewEvent & { readonly traceparent: string | null };
-  /** Adds an event that must be new. */
+  /** Adds an event. Fails if `store.add` does not return `added`. */
   add(ref: string | null, fields?: Partial<NewEvent>): Promise<ReturnType<Bench["newEvent"]>>;
-  /** Adds an event, and ends its first attempt. No other event can be claimed. */
+  /**
+   * Adds an event, claims an event with `claimOne`, and settles the claim with `outcome`. Returns the added event. If
+   * the record has an older event that is due, `claimOne` claims the older event.
+   */
   ended(ref: string | null, outcome: Outcome<unknown>): ReturnType<Bench["add"]>;
-  /** Like `ended`, with `done` as the end. */
+  /** Like `ended`, but settles the claim as `done`. */
   handle(ref: string | null, status?: string, fields?: Snapshot["fields"]): ReturnType<Bench["add"]>;
-  /** Default: a long lease, and up to 100 events. */
+  /** Claims up to 100 events with a long lease. `options` override these defaults. */
   claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
-  /** There must be exactly one. */
+  /** Claims events, and fails if the number of claimed events is not 1. */
   claimOne(options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
-  /** Polls until an event can be claimed. Fails where none can, or where one can before `notBefore` (of `performance.now()`). */
+  /** Polls until it can claim an event. Fails after a timeout, or if `performance.now()` is below `notBefore`. */
   claimLater(notBefore: number, options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
-  /** The lease must still be held. */
+  /** Settles a claim. Fails if the lease is lost. */
   settle(claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<void>;
-  /** Writes a snapshot where a status is given. */
+  /** Settles a claim as `done`. Writes a snapshot if `status` is given. */
   done(claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void>;
-  /** The event must be known. */
+  /** Reads an event. Fails if the store does not have it. */
   get(event: { readonly eventId: string }): Promise<StoredEvent>;
-  /** The event must have these values. Other fields are not compared. */
+  /** Fails if a field of `expected` differs in the stored event. Ignores all other fields. */
   shows(event: { readonly eventId: string }, expected: Partial<StoredEvent>): Promise<void>;
-  /** Polls until `probe` gives neither `undefined` nor `false`. */
+  /** Polls until `probe` resolves to a value other than `undefined` and `false`. */
   eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;
   sleep(units: number): Promise<void>;
-  /** Waits so long that the next step has a later time in every store. */
+  /** Waits until the store's clock has advanced, even if the clock counts in whole ms. */
   tick(): Promise<void>;
 }
 
-/** One topic's cases by name. */
+/** The cases of one topic, by name. */
 export type Cases = Readonly<Record<string, (bench: Bench) => Promise<void>>>;
 
 type Failure = Extract<Outcome<unknown>, { readonly state: "retrying" }>;
 
-/** Outcomes that many cases need. */
 export const failed = (wait: number): Failure => ({
   state: "retrying",
   in: wait,
@@ -83,7 +85,7 @@ export const parked = (
   entry: { duration: 1, reason, error: "given up" },
 });
 
-/** An end whose record has a snapshot where a status is given. */
+/** Makes a `done` outcome. The outcome has a snapshot if `status` is given. */
 export function handled(
   claim: ClaimedEvent,
   status?: string,
@@ -124,7 +126,7 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
 
     async add(ref, fields) {
       const event = bench.newEvent(ref, fields);
-      equal(`add of the new event ${event.eventId}`, await store.add(event), "added");
+      equal(`add() of the new event ${event.eventId}`, await store.add(event), "added");
       return event;
     },
 
@@ -144,37 +146,37 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
 
     async claimOne(options) {
       const claims = await bench.claim(options);
-      check(claims.length === 1, `claim: expected one event, got ${claims.length}`);
+      check(claims.length === 1, `claim(): expected 1 event, got ${claims.length}`);
       return claims[0]!;
     },
 
     async claimLater(notBefore, options) {
-      const claim = await bench.eventually("an event that can be claimed", async () => {
+      const claim = await bench.eventually("claim() to return an event", async () => {
         const [first] = await bench.claim({ limit: 1, ...options });
         return first;
       });
       const early = Math.round(notBefore - performance.now());
-      check(early <= CLOCK, `claim: got ${claim.eventId} ${early} ms too early`);
+      check(early <= CLOCK, `claim() returned the event ${claim.eventId} ${early} ms too early`);
       return claim;
     },
 
     async settle(claim, outcome) {
       const held = await store.settle(claim, outcome);
-      equal(`settle of ${claim.eventId} as ${outcome.state}, under its lease`, held, true);
+      equal(`settle() of ${claim.eventId} as ${outcome.state}, with its current lease`, held, true);
     },
 
     done: (claim, status, fields) => bench.settle(claim, handled(claim, status, fields)),
 
     async get({ eventId }) {
       const stored = await store.get(eventId);
-      check(stored !== undefined, `get: expected the event ${eventId}, got undefined`);
+      check(stored !== undefined, `get(): expected the event ${eventId}, got undefined`);
       return stored;
     },
 
     async shows(event, expected) {
       const stored = await bench.get(event);
       const shown = Object.keys(expected).map((name) => [name, stored[name as keyof StoredEvent]]);
-      equal(`the event ${event.eventId}`, Object.fromEntries(shown), expected);
+      equal(`get() of the event ${event.eventId}`, Object.fromEntries(shown), expected);
     },
 
     async eventually(what, probe) {
@@ -182,7 +184,7 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       for (;;) {
         const value = await probe();
         if (value !== undefined && value !== false) return value;
-        check(performance.now() < end, `waited ${PATIENCE * unit} ms in vain for ${what}`);
+        check(performance.now() < end, `timeout: waited ${PATIENCE * unit} ms for ${what}`);
         await bench.sleep(0.1);
       }
     },
@@ -193,13 +195,12 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
   return bench;
 }
 
-/** Own checks instead of `node:assert`: the contract runs wherever a store does, Workers too. */
+/** The checks below replace `node:assert`, because runtimes such as Cloudflare Workers may lack that module. */
 
 export function check(ok: boolean, message: string): asserts ok {
   if (!ok) throw new Error(message);
 }
 
-/** Plain data, deeply. */
 export function equal(what: string, actual: unknown, expected: unknown): void {
   check(isSame(actual, expected), `${what}: expected ${show(expected)}, got ${show(actual)}`);
 }

@@ -13,7 +13,7 @@ import {
   unreachable,
 } from "./harness.ts";
 
-/** Cases for a store that survives a restart. `reopen` closes the store's process, and starts another on its data. */
+/** Cases for a store that survives a restart. `reopen` closes the store, and opens a new store on the same data. */
 export const restarting: Readonly<
   Record<string, (bench: Bench, reopen: () => Promise<EventStore<unknown>>) => Promise<void>>
 > = {
@@ -36,35 +36,39 @@ export const restarting: Readonly<
     ];
     const before = await read(store);
     const again = await reopen();
-    equal("events, counts, snapshot, newestReceived and meta", await read(again), before);
-    equal("add of a known id", await again.add(pending), "duplicate");
+    equal("events, counts, snapshot, newestReceived and meta after the restart", await read(again), before);
+    equal("add() of a stored id after the restart", await again.add(pending), "duplicate");
     const claims = await again.claim({ limit: 10, leaseDuration: LONG });
     const seen = claims.map(({ eventId, previous, sequence }) => [eventId, previous?.status, sequence]);
-    equal("the claims", seen, [[pending.eventId, "Confirmed", 1]]);
+    equal("eventId, previous status and sequence of the claims", seen, [[pending.eventId, "Confirmed", 1]]);
   },
 
-  "a lease outlives the process that took it": async ({ add, claimOne }, reopen) => {
+  "a lease stays valid after a restart": async ({ add, claimOne }, reopen) => {
     await add("booking:A");
     const claim = await claimOne();
     const again = await reopen();
-    equal("claim", await again.claim({ limit: 10, leaseDuration: LONG }), []);
-    between("nextDue", await again.nextDue(), LONG - 30_000, LONG);
-    equal("settle with it", await again.settle(claim, { state: "released" }), true);
+    equal("claim() after the restart", await again.claim({ limit: 10, leaseDuration: LONG }), []);
+    between("nextDue() after the restart", await again.nextDue(), LONG - 30_000, LONG);
+    equal("settle() with the lease after a restart", await again.settle(claim, { state: "released" }), true);
   },
 };
 
-/** Cases for a store that several processes use at once. `other` is a second one's handle. */
+/** Cases for a store that several processes use at once. `other` is the store of a second process. */
 export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<unknown>) => Promise<void>>> =
   {
-    "two processes see the same": async ({ store, add, claimOne, done, get }, other) => {
+    "two processes see the same data": async ({ store, add, claimOne, done, get }, other) => {
       const event = await add("booking:A");
-      equal("add by the other", await other.add(event), "duplicate");
+      equal("add() by the second process", await other.add(event), "duplicate");
       await done(await claimOne(), "Confirmed");
-      equal("get by the other", await other.get(event.eventId), await get(event));
-      equal("recordOf by the other", await other.recordOf("booking:A"), await store.recordOf("booking:A"));
+      equal("get() by the second process", await other.get(event.eventId), await get(event));
+      equal(
+        "recordOf() by the second process",
+        await other.recordOf("booking:A"),
+        await store.recordOf("booking:A"),
+      );
     },
 
-    "of adds by two with one id, one is added": async ({ store, newEvent }, other) => {
+    "if two processes add one id, only one call returns `added`": async ({ store, newEvent }, other) => {
       for (let round = 0; round < 10; round++) {
         const event = newEvent(null);
         const answers = await Promise.all([
@@ -73,11 +77,15 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
           store.add(event),
           other.add(event),
         ]);
-        equal("how often it was added", answers.filter((answer) => answer === "added").length, 1);
+        equal(
+          "how many calls of add returned `added`",
+          answers.filter((answer) => answer === "added").length,
+          1,
+        );
       }
     },
 
-    "of two that set one key, one does": async ({ store }, other) => {
+    "if two processes set one key, only one call returns true": async ({ store }, other) => {
       for (let round = 0; round < 10; round++) {
         const key = `lock ${round}`;
         const expected = undefined;
@@ -85,77 +93,87 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
           store.setMeta(key, "store", { expected }),
           other.setMeta(key, "other", { expected }),
         ]);
-        equal("how many of them did", answers.filter(Boolean).length, 1);
+        equal("how many calls of setMeta returned true", answers.filter(Boolean).length, 1);
         const values = [(await store.getMeta(key))?.value, (await other.getMeta(key))?.value];
-        equal("the value, as both read it", values, Array(2).fill(answers[0] ? "store" : "other"));
+        equal("the values that both processes read", values, Array(2).fill(answers[0] ? "store" : "other"));
       }
     },
 
-    "two never hold one record": async ({ store, add, claim, claimOne }, other) => {
+    "two processes never lease the same record": async ({ store, add, claim, claimOne }, other) => {
       await add("booking:A");
       await add("booking:A");
       await claimOne();
-      equal("claim by the other", await other.claim({ limit: 10, leaseDuration: LONG }), []);
+      equal("claim() by the second process", await other.claim({ limit: 10, leaseDuration: LONG }), []);
       for (let index = 0; index < 20; index++) await add(`listing:${index % 10}`);
       const theirs = other.claim({ limit: 6, leaseDuration: LONG });
       const refs = [...(await claim({ limit: 6 })), ...(await theirs)].map(({ ref }) => ref);
-      equal("how many records both hold", refs.length - new Set(refs).size, 0);
-      equal("counts by the other", await other.counts(), await store.counts());
+      equal("how many records both processes leased", refs.length - new Set(refs).size, 0);
+      equal("counts() by the second process", await other.counts(), await store.counts());
     },
 
-    "one process takes over an event that the other lost": async (bench, other) => {
+    "a process takes over an event whose lease another process has lost": async (bench, other) => {
       const { store, unit, add, claimOne, eventually } = bench;
       await add("booking:A");
       const lost = await claimOne({ leaseDuration: unit });
-      const held = await eventually("the other's claim", async () => {
+      const held = await eventually("claim() by the second process to return an event", async () => {
         const [first] = await other.claim({ limit: 1, leaseDuration: LONG });
         return first;
       });
-      equal("settle with the lost lease", await store.settle(lost, { state: "released" }), false);
-      equal("settle by the other", await other.settle(held, handled(held)), true);
+      equal("settle() with the lost lease", await store.settle(lost, { state: "released" }), false);
+      equal("settle() by the second process", await other.settle(held, handled(held)), true);
     },
 
-    "an event that one process adds wakes the other": async ({ add, eventually, sleep }, other) => {
+    "an event that one process adds wakes the subscriber of the other process": async (bench, other) => {
+      const { add, eventually, sleep } = bench;
       if (other.subscribe === undefined) return;
       let calls = 0;
       const end = other.subscribe(() => {
         calls += 1;
       });
-      // A subscription may need its connection first.
+      // Wait, because the subscription may have to open a connection first.
       await sleep(4);
       calls = 0;
       await add("booking:A");
-      await eventually("a wake through the other process", async () => calls > 0);
+      await eventually("add() to call the subscriber of the second process", async () => calls > 0);
       end();
     },
   };
 
-/** `subscribe` is optional: a store without it is polled, and passes. */
+/** Cases for `subscribe`. A store without this method passes all of these cases. */
 export const waking: Cases = {
-  "an event that is added wakes": async (bench) => {
+  "a new event wakes the subscriber": async (bench) => {
     await wakes(bench, "add", () => bench.add("booking:A"));
   },
 
-  "a failure wakes: it is due before its lease would have ended": async (bench) => {
+  "a failed attempt wakes the subscriber": async (bench) => {
+    // The retry is due before the end of the lease, so a caller that waits for the lease must wake earlier.
     await bench.add("booking:A");
     const claim = await bench.claimOne();
     await wakes(bench, "settle", () => bench.settle(claim, failed(bench.unit)));
   },
 
-  "an attempt that is given back wakes": async (bench) => {
+  "a released attempt wakes the subscriber": async (bench) => {
     await bench.add("booking:A");
     const claim = await bench.claimOne();
     await wakes(bench, "settle", () => bench.settle(claim, { state: "released" }));
   },
 
-  "the end of one event wakes for the next of its record": async (bench) => {
+  "`settle` wakes the subscriber if the record has another event": async (bench) => {
     await bench.add("booking:A");
     const claim = await bench.claimOne();
     await bench.add("booking:A");
     await wakes(bench, "settle", () => bench.done(claim));
   },
 
-  "a replay wakes": async (bench) => {
+  "`settle` wakes the subscriber if the record has an event with dueIn": async (bench) => {
+    // The second event is due before the end of the lease, so a caller that waits for the lease must wake earlier.
+    await bench.add("booking:A");
+    const claim = await bench.claimOne();
+    await bench.store.add(bench.newEvent("booking:A"), { dueIn: bench.unit });
+    await wakes(bench, "settle", () => bench.done(claim));
+  },
+
+  "a replay wakes the subscriber": async (bench) => {
     const event = await bench.add("booking:A");
     await bench.settle(await bench.claimOne(), failed(LONG));
     await wakes(bench, "replay", () => bench.store.replay({ eventId: event.eventId }));
@@ -163,7 +181,7 @@ export const waking: Cases = {
     await wakes(bench, "replay", () => bench.store.replay({ state: "parked" }));
   },
 
-  "a subscription that has ended is not woken": async ({ store, add, sleep }) => {
+  "a subscriber is not called after its subscription has ended": async ({ store, add, sleep }) => {
     if (store.subscribe === undefined) return;
     let calls = 0;
     const wake = () => {
@@ -176,16 +194,16 @@ export const waking: Cases = {
     }
     await add("booking:A");
     await sleep(2);
-    equal("how often it was woken", calls, 0);
+    equal("how many times the subscriber was called", calls, 0);
   },
 
-  "a subscriber that throws does no harm": async (bench) => {
+  "an error in a subscriber does not affect the store": async (bench) => {
     const { store, claim } = bench;
     const end = store.subscribe?.(() => {
-      throw new Error("a subscriber's own");
+      throw new Error("error of a subscriber");
     });
     await wakes(bench, "add", () => bench.add("booking:A"));
-    equal("how many can be claimed", (await claim()).length, 1);
+    equal("how many events were claimed", (await claim()).length, 1);
     end?.();
   },
 };
@@ -196,21 +214,21 @@ async function wakes(bench: Bench, what: string, act: () => Promise<unknown>): P
     await act();
     return;
   }
-  // Messages of earlier steps may still arrive.
+  // Wait until the wake-ups of earlier steps have arrived, so that `calls` does not count them.
   await sleep(0.5);
   let calls = 0;
   const end = store.subscribe(() => {
     calls += 1;
   });
-  check(typeof end === "function", "subscribe: expected a function that ends the subscription");
+  check(typeof end === "function", "subscribe(): expected a function that ends the subscription");
   await act();
-  await eventually(`a wake after ${what}`, async () => calls > 0);
+  await eventually(`${what}() to call the subscriber`, async () => calls > 0);
   end();
 }
 
-/** For stores that say `transactional`; others pass, as an outcome never has `writes` there. */
+/** Cases for transactional stores. With any other store, each case returns early and passes. */
 export const transactions: Cases = {
-  "writes run once, in order, with the store's own handle": async (bench) => {
+  "the functions in `writes` run once, in order, with the same transaction handle": async (bench) => {
     const ran: string[] = [];
     const handles = new Set<unknown>();
     const write = (name: string) => (tx: unknown) => {
@@ -218,18 +236,18 @@ export const transactions: Cases = {
       handles.add(tx);
     };
     if (!(await settleWith(bench, [write("first"), write("second")]))) return;
-    equal("what ran", ran, ["first", "second"]);
-    equal("how many handles there were", handles.size, 1);
-    equal("whether there was one", handles.has(undefined), false);
+    equal("the functions in `writes` that ran, in order", ran, ["first", "second"]);
+    equal("how many different handles the functions got", handles.size, 1);
+    equal("whether a function in `writes` got no handle", handles.has(undefined), false);
     equal("counts().done", (await bench.store.counts()).done, 1);
   },
 
-  "a write that throws leaves all as it was, and the lease held": async (bench) => {
+  "if a function in `writes` throws, `settle` records nothing and the lease is still held": async (bench) => {
     const { store, add, claim, claimOne, done, get } = bench;
     if (store.transactional !== true) return;
     const event = await add("booking:A");
     const claimed = await claimOne();
-    const failure = new Error("a write's own");
+    const failure = new Error("error of a function in `writes`");
     const fail = () => {
       throw failure;
     };
@@ -238,22 +256,23 @@ export const transactions: Cases = {
       () => undefined,
       (error: unknown) => error,
     );
-    // By this error, the queue tells a failed write from a connection that was lost during the write.
-    check(rejection === failure, "settle: expected it to reject with the very error that the write threw");
-    equal("its state", (await get(event)).state, "processing");
-    equal("the record's status", await store.recordOf("booking:A"), undefined);
-    equal("claim", await claim(), []);
-    equal("renew", (await store.renew([claimed], LONG)).length, 1);
+    // `settle` must reject with the error of the function. Any other error tells the queue that the store failed.
+    check(rejection === failure, "settle(): expected a rejection with the error that the write threw");
+    equal("the event's state", (await get(event)).state, "processing");
+    equal("recordOf() after the failed settle()", await store.recordOf("booking:A"), undefined);
+    equal("claim() after the failed settle()", await claim(), []);
+    equal("how many leases renew() extended", (await store.renew([claimed], LONG)).length, 1);
     await done(claimed, "Confirmed");
   },
 
-  "with a lost lease nothing is done": async ({ store, unit, add, claimOne, claimLater }) => {
+  "`settle` with `writes` and a lost lease returns false": async (bench) => {
+    const { store, unit, add, claimOne, claimLater } = bench;
     if (store.transactional !== true) return;
     await add("booking:A");
     const lost = await claimOne({ leaseDuration: unit });
     await claimLater(0);
     const outcome = { ...handled(lost, "Confirmed"), writes: [() => {}] };
-    equal("settle with the lost lease", await store.settle(lost, outcome), false);
+    equal("settle() with the lost lease", await store.settle(lost, outcome), false);
   },
 };
 
@@ -266,35 +285,35 @@ async function settleWith(bench: Bench, writes: ((tx: unknown) => void)[]): Prom
 }
 
 export const closing: Cases = {
-  "close is safe twice, and at the same time": async ({ store, add }) => {
+  "`close` can be called several times, also concurrently": async ({ store, add }) => {
     await add("booking:A");
     await Promise.all([store.close(), store.close()]);
     await store.close();
   },
 
-  "a closed store takes and gives nothing": async ({ store, newEvent, add, claimOne }) => {
+  "after close, all other methods reject": async ({ store, newEvent, add, claimOne }) => {
     const event = await add("booking:A");
     const claim = await claimOne();
     await store.close();
-    await rejects("add", () => store.add(newEvent("booking:A")));
-    await rejects("claim", () => store.claim({ limit: 1, leaseDuration: LONG }));
-    await rejects("renew", () => store.renew([claim], LONG));
-    await rejects("settle", () => store.settle(claim, { state: "released" }));
-    await rejects("nextDue", () => store.nextDue());
-    await rejects("prune", () => store.prune({ state: "done", age: 0, limit: 1 }));
-    await rejects("pruneRecords", () => store.pruneRecords({ age: 0, limit: 1 }));
-    await rejects("list", () => store.list({ limit: 1 }));
-    await rejects("get", () => store.get(event.eventId));
-    await rejects("counts", () => store.counts());
-    await rejects("oldestWaiting", () => store.oldestWaiting());
-    await rejects("newestReceived", () => store.newestReceived());
-    await rejects("replay", () => store.replay({ state: "done" }));
-    await rejects("discard", () => store.discard({ state: "parked" }));
-    await rejects("erase", () => store.erase("booking:A"));
-    await rejects("recordOf", () => store.recordOf("booking:A"));
-    await rejects("records", () => store.records()[Symbol.asyncIterator]().next());
-    await rejects("learn", () => store.learn("booking:A", { status: "Confirmed", fields: {} }));
-    await rejects("getMeta", () => store.getMeta("key"));
-    await rejects("setMeta", () => store.setMeta("key", "value", { expected: undefined }));
+    await rejects("add() after close", () => store.add(newEvent("booking:A")));
+    await rejects("claim() after close", () => store.claim({ limit: 1, leaseDuration: LONG }));
+    await rejects("renew() after close", () => store.renew([claim], LONG));
+    await rejects("settle() after close", () => store.settle(claim, { state: "released" }));
+    await rejects("nextDue() after close", () => store.nextDue());
+    await rejects("prune() after close", () => store.prune({ state: "done", age: 0, limit: 1 }));
+    await rejects("pruneRecords() after close", () => store.pruneRecords({ age: 0, limit: 1 }));
+    await rejects("list() after close", () => store.list({ limit: 1 }));
+    await rejects("get() after close", () => store.get(event.eventId));
+    await rejects("counts() after close", () => store.counts());
+    await rejects("oldestWaiting() after close", () => store.oldestWaiting());
+    await rejects("newestReceived() after close", () => store.newestReceived());
+    await rejects("replay() after close", () => store.replay({ state: "done" }));
+    await rejects("discard() after close", () => store.discard({ state: "parked" }));
+    await rejects("erase() after close", () => store.erase("booking:A"));
+    await rejects("recordOf() after close", () => store.recordOf("booking:A"));
+    await rejects("records() after close", () => store.records()[Symbol.asyncIterator]().next());
+    await rejects("learn() after close", () => store.learn("booking:A", { status: "Confirmed", fields: {} }));
+    await rejects("getMeta() after close", () => store.getMeta("key"));
+    await rejects("setMeta() after close", () => store.setMeta("key", "value", { expected: undefined }));
   },
 };

@@ -13,7 +13,7 @@ import {
 } from "./harness.ts";
 
 export const reading: Cases = {
-  "list shows the newest first, in pages": async ({ store, newEvent, add, tick }) => {
+  "`list` returns the newest events first, in pages": async ({ store, newEvent, add, tick }) => {
     const newestFirst: string[] = [];
     for (const ref of ["booking:B", "booking:A", null, "booking:A", "listing:1"]) {
       newestFirst.unshift((await add(ref)).eventId);
@@ -21,39 +21,40 @@ export const reading: Cases = {
     }
     const page = async (limit: number, after?: string) =>
       (await store.list({ limit, after })).map(({ eventId }) => eventId);
-    equal("all", await page(10), newestFirst);
-    equal("with limit 0", await page(0), []);
-    equal("the first page", await page(2), newestFirst.slice(0, 2));
-    equal("the second page", await page(2, newestFirst[1]), newestFirst.slice(2, 4));
-    equal("the last page", await page(2, newestFirst[3]), newestFirst.slice(4));
-    equal("behind the last", await page(2, newestFirst[4]), []);
-    equal("behind one that is not known", await page(2, newEvent(null).eventId), []);
+    equal("ids of all events", await page(10), newestFirst);
+    equal("ids with limit 0", await page(0), []);
+    equal("ids on the first page", await page(2), newestFirst.slice(0, 2));
+    equal("ids on the second page", await page(2, newestFirst[1]), newestFirst.slice(2, 4));
+    equal("ids on the last page", await page(2, newestFirst[3]), newestFirst.slice(4));
+    equal("ids with `after` set to the last event", await page(2, newestFirst[4]), []);
+    equal("ids with `after` set to an unknown id", await page(2, newEvent(null).eventId), []);
   },
 
-  "list shows one state, in pages": async (bench) => {
+  "`list` filters by state, in pages": async (bench) => {
     const { store, get } = bench;
     const ids = await oneOfEachState(bench);
     for (const [state, eventId] of Object.entries(ids)) {
       const rows = await store.list({ state: state as keyof typeof ids, limit: 10 });
-      equal(`what is ${state}`, rows, [await get({ eventId })]);
+      equal(`list() of ${state} events`, rows, [await get({ eventId })]);
     }
     await bench.tick();
     const newer = await bench.add("listing:2");
     const pending = await store.list({ state: "pending", limit: 10, after: newer.eventId });
     equal(
-      "what is pending, behind a newer one",
+      "ids of pending events, with `after` set to a newer event",
       pending.map(({ eventId }) => eventId),
       [ids.pending],
     );
     const done = await store.list({ state: "done", limit: 10, after: newer.eventId });
     equal(
-      "what is done, behind one in another state",
+      "ids of done events, with `after` set to an event in another state",
       done.map(({ eventId }) => eventId),
       [ids.done],
     );
   },
 
-  "an event keeps its place in the list": async ({ store, add, claimOne, settle, done, tick }) => {
+  "attempts and replays do not change an event's place in the list": async (bench) => {
+    const { store, add, claimOne, settle, done, tick } = bench;
     const older = await add("booking:A");
     await tick();
     const newer = await add("booking:B");
@@ -62,16 +63,16 @@ export const reading: Cases = {
     await store.replay({ eventId: newer.eventId });
     await store.replay({ eventId: older.eventId });
     const listed = (await store.list({ limit: 10 })).map(({ eventId }) => eventId);
-    equal("list", listed, [newer.eventId, older.eventId]);
+    equal("ids in the list", listed, [newer.eventId, older.eventId]);
   },
 
-  "counts has every state": async (bench) => {
+  "`counts` returns the number of events in every state": async (bench) => {
     const none = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-    equal("of an empty store", await bench.store.counts(), none);
+    equal("counts() of an empty store", await bench.store.counts(), none);
     await oneOfEachState(bench);
     await bench.add("listing:2");
     const counts = await bench.store.counts();
-    equal("of one each, and a pending one more", counts, {
+    equal("counts() of one event in each state, and one more pending event", counts, {
       pending: 2,
       processing: 1,
       retrying: 1,
@@ -80,27 +81,27 @@ export const reading: Cases = {
     });
   },
 
-  "oldestWaiting is the age of the oldest event that waits": async (bench) => {
+  "oldestWaiting is the age of the oldest waiting event": async (bench) => {
     const { store, unit, add, claimOne, settle, done, sleep } = bench;
-    equal("in an empty store", await store.oldestWaiting(), undefined);
+    equal("oldestWaiting() in an empty store", await store.oldestWaiting(), undefined);
     const start = performance.now();
     const older = await add("booking:A");
     const added = performance.now();
     await sleep(2);
     await add("booking:B");
-    await expectAge("with two pending", start, added);
+    await expectAge("oldestWaiting() with two pending events", start, added);
 
     const claim = await claimOne({ eventId: older.eventId });
     between(
-      "with the older one in process",
+      "oldestWaiting() while the older event is processing",
       await store.oldestWaiting(),
       0,
       performance.now() - added - unit,
     );
     await settle(claim, failed(LONG));
-    await expectAge("with the older one retrying", start, added);
+    await expectAge("oldestWaiting() while the older event is retrying", start, added);
     await done(await claimOne({ eventId: (await bench.store.list({ limit: 1 }))[0]!.eventId }));
-    await expectAge("with the other one done", start, added);
+    await expectAge("oldestWaiting() after the newer event is done", start, added);
 
     async function expectAge(what: string, from: number, to: number): Promise<void> {
       const least = Math.floor(performance.now() - to) - 5;
@@ -113,18 +114,18 @@ export const reading: Cases = {
     const { store, unit, add, claimOne, done, eventually } = bench;
     await add("booking:A");
     await claimOne({ leaseDuration: 2 * unit });
-    const age = await eventually("oldestWaiting after the lease's end", () => store.oldestWaiting());
-    between("its age", age, 1, 30_000);
+    const age = await eventually("oldestWaiting() to return an age", () => store.oldestWaiting());
+    between("the event's age", age, 1, 30_000);
     await done(await claimOne());
-    equal("once it is done", await store.oldestWaiting(), undefined);
+    equal("oldestWaiting() after the event is done", await store.oldestWaiting(), undefined);
   },
 
-  "objects that the store returned are the caller's own": async (bench) => {
+  "changes to returned objects do not change the store": async (bench) => {
     const { store, add, ended, claimOne, claimLater, done, get } = bench;
     const event = await add("booking:A");
     const before = await get(event);
     await done(await claimOne(), "Confirmed", { nights: 1 });
-    equal("the event that was read before the claim", before.state, "pending");
+    equal("state of the event that was read before the claim", before.state, "pending");
     const other = await ended("booking:A", failed(0));
     const claim = await claimLater(0);
     const copy = { ...claim };
@@ -140,7 +141,7 @@ export const reading: Cases = {
     Reflect.set(claim.previous!.fields, "nights", 9);
     const { notification, attempts, receivedAt, history } = await get(other);
     equal(
-      "the stored event",
+      "the stored event after the caller's changes",
       [notification, attempts, Number(receivedAt), history[0]!.outcome, Number(history[0]!.at) > 0],
       [other.notification, 2, copy.receivedAt, "retrying", true],
     );
@@ -152,7 +153,7 @@ export const reading: Cases = {
     equal("the stored record", [again.snapshot.status, Number(again.seenAt) > 0], ["Confirmed", true]);
   },
 
-  "objects that the store was given stay the caller's": async (bench) => {
+  "later changes to objects that the caller passed do not change the store": async (bench) => {
     const { store, newEvent, claimOne, settle, get } = bench;
     const event = newEvent("booking:A");
     const given = { ...event };
@@ -188,7 +189,7 @@ export async function oneOfEachState({ add, ended, handle, claimOne, tick }: Ben
 }
 
 export const filtering: Cases = {
-  "each field of a filter narrows the list": async (bench) => {
+  "`list` with one field in the filter returns exactly the matching events": async (bench) => {
     const all = await differentEvents(bench);
     const { store } = bench;
     const newest = all[0]!;
@@ -213,13 +214,13 @@ export const filtering: Cases = {
       await expectList(bench, all, filter);
     }
     equal(
-      "with fields that are undefined",
+      "list() with a filter whose fields are undefined",
       await store.list({ limit: 50, state: undefined, ref: undefined }),
       all,
     );
   },
 
-  "all fields of a filter must match": async (bench) => {
+  "`list` returns only events that match all fields of the filter": async (bench) => {
     const all = await differentEvents(bench);
     const [newest, , third] = all as [StoredEvent, StoredEvent, StoredEvent];
     for (const filter of [
@@ -238,7 +239,7 @@ export const filtering: Cases = {
     }
   },
 
-  "the list has `limit` events where few match, and goes on behind one": async (bench) => {
+  "`list` applies `limit` and `after` to the matching events only": async (bench) => {
     const { store, newEvent, tick } = bench;
     const wanted: string[] = [];
     for (let part = 0; part < 6; part++) {
@@ -253,51 +254,61 @@ export const filtering: Cases = {
       const page = async (limit: number, after?: string) =>
         (await store.list({ ...filter, limit, after })).map(({ eventId }) => eventId);
       const what = JSON.stringify(filter);
-      equal(`all with ${what}`, await page(10), wanted);
-      equal(`the first page with ${what}`, await page(4), wanted.slice(0, 4));
-      equal(`the second page with ${what}`, await page(4, wanted[3]), wanted.slice(4));
+      equal(`ids of all events with ${what}`, await page(10), wanted);
+      equal(`ids on the first page with ${what}`, await page(4), wanted.slice(0, 4));
+      equal(`ids on the second page with ${what}`, await page(4, wanted[3]), wanted.slice(4));
     }
   },
 
-  "an invalid date is refused": async ({ store, add }) => {
+  "`list`, `replay` and `discard` reject an invalid date": async ({ store, add }) => {
     await add("booking:A");
     for (const date of [new Date(Number.NaN), "2026-03-01" as unknown as Date, 0 as unknown as Date]) {
       const what = String(date);
-      await rejects(`list, receivedAfter ${what}`, () => store.list({ limit: 1, receivedAfter: date }));
-      await rejects(`list, receivedBefore ${what}`, () => store.list({ limit: 1, receivedBefore: date }));
-      await rejects(`replay, receivedAfter ${what}`, () => store.replay({ receivedAfter: date }));
-      await rejects(`discard, receivedBefore ${what}`, () => store.discard({ receivedBefore: date }));
+      await rejects(`list() with receivedAfter ${what}`, () => store.list({ limit: 1, receivedAfter: date }));
+      await rejects(`list() with receivedBefore ${what}`, () =>
+        store.list({ limit: 1, receivedBefore: date }),
+      );
+      await rejects(`replay() with receivedAfter ${what}`, () => store.replay({ receivedAfter: date }));
+      await rejects(`discard() with receivedBefore ${what}`, () => store.discard({ receivedBefore: date }));
     }
     equal("counts().pending", (await store.counts()).pending, 1);
   },
 
-  "a misspelt field or state matches nothing: it is refused": async ({ store, add }) => {
+  "the store rejects a filter with an unknown field or state": async ({ store, add }) => {
     await add("booking:A");
     for (const wrong of [{ reff: "booking:A" }, { ref: "booking:A", sate: "pending" }, { state: "pendin" }]) {
       const filter = wrong as EventFilter;
       const what = JSON.stringify(filter);
-      await rejects(`list with ${what}`, () => store.list({ limit: 1, ...filter }));
-      await rejects(`replay with ${what}`, () => store.replay(filter));
-      await rejects(`discard with ${what}`, () => store.discard(filter));
+      await rejects(`list() with ${what}`, () => store.list({ limit: 1, ...filter }));
+      await rejects(`replay() with ${what}`, () => store.replay(filter));
+      await rejects(`discard() with ${what}`, () => store.discard(filter));
     }
-    await rejects("erase without a ref", () => store.erase(undefined as unknown as string));
+    await rejects("erase() without a ref", () => store.erase(undefined as unknown as string));
     equal("counts().pending", (await store.counts()).pending, 1);
   },
 
-  "a date that no event can have is a bound as any other": async ({ store, add }) => {
+  "a filter accepts the earliest and the latest possible Date": async ({ store, add }) => {
     await add("booking:A");
     const [first, last] = [new Date(-8.64e15), new Date(8.64e15)];
     equal(
-      "between both",
+      "how many events are between the earliest and the latest Date",
       (await store.list({ limit: 2, receivedAfter: first, receivedBefore: last })).length,
       1,
     );
-    equal("after the last", (await store.list({ limit: 2, receivedAfter: last })).length, 0);
-    equal("before the first", (await store.list({ limit: 2, receivedBefore: first })).length, 0);
+    equal(
+      "how many events are after the latest Date",
+      (await store.list({ limit: 2, receivedAfter: last })).length,
+      0,
+    );
+    equal(
+      "how many events are before the earliest Date",
+      (await store.list({ limit: 2, receivedBefore: first })).length,
+      0,
+    );
   },
 };
 
-/** @returns all events, the newest first */
+/** Adds different events. Returns all events, the newest first. */
 async function differentEvents(bench: Bench): Promise<StoredEvent[]> {
   const { store, add, ended, claimOne, settle, done, tick } = bench;
   await ended("booking:A", { ...parked("not-found"), type: "booking.Request" });
@@ -324,7 +335,7 @@ async function differentEvents(bench: Bench): Promise<StoredEvent[]> {
   await tick();
   await add("booking:B");
   const all = await store.list({ limit: 50 });
-  equal("how many events there are", all.length, 9);
+  equal("how many events list() returned", all.length, 9);
   return all;
 }
 
@@ -340,7 +351,7 @@ async function expectList({ store }: Bench, all: readonly StoredEvent[], filter:
       event.receivedAt >= (filter.receivedAfter ?? new Date(0)) &&
       event.receivedAt < (filter.receivedBefore ?? new Date(8.64e15)),
   );
-  const what = `list with ${JSON.stringify(filter)}`;
+  const what = `list() with ${JSON.stringify(filter)}`;
   equal(what, await store.list({ ...filter, limit: 50 }), expected);
   equal(`${what} and limit 1`, await store.list({ ...filter, limit: 1 }), expected.slice(0, 1));
   const [first] = expected;
@@ -348,6 +359,6 @@ async function expectList({ store }: Bench, all: readonly StoredEvent[], filter:
   const behind = await store.list({ ...filter, limit: 50, after: first.eventId });
   check(
     behind.length === expected.length - 1,
-    `${what}, behind ${first.eventId}: expected ${expected.length - 1} events, got ${behind.length}`,
+    `${what} and after ${first.eventId}: expected ${expected.length - 1} events, got ${behind.length}`,
   );
 }

@@ -11,43 +11,43 @@ import { histories, settling } from "./settling.ts";
 
 /** A test case of the contract. */
 export interface StoreContractCase {
-  /** `topic: what holds`; no two are the same. */
+  /** The topic and the rule, such as `claim: an empty store has nothing to claim`. Each name is unique. */
   readonly name: string;
   /** The part of the contract that the case belongs to. */
   readonly topic: string;
-  /** Rejects with an error that says what was expected and what came. */
+  /** Runs the case. Rejects if the case fails. The error says what the case expected. */
   run(): Promise<void>;
 }
 
 /** Options of {@link storeContract}. */
 export interface StoreContractOptions<S> {
   /**
-   * A restart: closes `store` and resolves to another one on the same data. Given it, the contract has the
-   * cases that a durable store must pass.
+   * Restarts a store: closes `store`, and returns a new store on the same data. With this option, the contract
+   * includes the cases for durable stores.
    */
   readonly reopen?: ((store: S) => S | Promise<S>) | undefined;
   /**
-   * Resolves to another process's handle on the data of `store`. Given it, the contract has the cases that a
-   * shared store must pass.
+   * Returns a second store on the data of `store`, as another process would open it. With this option, the contract
+   * includes the cases for shared stores.
    */
   readonly another?: ((store: S) => S | Promise<S>) | undefined;
   /**
-   * ms. The cases run in real time, with leases and waits of a few of these. Raise it for a store that may take
-   * longer than this to answer. Default 50.
+   * The unit of all leases and waits in the cases, ms. Default 50. The cases run in real time. Raise `unit` if a call
+   * of the store may take longer than one unit.
    */
   readonly unit?: number | undefined;
 }
 
 /**
- * Returns the test cases that every `EventStore` must pass, for any test runner. Each case makes a store of its own, and
- * closes it.
+ * Returns the test cases that every `EventStore` must pass. Any test runner can run them. Each case creates and
+ * closes its own store.
  *
  * @param createStore - makes a new, empty store
  *
  * @example
  * ```ts
  * import { storeContract } from "stayhook/store";
- * import { test } from "node:test"; // or of vitest, or Jest's
+ * import { test } from "node:test"; // or use `test` of Vitest or Jest
  *
  * for (const { name, run } of storeContract(() => myStore())) test(name, run);
  * ```
@@ -120,7 +120,7 @@ const topics: Readonly<Record<string, Cases>> = {
 
 interface Opened<S> {
   readonly store: S;
-  /** Closes this store too at the end of the case. */
+  /** Registers `another` to be closed at the end of the case, and returns it. */
   keep(another: S): S;
 }
 
@@ -138,7 +138,7 @@ async function withStore<S extends EventStore<unknown>>(
   try {
     await run(createBench(store, unit), { store, keep });
   } catch (error) {
-    // A store that fails may fail to close, too; the case's own error says more.
+    // A failing store may also fail to close. The error of the case says more, so throw that error.
     await Promise.allSettled(opened.map((each) => each.close()));
     throw error;
   }

@@ -1,20 +1,20 @@
 import { type EventRow, hasOpen, type RecordRow, type Wait } from "./memory-rows.ts";
 
-/** Orders the records that can be claimed now, and knows when the next one can be claimed. */
+/** Orders the records that can be claimed now, and knows when the next record can be claimed. */
 export class ClaimOrder {
-  /** Records with a pending event that can be claimed, by the arrival of the first one. */
+  /** Records with claimable pending events, ordered by the arrival of the first of these events. */
   readonly #pending = new IndexedHeap<RecordRow>();
-  /** The same records, the newest first. Made by the first claim with order `newest`, because it slows down `add`. */
+  /** `#pending` in reverse order. This heap slows `add`, so it is created at the first claim with order `newest`. */
   #newest: IndexedHeap<RecordRow> | undefined;
-  /** Records with a retry that can be claimed, by the time at which it became ready. */
+  /** Records with a retry that can be claimed, ordered by the time at which the retry became ready. */
   readonly #retries = new IndexedHeap<RecordRow>();
-  /** Records with events that can be claimed later, by the time of the first one. */
+  /** Records with events that are not ready yet, ordered by the time at which the next of these events is ready. */
   readonly #later = new IndexedHeap<RecordRow>();
-  /** All records with open events. */
+  /** All records with a pending, retrying or processing event. */
   readonly #records = new Set<RecordRow>();
   #now = Number.NEGATIVE_INFINITY;
 
-  /** Sets the clock to the store's time: records whose wait has ended can be claimed. Call it before any other method. */
+  /** Sets the clock to `now`. Records whose wait has ended can then be claimed. Call `pass` before other methods. */
   pass(now: number): void {
     const wentBack = now < this.#now;
     this.#now = now;
@@ -22,7 +22,7 @@ export class ClaimOrder {
     while (this.#later.firstTime <= now) this.refresh(this.#later.first!);
   }
 
-  /** The event to claim next, if any can be: the oldest ready one of the record that goes first. */
+  /** Returns the next event to claim: the oldest ready event of the record that comes first in `order`. */
   next(order: "oldest" | "newest" | "retries"): EventRow | undefined {
     const pending = order === "newest" ? this.#byNewest().first : this.#pending.first;
     const retries = this.#retries.first;
@@ -33,7 +33,7 @@ export class ClaimOrder {
     return first === undefined || (tried !== undefined && tried.arrival < first.arrival) ? tried : first;
   }
 
-  /** When the first event can be claimed; `Infinity` where none waits. */
+  /** When the next event can be claimed, epoch ms. It is `Infinity` if all events are done or parked. */
   get nextReady(): number {
     return this.#pending.size + this.#retries.size > 0 ? this.#now : this.#later.firstTime;
   }
@@ -42,7 +42,7 @@ export class ClaimOrder {
     return this.#readyAt(row, record) <= this.#now;
   }
 
-  /** Updates the record's place after a change of its events, lease or wait. */
+  /** Updates the record's position after a change of its events, lease or wait. */
   refresh(record: RecordRow): void {
     const freeAt = this.#freeAt(record);
     let later = Number.POSITIVE_INFINITY;
@@ -52,7 +52,7 @@ export class ClaimOrder {
       const at = Math.max(freeAt, endOf(row.wait));
       if (at > this.#now) later = Math.min(later, at);
       else pending = row;
-      // Stop here: later events change nothing, and a record may have thousands.
+      // A record may have thousands of events. So stop as soon as no later event can be ready sooner.
       if (at <= this.#now || at === freeAt) break;
     }
     for (const row of record.tried) {
@@ -75,7 +75,7 @@ export class ClaimOrder {
     else this.#records.delete(record);
   }
 
-  /** Does the same as {@link refresh}, after an event without a wait was added to the record. */
+  /** Updates the record's position after an event without `dueIn` was added. Faster than {@link refresh}. */
   refreshAdded(record: RecordRow): void {
     if (!this.#pending.has(record)) this.refresh(record);
   }
@@ -92,12 +92,12 @@ export class ClaimOrder {
     return Math.max(this.#freeAt(record), row.state === "processing" ? row.leaseEnd : endOf(row.wait));
   }
 
-  /** When the record is neither leased nor waiting any more. */
+  /** When the record's lease and wait have both ended, epoch ms. */
   #freeAt({ lease, wait }: RecordRow): number {
     return Math.max(lease?.row.leaseEnd ?? Number.NEGATIVE_INFINITY, endOf(wait));
   }
 
-  /** A wait is over when the clock is earlier than when it began. */
+  /** Ends the waits that began after `now`, because the clock was set back. */
   #endWaitsFrom(now: number): void {
     for (const record of this.#records) {
       for (const each of [record, ...record.pending, ...record.tried]) {
@@ -128,7 +128,7 @@ interface Entry<T> {
   index: number;
 }
 
-/** A priority queue by time in which an item can be moved or removed: O(log n) each, O(1) to look at the first. */
+/** A priority queue ordered by time. Moving or removing an item takes O(log n). Reading the first item takes O(1). */
 export class IndexedHeap<T> implements Iterable<T> {
   readonly #heap: Entry<T>[] = [];
   readonly #entries = new Map<T, Entry<T>>();
@@ -137,12 +137,12 @@ export class IndexedHeap<T> implements Iterable<T> {
     return this.#heap.length;
   }
 
-  /** The item with the smallest time, the smallest rank among equal times. */
+  /** The item with the smallest time. If times are equal, the item with the smallest rank is first. */
   get first(): T | undefined {
     return this.#heap[0]?.item;
   }
 
-  /** Time of {@link first}; `Infinity` where there is none. */
+  /** The time of {@link first}. It is `Infinity` if the heap is empty. */
   get firstTime(): number {
     return this.#heap[0]?.time ?? Number.POSITIVE_INFINITY;
   }

@@ -7,18 +7,18 @@ import { MemoryStore } from "./memory-store.ts";
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions {
   /**
-   * How many done events the store keeps, so that it knows a repeated delivery. It forgets the oldest ones first,
-   * and never an event that waits or is parked. Default 100,000.
+   * The maximum number of done events that the store keeps, to recognize repeated deliveries. Above this number, the
+   * store deletes the oldest done event. The store never deletes waiting or parked events. Default 100,000.
    */
   readonly max?: number | undefined;
 }
 
 /**
- * Keeps events in this process's memory: for tests and for trying things out. **All events are gone when the process
- * ends**, also events that were answered 200. The first store that is made where `NODE_ENV` is `production` writes a
- * warning to the console.
+ * Keeps events in the memory of this process, for tests and for trying things out. **All events are lost when the
+ * process ends**, even if the handler has answered 200. If `NODE_ENV` is `production`, the first call of `memoryStore`
+ * writes a warning to the console.
  *
- * @throws InvalidArgumentError where `max` is not a whole number, 1 or more
+ * @throws InvalidArgumentError if `max` is not a whole number, 1 or more
  *
  * @example
  * ```ts
@@ -37,19 +37,19 @@ export function memoryStore(options: MemoryStoreOptions = {}): EventStore {
 
 let warned = false;
 
-/** Only in production: in tests and in development the store is meant to forget. */
+/** Warns only in production, because tests and development may lose events. */
 function warnOnce(): void {
   if (warned || nodeEnv() !== "production") return;
   warned = true;
   new Log().warn(
-    "memoryStore() forgets every event when the process ends. In production, use a store that keeps them, such as sqliteStore from stayhook/sqlite.",
+    "memoryStore() forgets every event when the process ends. In production, use a persistent store, such as sqliteStore from stayhook/sqlite.",
   );
 }
 
 function nodeEnv(): string | undefined {
   try {
     const { Deno } = globalThis as unknown as { readonly Deno?: DenoPermissions };
-    // Without the permission, Deno asks its user or throws.
+    // Do not read `NODE_ENV` without the permission: Deno would prompt the user or throw.
     const permission = Deno?.permissions.querySync({ name: "env", variable: "NODE_ENV" });
     if (permission && permission.state !== "granted") return undefined;
     // Not all runtimes have a `process`.

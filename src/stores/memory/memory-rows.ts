@@ -12,15 +12,15 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 
-/** The place of an item in its set, kept in the item itself: a `Map` from items to places takes twice the time. */
+/** The links of an item in its {@link OrderedSet}. A separate `Map` of links would make the set twice as slow. */
 export interface Linked<T> {
-  /** The set that it is in. */
+  /** The set that contains the item. */
   set: object | undefined;
   previous: T | undefined;
   next: T | undefined;
 }
 
-/** A set in order of arrival. An item is in one set at a time. */
+/** A set in order of insertion. An item can be in only one set at a time. */
 export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
   #first: T | undefined;
   #last: T | undefined;
@@ -34,7 +34,7 @@ export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
     return this.#first;
   }
 
-  /** Puts the item last, wherever it was. */
+  /** Adds the item at the end. If the set contains the item already, moves it to the end. */
   add(item: T): void {
     this.delete(item);
     item.set = this;
@@ -56,7 +56,7 @@ export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
     this.#size -= 1;
   }
 
-  /** Visits the items from first to last. The visited item may be deleted during the visit. */
+  /** Visits the items from first to last. The caller may delete the item that it visits. */
   *[Symbol.iterator](): Iterator<T> {
     let next: T | undefined;
     for (let item = this.#first; item !== undefined; item = next) {
@@ -66,7 +66,7 @@ export class OrderedSet<T extends Linked<T>> implements Iterable<T> {
   }
 }
 
-/** A wait for a time. It is also over when the clock is earlier than when the wait began. Epoch ms. */
+/** The start and end of a wait, epoch ms. The wait ends early if the clock is set back to a time before `from`. */
 export interface Wait {
   readonly from: number;
   readonly until: number;
@@ -75,7 +75,7 @@ export interface Wait {
 /** A row of the events table. All times are epoch ms. */
 export interface EventRow extends Linked<EventRow> {
   readonly event: NewEvent & { readonly traceparent: string | null };
-  /** Rises with each event that is added. */
+  /** The position of the event in the order of arrival. A later event has a higher number. */
   readonly arrival: number;
   readonly receivedAt: number;
   state: EventState;
@@ -83,35 +83,33 @@ export interface EventRow extends Linked<EventRow> {
   outages: number;
   firstOutageAt: number | undefined;
   replayed: boolean;
-  /** When the event is or was due. */
   dueAt: number;
-  /** The wait until `dueAt`; `undefined` for an event that is due whatever the clock says. */
+  /** The event's own wait, which ends at `dueAt`. A wait of the whole record is in {@link RecordRow}. */
   wait: Wait | undefined;
-  /** Time of the last claim. */
   claimedAt: number;
   leaseEnd: number;
   worker: string | undefined;
-  /** When it was done or parked. */
+  /** When the event became done or parked. */
   endedAt: number;
   type: string | null;
   reason: FailureReason | "discarded" | null;
   history: readonly AttemptEntry[];
 }
 
-/** A row of the records table: a lock, the events that wait for it, and the snapshot. */
+/** A row of the records table: the record's lock, its unfinished events and its snapshot. */
 export interface RecordRow extends Linked<RecordRow> {
-  /** `null`: the lock of one event without a record. */
+  /** The record's `ref`. It is `null` for an event without a record. The row is then only the event's lock. */
   readonly ref: string | null;
   snapshot: Snapshot | undefined;
   sequence: number;
   seenAt: number;
   /** None of the record's events can be claimed during this wait. */
   wait: Wait | undefined;
-  /** The process that may work on the record: until `row.leaseEnd`, and after it until the record is claimed again. */
+  /** The record's lease. It stays valid until another claim replaces it, which is possible from `row.leaseEnd` on. */
   lease: { readonly token: string; readonly row: EventRow } | undefined;
-  /** The pending events, by arrival. */
+  /** The pending events, in order of arrival. */
   readonly pending: EventRow[];
-  /** The retrying and processing events, by arrival. */
+  /** The retrying and processing events, in order of arrival. */
   readonly tried: EventRow[];
 }
 
@@ -167,7 +165,7 @@ export function hasOpen({ pending, tried }: RecordRow): boolean {
   return pending.length + tried.length > 0;
 }
 
-/** Puts the event into the list for its state. */
+/** Puts the event into the record's list for the event's state. Removes a done or parked event from all lists. */
 export function place(row: EventRow, record: RecordRow): void {
   for (const rows of [record.pending, record.tried]) {
     const index = rows.indexOf(row);
@@ -179,7 +177,7 @@ export function place(row: EventRow, record: RecordRow): void {
   rows.splice(before + 1, 0, row);
 }
 
-/** Notes how the row's last claim ended. */
+/** Writes the last attempt into the event's history. */
 export function note(
   row: EventRow,
   outcome: AttemptEntry["outcome"],
@@ -210,7 +208,7 @@ export function isMatch(row: EventRow, filter: EventFilter): boolean {
   );
 }
 
-/** Copies the objects that a caller passes or gets, because the caller may change them. */
+/** Copies a snapshot that a caller passes or gets, because the caller may change it. */
 export function copyOf({ status, fields }: Snapshot): Snapshot {
   return { status, fields: { ...fields } };
 }
@@ -219,7 +217,7 @@ export function isOpen({ state }: EventRow): boolean {
   return state === "pending" || state === "retrying" || state === "processing";
 }
 
-/** Begins the wait after a failure. If the failure counts, only the event waits. In an outage, the whole record waits. */
+/** Begins the wait after a failure. In an outage, the whole record waits. Otherwise, only the event waits. */
 export function postpone(
   row: EventRow,
   record: RecordRow,
@@ -271,7 +269,7 @@ export function toClaim(row: EventRow, record: RecordRow, lease: string): Claime
   };
 }
 
-/** @param record - while the event is open */
+/** @param record - the event's record, or `undefined` if the event is done or parked */
 export function toStoredEvent(row: EventRow, record: RecordRow | undefined): StoredEvent {
   const { state, history } = row;
   const isWaiting = state === "pending" || state === "retrying";

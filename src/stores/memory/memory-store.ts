@@ -34,14 +34,14 @@ import {
 } from "./memory-rows.ts";
 
 /**
- * The simplest store: a model of the rules. Tests compare all other stores with it.
+ * The simplest store. Tests compare the behavior of all other stores with this store.
  *
  * No method awaits between reading and writing, so each method is atomic.
  */
 export class MemoryStore extends BaseStore {
   readonly #max: number;
   readonly #events = new Map<string, EventRow>();
-  /** The events of each state, in the order in which they entered it. */
+  /** The events of each state, in the order in which they entered this state. */
   readonly #byState: Record<EventState, OrderedSet<EventRow>> = {
     pending: new OrderedSet(),
     processing: new OrderedSet(),
@@ -49,9 +49,9 @@ export class MemoryStore extends BaseStore {
     done: new OrderedSet(),
     parked: new OrderedSet(),
   };
-  /** Records with open events or a snapshot. */
+  /** Records with a snapshot, and records with a pending, retrying or processing event. */
   readonly #records = new Map<string, RecordRow>();
-  /** The locks of open events without a record. */
+  /** The locks of pending, retrying and processing events that have no record. */
   readonly #ownLocks = new Map<EventRow, RecordRow>();
   /** Records with a snapshot, ordered by `seenAt`. */
   readonly #seen = new OrderedSet<RecordRow>();
@@ -61,7 +61,7 @@ export class MemoryStore extends BaseStore {
   #arrivals = 0;
   #leases = 0;
 
-  /** @param max - how many done events are kept */
+  /** @param max - the maximum number of done events that the store keeps */
   constructor(max: number) {
     super();
     this.#max = max;
@@ -146,7 +146,7 @@ export class MemoryStore extends BaseStore {
     return this.#events.get(eventId)?.arrival;
   }
 
-  /** Changes all events in one step. Batches would not help, because the method is synchronous. */
+  /** Changes all matching events in one step, because Node would run no I/O between batches. */
   protected async doChange(change: Change, filter: EventFilter): Promise<Sliced<number>> {
     const now = this.#now();
     const rows = this.#matching(filter).filter(({ state }) => changedFrom[change].includes(state));
@@ -205,7 +205,7 @@ export class MemoryStore extends BaseStore {
     return record?.snapshot && toRecordSnapshot(record);
   }
 
-  /** Returns all records in one page, because each page would sort all of them. */
+  /** Returns all records in one page. With several pages, each page would sort all records again. */
   protected async doRecords(after: string | undefined): Promise<RecordSnapshot[]> {
     return [...this.#seen]
       .filter(({ ref }) => after === undefined || ref! > after)
@@ -271,7 +271,7 @@ export class MemoryStore extends BaseStore {
     return now;
   }
 
-  /** The record of an event, or the lock of an event without one. */
+  /** Returns the row of the event's record. An event without a record has a row of its own. */
   #lockOf(row: EventRow): RecordRow {
     const { ref } = row.event;
     const known = ref === null ? this.#ownLocks.get(row) : this.#records.get(ref);
@@ -303,7 +303,7 @@ export class MemoryStore extends BaseStore {
     return toClaim(row, record, token);
   }
 
-  /** The claim's row, as long as its record was not claimed again. */
+  /** Returns the claim's row, or `undefined` if the claim's lease is lost. */
   #held(claim: ClaimedEvent): EventRow | undefined {
     const row = this.#events.get(claim.eventId);
     if (row?.state !== "processing") return undefined;
@@ -315,7 +315,6 @@ export class MemoryStore extends BaseStore {
     if (outcome.state === "released") {
       row.attempts -= 1;
       const isFirst = row.attempts === 0 && row.outages === 0;
-      if (!isFirst) row.dueAt = Math.min(row.dueAt, now);
       this.#setState(row, record, isFirst ? "pending" : "retrying");
       return;
     }
@@ -379,7 +378,7 @@ export class MemoryStore extends BaseStore {
     this.#byState[row.state].delete(row);
   }
 
-  /** Events that match, the newest first. */
+  /** Returns the events that match `filter`, the newest first. */
   #matching(filter: EventFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
     const { eventId, state } = filter;
     const all = state === undefined ? this.#events.values() : this.#byState[state];

@@ -7,32 +7,32 @@ import type { EventStore } from "../event-store.ts";
 import { sqlStore } from "../sql/sql-store.ts";
 import { endIdleAfter, LONGEST_IDLE, mysqlDialect, mysqlDriver } from "./mysql-driver.ts";
 
-/** Options of {@link mysqlStore}: `url` or `pool`, and the options that differ from their defaults. */
+/** Options of {@link mysqlStore}. Either `url` or `pool` is required. */
 export interface MysqlStoreOptions {
-  /** The URL of a database: `mysql://user:password@host:3306/database`. The store makes a pool of its own. */
+  /** The URL of the database, `mysql://user:password@host:3306/database`. The store creates its own pool. */
   readonly url?: string | undefined;
-  /** A pool of `mysql2/promise` that you have already. `close()` leaves it open. */
+  /** Your own pool of `mysql2/promise`. `store.close()` leaves the pool open. */
   readonly pool?: Pool | undefined;
-  /** How often the store looks for other processes' events, ms. Default 1,000. MySQL has no notifications. */
+  /** The time between two polls for events of other processes, ms. Default 1000. MySQL has no notifications. */
   readonly pollInterval?: number | undefined;
-  /** Connections of the store's own pool. Default 5. */
+  /** The maximum number of connections in the store's own pool. Default 5. */
   readonly maxConnections?: number | undefined;
-  /** How long a statement, or a wait for a connection, may take before the call rejects, ms. Default 10,000. */
+  /** The timeout of a statement, and of the wait for a connection, ms. After it, the call rejects. Default 10,000. */
   readonly commandTimeout?: number | undefined;
 }
 
-/** The store that {@link mysqlStore} makes. `event.atomically` gets a connection of `mysql2` in the transaction that ends the event. */
+/** The store that {@link mysqlStore} returns. `event.atomically` gives your function a connection of `mysql2`. */
 export interface MysqlStore extends EventStore<PoolConnection> {
-  /** `event.atomically` writes in the transaction that ends the event. */
+  /** The store calls the functions passed to `event.atomically` in the transaction that ends the event. */
   readonly transactional: true;
 }
 
 /**
- * Keeps events in MariaDB (10.6 or newer) or MySQL (8, not tested), for many machines. Any number of processes on one database
- * share the work, and no two handle the same booking or listing at once. Needs the package `mysql2`. The store connects, and makes
- * its four tables, when it is first used.
+ * Keeps events in MariaDB (10.6 or newer) or MySQL (8, not tested), for many machines. Any number of processes can
+ * share the work on one database. Two processes never handle the same booking or listing at once. Needs the package
+ * `mysql2`. The first call connects and creates the four tables.
  *
- * @throws InvalidArgumentError where an option cannot be used
+ * @throws InvalidArgumentError if an option is invalid
  *
  * @example
  * ```ts
@@ -44,13 +44,13 @@ export interface MysqlStore extends EventStore<PoolConnection> {
  */
 export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   const { url, pool } = Object(options) as MysqlStoreOptions;
-  const both = { path: [], message: "give a url or a pool, not both" };
+  const both = { path: [], message: "mysqlStore takes a `url` or a `pool`, not both" };
   const before = url !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => schema(pool !== undefined), options, { before });
   const { pollInterval, maxConnections, commandTimeout } = checked;
   let opening: Promise<Pool> | undefined;
   const open = (): Promise<Pool> => {
-    // The next call tries again, because the server may be up then.
+    // Reset `opening` after a failure, so that the next call connects again.
     opening ??= openPool(url, pool, maxConnections, commandTimeout).catch((error) => {
       opening = undefined;
       throw error;
@@ -70,14 +70,13 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
 }
 
 /**
- * Returns the SQL that makes the tables, for your own migrations. The store then needs no right to create tables.
+ * Returns the SQL that creates the tables. If you run it in a migration, the store needs no right to create tables.
  *
- * @param options.from - the schema version that the database has; default 0, an empty database
- * @throws InvalidArgumentError where `from` is no schema version
+ * @throws InvalidArgumentError if `from` is not a schema version
  */
 export function migrationSql(
   options: {
-    /** The version of the schema that the database has. Default 0: it is empty. */
+    /** The schema version of the database. Default 0: the database is empty. */
     readonly from?: number | undefined;
   } = {},
 ): string {
@@ -93,10 +92,10 @@ const whole = (byDefault: number) =>
 function schema(hasPool: boolean) {
   const isUrl = (url: unknown) => typeof url === "string" && /^mysql:\/\/./i.test(url) && URL.canParse(url);
   const url = z.custom<string>(isUrl, {
-    error: "must be a URL such as mysql://user@host/database, or give a pool",
+    error: "must be a URL such as mysql://user@host/database, unless you pass a pool",
   });
   const pool = z.custom<Pool>((given) => typeof Object(given).getConnection === "function", {
-    error: "must be a pool of mysql2/promise",
+    error: "must be a pool from mysql2/promise",
   });
   return optionsObject({
     url: hasPool ? z.unknown().optional() : url,
@@ -109,7 +108,11 @@ function schema(hasPool: boolean) {
 
 const migrationSchema = () =>
   optionsObject({
-    from: z.literal([0, 1], { error: "must be 0, for an empty database, or 1" }).default(0),
+    from: z
+      .literal([0, 1], {
+        error: "must be 0 if the database has no tables of stayhook, or 1 if it has them",
+      })
+      .default(0),
   });
 
 async function openPool(
@@ -132,20 +135,20 @@ async function ownPool(uri: string, connectionLimit: number, connectTimeout: num
   const { createPool } = await import("mysql2/promise");
   const pool = createPool({ uri, connectionLimit, connectTimeout });
   pool.on("connection", (connection) => {
-    // The listener gets a connection with callbacks. The error is ignored: MySQL 8 lacks the variable of `endIdleAfter`.
+    // This connection has the callback API. Ignore an error: MySQL 8 does not know `idle_transaction_timeout`.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
     query.call(connection, endIdleAfter(LONGEST_IDLE), () => {});
   });
   return pool;
 }
 
-/** Text that is too long would be cut without strict mode, and text could not be escaped without backslashes. */
+/** Throws if `sql_mode` would let the server cut long text, or would make `mysql2` escape text wrongly. */
 async function checkMode(pool: Pool): Promise<void> {
   const [rows] = await pool.query<RowDataPacket[]>("SELECT @@SESSION.sql_mode AS mode");
   const mode = String(rows[0]?.mode);
   if (!/STRICT_(TRANS|ALL)_TABLES/.test(mode) || mode.includes("NO_BACKSLASH_ESCAPES")) {
     throw new StayhookError(
-      `mysqlStore needs an sql_mode with STRICT_TRANS_TABLES and without NO_BACKSLASH_ESCAPES. The server's is ${mode}.`,
+      `mysqlStore needs an sql_mode with STRICT_TRANS_TABLES and without NO_BACKSLASH_ESCAPES. The server's sql_mode is ${mode}.`,
     );
   }
 }

@@ -1,4 +1,4 @@
-// Not the globals: a server does not follow a fake clock.
+// Use imported timers: a test's fake timers replace the globals, and would stop the polling.
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
@@ -16,32 +16,32 @@ import {
 } from "../sql/driver.ts";
 
 const DUPLICATE_KEY = 1062;
-/** A deadlock or a lock timeout: the server has rolled back the transaction. */
+/** The error codes of a lock timeout and a deadlock. The driver rolls the transaction back and tries again. */
 const TRY_AGAIN = [1205, 1213];
-/** The server became read-only, as the old primary does after a failover. */
+/** The error codes of a read-only server. After a failover, the old primary is read-only. */
 const READ_ONLY = [1290, 1792, 1836];
 const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
-/** MariaDB ends an idle transaction after so many seconds. Otherwise a frozen process would keep its locks. */
+/** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
 export const LONGEST_IDLE = 2;
 
-/** MySQL 8 has no such limit. */
+/** Returns SQL that sets how long a transaction may be idle. Only MariaDB has this variable. */
 export function endIdleAfter(seconds: number): string {
   return `SET SESSION idle_transaction_timeout = ${seconds}`;
 }
 
 export interface MysqlDriverOptions {
   readonly pool: () => Promise<Pool>;
-  /** Whether the connections of the pool were told {@link endIdleAfter}. */
+  /** Whether each connection of the pool has run the SQL of {@link endIdleAfter}. */
   readonly endsIdle: boolean;
-  /** ms */
+  /** The timeout of a statement, and of the wait for a connection, ms. */
   readonly commandTimeout: number;
-  /** ms */
+  /** The time between two polls, ms. */
   readonly pollInterval: number;
   readonly close: () => Promise<void>;
 }
 
-/** Runs the steps of the SQL core on a pool of mysql2. */
+/** Returns a driver that runs the steps of `SqlStore` on a pool of `mysql2`. */
 export function mysqlDriver({
   pool,
   endsIdle,
@@ -65,7 +65,7 @@ export function mysqlDriver({
       isUsable = !isLost(error);
       throw error;
     } finally {
-      // A connection that was lost, or whose answer is missing, may be in any state.
+      // After a network error or a timeout, the connection may be in any state. Do not reuse it.
       if (isUsable) connection.release();
       else connection.destroy();
     }
@@ -73,18 +73,18 @@ export function mysqlDriver({
 
   function writeOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
     return lend(async (connection, query) => {
-      // With REPEATABLE READ a transaction would not see what others have committed before it got its locks.
+      // In REPEATABLE READ, a transaction would not see rows that were committed while it waited for a lock.
       await query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
       await query("START TRANSACTION");
       try {
         const result = await runAsync(steps(), async (step) => {
           if (!("writes" in step)) return execute(query, step);
-          // The user's code may be slow between its statements.
+          // Raise the idle limit, because the user's code may be slow between its statements.
           if (endsIdle) await query(endIdleAfter(LONGEST_WRITES / 1000)).catch(() => {});
           try {
             await runWrites(connection, step);
           } finally {
-            // Also after a write that failed: the connection goes back into the pool.
+            // Restore the limit even if a function failed, because the connection goes back into the pool.
             if (endsIdle) await query(endIdleAfter(LONGEST_IDLE)).catch(() => {});
           }
           return { rows: [], changes: 0 };
@@ -110,7 +110,7 @@ export function mysqlDriver({
         return await trying;
       } catch (error) {
         const cause = error instanceof WriteFailed ? error.cause : error;
-        // Also after a user's write, because the server has rolled back the whole transaction.
+        // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
         const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
         if (mayTryAgain && tries < TRIES) {
           await sleep(Math.random() * 2 ** tries);
@@ -131,7 +131,7 @@ export function mysqlDriver({
     read: (steps, failing) => retried(() => readOnce(steps), failing),
     notifier: {
       notify() {},
-      // MySQL has no notifications.
+      // MySQL has no notifications. Poll instead.
       listen(wake) {
         const timer = setInterval(wake, pollInterval);
         timer.unref();
@@ -145,7 +145,7 @@ export function mysqlDriver({
   };
 }
 
-/** The rows of a query, or the counts of another statement. */
+/** The rows of a query, or the row counts of any other statement. */
 type Answer = RowDataPacket[] & ResultSetHeader;
 type Query = (sql: string, values?: readonly unknown[]) => Promise<[Answer, unknown]>;
 
@@ -154,7 +154,7 @@ async function execute(query: Query, { sql, params, query: reads }: SqlStatement
   try {
     const [result] = await query(sql, values);
     if (reads) return { rows: result, changes: 0 };
-    // The server counts 2 for a row that ON DUPLICATE KEY UPDATE has changed.
+    // If ON DUPLICATE KEY UPDATE updated a row, `affectedRows` is 2. Return 0, because no row was added.
     const changes = sql.includes("ON DUPLICATE KEY") && result.affectedRows === 2 ? 0 : result.affectedRows;
     return { rows: [], changes, insertId: result.insertId };
   } catch (error) {
@@ -179,18 +179,18 @@ async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Pro
   } catch (cause) {
     if (errnoOf(cause) !== SAVEPOINT_UNKNOWN) throw cause;
     const message =
-      "A write of event.atomically ended the transaction that it runs in. It must not BEGIN, COMMIT or ROLLBACK, nor change tables.";
+      "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK, and must not create or alter tables.";
     throw new InvalidWriteError(message, { cause });
   }
 }
 
 function errnoOf(error: unknown): number | undefined {
   const { errno, sqlState } = Object(error) as { readonly errno?: unknown; readonly sqlState?: unknown };
-  // Without an SQL state it is the errno of a socket.
+  // An error without an SQL state comes from the socket, and its `errno` is not a code of MySQL.
   return typeof errno === "number" && typeof sqlState === "string" ? errno : undefined;
 }
 
-/** Whether the connection is unusable. The server may have committed the transaction or not. */
+/** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */
 function isLost(error: unknown): boolean {
   if (error instanceof WriteFailed)
     return isLost(error.cause) && (error.cause as { fatal?: unknown }).fatal === true;
@@ -200,18 +200,19 @@ function isLost(error: unknown): boolean {
   return errno === undefined || READ_ONLY.includes(errno);
 }
 
-/** Above this many done events, their number is an estimate of the server's. */
+/** Up to this number, `counts()` counts the done events. Above this number, it returns the server's estimate. */
 const COUNTED = 100_000;
 
 /**
- * The dialect of MariaDB 10.6 and MySQL 8. `sqliteDialect` says what the columns hold.
+ * The dialect of MariaDB 10.6 and MySQL 8. The comment of `sqliteDialect` describes the columns.
  *
- * Keys are bytes, because every collation of text ignores something: case, accents, or trailing spaces.
+ * Key columns contain bytes, because most collations of text ignore case, accents or trailing spaces.
  */
 export const mysqlDialect: SqlDialect = {
   tableExists: "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
-  // Not INSERT IGNORE: it also truncates long text. The driver recognizes a duplicate by the error. In the queue, that
-  // error would leave a shared lock on the row. Two processes with such a lock would deadlock at the next update.
+  // INSERT IGNORE would truncate long text. Use a plain INSERT instead: the driver ignores a duplicate-key error.
+  // This error leaves a shared lock, and two shared locks can deadlock. So an INSERT into `stayhook_queue` updates
+  // the existing row instead.
   insertIgnore: (insert) =>
     insert.includes("INTO stayhook_queue")
       ? `${insert} ON DUPLICATE KEY UPDATE duplicates = duplicates + 1`
@@ -228,7 +229,7 @@ export const mysqlDialect: SqlDialect = {
     FROM (SELECT count(*) AS events FROM (
       SELECT 1 FROM stayhook_events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS some) AS done`,
   schema: [
-    // This table comes first. Another process that looks between two statements would take the others for tables of 0.1.
+    // Create this table first: without it, a process would take the other tables for tables of stayhook 0.1.
     `CREATE TABLE IF NOT EXISTS stayhook_meta (
       name VARBINARY(255) NOT NULL PRIMARY KEY,
       value MEDIUMBLOB NOT NULL,

@@ -11,38 +11,39 @@ import { PgStore, type PostgresStore } from "./postgres-store.ts";
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
 const SCHEMA = "stayhook";
-/** A name that needs no escaping anywhere. */
+/** Matches a schema name. None of the allowed characters needs escaping. */
 const NAME = /^[\p{L}_][\p{L}\p{N}_-]*$/u;
-/** A connection string of pg: a URL, or the path of a socket. */
+/** Matches a connection string of `pg`: a URL, or the path of a socket. */
 const DATABASE = /^\s*(postgres(ql)?:\/\/|socket:|\/)/i;
 
-/** Options of {@link postgresStore}. It needs `connectionString` or `pool`. */
+/** Options of {@link postgresStore}. Either `connectionString` or `pool` is required. */
 export interface PostgresStoreOptions {
-  /** The URL of a database: `postgresql://user:password@host:5432/database`. The store then makes a pool of its own. */
+  /** The URL of the database, `postgresql://user:password@host:5432/database`. The store creates its own pool. */
   readonly connectionString?: string | undefined;
-  /** A `Pool` of `pg` that you have already. `close()` leaves it open. */
+  /** Your own `Pool` of `pg`. `store.close()` leaves the pool open. */
   readonly pool?: Pool | undefined;
-  /** The PostgreSQL schema of the tables. The store makes it if there is none. Default `stayhook`. */
+  /** The PostgreSQL schema for the tables. The store creates the schema if it does not exist. Default `stayhook`. */
   readonly schema?: string | undefined;
   /**
-   * How the store notices other processes' events. `notify` (default): by LISTEN on one more connection. The store polls
-   * until a NOTIFY arrives there: none does behind PgBouncer in transaction mode. `poll`: the store only polls.
+   * How the store notices that another process has made an event due. `notify` (default): the store uses LISTEN on an
+   * extra connection, and polls until the first NOTIFY arrives. Behind PgBouncer in transaction mode, no NOTIFY
+   * arrives, so the store keeps polling. `poll`: the store only polls.
    */
   readonly wake?: "notify" | "poll" | undefined;
   /** How often the store polls, ms. Default 1000. */
   readonly pollInterval?: number | undefined;
-  /** Connections of the store's own pool. LISTEN takes one more. Default 5. */
+  /** The maximum number of connections in the store's own pool. LISTEN uses an extra connection. Default 5. */
   readonly maxConnections?: number | undefined;
-  /** How long one command, or the wait for a connection, may take before the call rejects, ms. Default 10,000. */
+  /** The timeout of a command, and of the wait for a connection, ms. After it, the call rejects. Default 10,000. */
   readonly commandTimeout?: number | undefined;
 }
 
 /**
- * Keeps events in PostgreSQL 13 or newer, for many machines. Any number of processes on one schema share the work, and
- * no two handle the same booking or listing at once. Needs the package `pg`. The first call connects and makes the
- * schema.
+ * Keeps events in PostgreSQL 13 or newer. Processes on many machines can use one schema and share the work. Two
+ * processes never handle the same booking or listing at the same time. Needs the package `pg`. The first call of a
+ * method connects to the database and creates the schema.
  *
- * @throws InvalidArgumentError if an option cannot be used
+ * @throws InvalidArgumentError if an option is invalid
  *
  * @example
  * ```ts
@@ -54,7 +55,7 @@ export interface PostgresStoreOptions {
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const { connectionString, pool } = Object(options) as PostgresStoreOptions;
-  const both = { path: [], message: "give a connectionString or a pool, not both" };
+  const both = { path: [], message: "postgresStore takes a `connectionString` or a `pool`, not both" };
   const before = connectionString !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => storeSchema(pool !== undefined), options, { before });
   const { schema, wake, pollInterval, maxConnections, commandTimeout } = checked;
@@ -71,17 +72,17 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 
 /** Options of {@link migrationSql}. */
 export interface MigrationOptions {
-  /** Default `stayhook`. */
+  /** The PostgreSQL schema for the tables. Default `stayhook`. */
   readonly schema?: string | undefined;
-  /** The version of the existing schema: the result of its function `schema_version()`. Default: no schema exists. */
+  /** The existing schema's version, which its function `schema_version()` returns. Default 0: no schema exists. */
   readonly from?: number | undefined;
 }
 
 /**
- * Returns the SQL that makes the schema, or upgrades an older version of it, for your own migrations. Run the SQL once, in
- * one transaction. The store then needs no right to create anything. The SQL is empty if the schema is up to date.
+ * Returns the SQL that creates the schema, or upgrades it from version `from`. Run the SQL in one transaction. The
+ * store then needs no right to create anything. The SQL is empty if the schema is up to date.
  *
- * @throws InvalidArgumentError for a bad option
+ * @throws InvalidArgumentError if an option is invalid
  *
  * @example
  * ```ts
@@ -95,13 +96,13 @@ export function migrationSql(options: MigrationOptions = {}): string {
   return sqlFrom(schema, from);
 }
 
-/** How long making the tables may take, ms. */
+/** How long a migration may wait for its lock, and how long its SQL may then run, ms. */
 const PATIENCE = 60_000;
 
-/** The steps from each version of the schema to the next. Never change a released step. */
+/** Each step upgrades the schema by one version. Never change a released step. */
 const steps: readonly ((schema: string) => string)[] = [schemaSql];
 
-/** Returns the SQL of the steps from version `from` to this one. The caller runs it in a transaction. */
+/** Returns the SQL that upgrades version `from` to the current version. The caller runs the SQL in a transaction. */
 function sqlFrom(schema: string, from: number): string {
   if (from >= steps.length) return "";
   const s = quote(schema);
@@ -117,10 +118,10 @@ CREATE OR REPLACE FUNCTION ${s}.schema_version() RETURNS integer LANGUAGE sql IM
 }
 
 /**
- * Upgrades the schema to this version, once even if many processes start at the same time. Leaves a newer version as it
- * is, because newer packages only add to the schema.
+ * Upgrades the schema to the current version. A lock prevents two processes from upgrading at the same time. Does not
+ * change a newer schema: newer versions of this package only add to the schema, so this version can use it.
  *
- * @throws StayhookError for a schema of stayhook 0.1, or a database that is not in UTF-8
+ * @throws StayhookError if stayhook 0.1 made the schema, or if the database's encoding is not UTF-8
  */
 async function migrate(session: Session, schema: string): Promise<void> {
   if ((await versionOf(session, schema)) >= steps.length) return;
@@ -146,14 +147,14 @@ async function versionOf(session: Session, schema: string): Promise<number> {
     [schema, `${quote(schema)}.refs`],
   );
   if (row === undefined) return 0;
-  // 0.1 called its schema version 1, too.
+  // The schema of stayhook 0.1 is also version 1, but has no table `refs`.
   if (row.refs !== null) return Number(/\d+/.exec(row.source ?? "")?.[0]);
   throw new StayhookError(
-    `postgresStore: stayhook 0.1 made the schema ${schema}, and this version cannot use it. Give another schema, or drop this one when none of its events is needed any more.`,
+    `postgresStore: stayhook 0.1 made the schema ${schema}, and this version of stayhook cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
   );
 }
 
-/** Another encoding may be unable to hold a notification. The handler could then never answer 200 to it. */
+/** Throws if the encoding of the database is not UTF-8. Other encodings cannot store every notification. */
 async function assertUnicode(session: Session): Promise<void> {
   const [row] = await session.query("SELECT current_setting('server_encoding') AS encoding");
   if (row?.encoding === "UTF8") return;
@@ -168,7 +169,7 @@ const migrationSchema = () =>
     from: integerFrom(
       0,
       Number.MAX_SAFE_INTEGER,
-      "must be the version of a schema: a whole number, 0 or more",
+      "must be the version number of the existing schema, or 0 if no schema exists",
     ).default(0),
   });
 
@@ -177,7 +178,7 @@ const whole = (byDefault: number) =>
 
 function storeSchema(hasPool: boolean) {
   const connectionString = z.custom<string>((url) => typeof url === "string" && DATABASE.test(url), {
-    error: "must be the URL of a database, such as postgresql://user@host/database; or give a pool",
+    error: "must be a URL such as postgresql://user@host/database, unless you pass a pool",
   });
   const isPool = (pool: unknown) => {
     const { connect, options } = Object(pool) as Partial<Pool>;
@@ -185,7 +186,7 @@ function storeSchema(hasPool: boolean) {
   };
   const shape = {
     connectionString: hasPool ? z.unknown().optional() : connectionString,
-    pool: z.custom<Pool>(isPool, { error: "must be a Pool of pg" }).optional(),
+    pool: z.custom<Pool>(isPool, { error: "must be a Pool from the package pg" }).optional(),
     schema: schemaName(),
     wake: oneOf("notify", "poll").default("notify"),
     pollInterval: whole(1000),
@@ -200,8 +201,8 @@ function storeSchema(hasPool: boolean) {
 function schemaName() {
   return option<string>((name) => {
     if (typeof name !== "string" || !NAME.test(name))
-      return "must be a name of letters, digits, _ and -, not beginning with a digit or -";
-    if (name.startsWith("pg_")) return "must not begin with pg_, which is PostgreSQL's own";
+      return "may contain only letters, digits, _ and -, and must begin with a letter or _";
+    if (name.startsWith("pg_")) return "must not begin with pg_, which PostgreSQL reserves";
     return new TextEncoder().encode(name).length > NAME_BYTES
       ? `must not be longer than ${NAME_BYTES} bytes`
       : undefined;

@@ -1,4 +1,4 @@
-// Not the globals: a user's fake timers would stop the recording.
+// Use imported timers: a test's fake timers replace the globals, and would stop the store.
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import type { ClientBase } from "pg";
 import { InvalidWriteError } from "../../errors.ts";
@@ -25,26 +25,25 @@ import {
   toText,
 } from "./postgres-statements.ts";
 
-/** The transaction conflicted with another one. PostgreSQL has rolled it back, so it may be retried at once. */
+/** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back, so the store retries at once. */
 const TRY_AGAIN = ["40001", "40P01"];
-/** How often a transaction that conflicts with another one is tried. */
+/** The maximum number of tries of a transaction that conflicts with another transaction. */
 const TRIES = 4;
-/** How often to look for the leases of an unanswered claim, ms. PostgreSQL may still run that claim. */
+/** The time between two releases of unanswered claims, ms. PostgreSQL may run a claim after the first release. */
 const AGAIN = 1000;
-/** How many commands without an answer are remembered of each kind. */
+/** How many unanswered claims the store remembers. Unanswered calls of `settle` have the same limit. */
 const MOST = 10_000;
 
 export interface CommandsOptions {
   readonly statements: Statements;
-  /** Makes or upgrades the schema. */
+  /** Creates or upgrades the schema. */
   migrate(session: Session): Promise<void>;
-  /** Throws when the store is closed. */
   assertOpen(): void;
-  /** Tells other processes that something is due sooner. */
+  /** Wakes all processes, because an event became due. */
   madeDue(): void;
 }
 
-/** Runs commands after the schema exists, and recovers from lost answers. */
+/** Runs commands. Creates the schema before the first command. Releases the events of claims that got no answer. */
 export class Commands {
   readonly lost = new Lost();
   readonly #connections: Connections;
@@ -56,7 +55,7 @@ export class Commands {
     this.#options = options;
   }
 
-  /** @param doing - says what failed, for errors */
+  /** @param doing - what failed, for the error message, such as "events could not be read" */
   async call<T>(doing: string, run: () => Promise<T>): Promise<T> {
     this.#options.assertOpen();
     try {
@@ -76,7 +75,7 @@ export class Commands {
     });
   }
 
-  /** Runs a claim. If its answer is lost, the next command releases its events. */
+  /** Runs a claim. If no answer arrives, a later command releases the events of the claim. */
   claim(token: string, leaseDuration: number, values: readonly unknown[]): Promise<Row[]> {
     return this.call("events could not be claimed", async () => {
       await this.#giveBack();
@@ -93,11 +92,11 @@ export class Commands {
     });
   }
 
-  /** Releases the events of claims whose answers were lost. No process works on them, so the attempt must not count. */
+  /** Releases the events of unanswered claims. No process got these events, so the attempts do not count. */
   async #giveBack(): Promise<void> {
     const tokens = this.lost.claims();
     if (tokens.length === 0) return;
-    // Do not fail the caller: a later call tries again.
+    // Ignore an error, because a later call tries again.
     const rows = await this.#connections.query(this.#options.statements.giveBack, [tokens]).catch(() => []);
     this.lost.released(rows.map(({ token }) => token as string));
     if (rows.length > 0) this.#options.madeDue();
@@ -107,14 +106,14 @@ export class Commands {
     try {
       await this.#connections.use((session) => this.#options.migrate(session));
     } catch (error) {
-      // The next call tries again.
+      // Let the next call try again.
       this.#ready = undefined;
       throw error;
     }
   }
 }
 
-/** Retries a command if PostgreSQL rolled it back after a conflict, or if the server was read-only. */
+/** Retries a command if PostgreSQL rolled it back after a conflict. Retries once if the server was read-only. */
 export async function again<T>(run: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -128,20 +127,20 @@ export async function again<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Remembers commands whose answers were lost with their connection. The server may have run them, or may run them later. */
+/** Remembers unanswered calls of `claim` and `settle`. The server may have run them, or may run them later. */
 class Lost {
   readonly #claims = new Map<string, number>();
   readonly #settlings = new Set<string>();
   #askedAt = Number.NEGATIVE_INFINITY;
 
-  /** Remembers an unanswered claim until its lease would end. After that its events are free anyway. */
+  /** Remembers an unanswered claim for `leaseDuration` ms. Later, its leases have expired and need no release. */
   claim(token: string, leaseDuration: number): void {
     this.#claims.set(token, performance.now() + leaseDuration);
     forgetOldest(this.#claims);
     this.#askedAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Returns the tokens of unanswered claims, at most once in {@link AGAIN} ms. */
+  /** Returns the tokens of unanswered claims: at most once per {@link AGAIN} ms, and after each newly lost claim. */
   claims(): string[] {
     const now = performance.now();
     if (this.#claims.size === 0 || now - this.#askedAt < AGAIN) return [];
@@ -154,7 +153,6 @@ class Lost {
     for (const token of tokens) this.#claims.delete(token);
   }
 
-  /** Remembers an unanswered settle. */
   settling(lease: string): void {
     this.#settlings.add(lease);
     forgetOldest(this.#settlings);
@@ -174,15 +172,15 @@ function forgetOldest(memory: Map<string, unknown> | Set<string>): void {
   if (memory.size > MOST) memory.delete(oldest!);
 }
 
-/** The limits of one statement. */
+/** The maximum number of events in one statement, and the maximum length of their texts, in characters. */
 const MOST_EVENTS = 256;
 const MOST_TEXT = 1_000_000;
-/** How many statements may run at once. A statement that has run for SLOW does not count: it waits for a lock. */
+/** How many statements a `Groups` runs at a time. A statement no longer counts after {@link SLOW} ms. */
 const AT_ONCE = 2;
-/** ms */
+/** After this time, a statement probably waits for a lock, ms. */
 const SLOW = 50;
 
-/** How long a statement waits for a locked record. The wait is short if the statement also has other records. */
+/** How long a statement waits for a locked record: `alone` if it has only one record, and otherwise `together`. */
 export const PATIENCE = { together: "250ms", alone: "5s" } as const;
 
 type Send<P, A> = (parts: readonly P[], patience: string) => Promise<readonly A[]>;
@@ -194,9 +192,10 @@ interface Job<P, A> {
 }
 
 /**
- * Groups the parts of statements of one kind. All parts that come in while a statement runs share the next statement, and
- * its wait for the disk. If the statement fails, each record's parts are sent again alone. A record is in one statement
- * at a time, so that a locked record does not keep all connections waiting.
+ * Sends calls of `add` or `settle` in batches. Each call is a part of a statement. Parts that arrive while a
+ * statement runs share the next statement and its commit. If PostgreSQL rejects a statement, the store sends the
+ * parts of each record in a separate statement. A record is in only one running statement, so one locked record
+ * cannot block all connections.
  */
 export class Groups<P extends Part, A> {
   readonly #send: Send<P, A>;
@@ -204,20 +203,20 @@ export class Groups<P extends Part, A> {
   readonly #running = new Set<Promise<void>>();
   readonly #underWay = new Set<string>();
   #queue: Job<P, A>[] = [];
-  /** The jobs of each statement that counts. */
+  /** The jobs of each running statement that counts toward {@link AT_ONCE}. */
   readonly #counted = new Set<readonly Job<P, A>[]>();
   #scheduled = false;
 
   /**
-   * @param send - runs the statement of some parts. Its transaction does all of them, or nothing.
-   * @param oncePerRecord - a statement has one part of a record at most
+   * @param send - sends the parts in one statement. PostgreSQL commits all parts or none
+   * @param oncePerRecord - `true` if a statement may have only one part of each record
    */
   constructor(send: Send<P, A>, oncePerRecord: boolean) {
     this.#send = send;
     this.#oncePerRecord = oncePerRecord;
   }
 
-  /** Resolves or rejects with the statement that the part is sent in. */
+  /** Queues a part for a later statement. Resolves to the answer for this part. */
   add(part: P): Promise<A> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ part, resolve, reject });
@@ -225,7 +224,7 @@ export class Groups<P extends Part, A> {
     });
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when no part is queued or in flight. */
   async idle(): Promise<void> {
     while (this.#queue.length > 0 || this.#running.size > 0) {
       await Promise.all(this.#running);
@@ -236,11 +235,11 @@ export class Groups<P extends Part, A> {
   #schedule(): void {
     if (this.#scheduled || this.#counted.size >= AT_ONCE || this.#queue.length === 0) return;
     this.#scheduled = true;
-    // Wait for the sockets to be read, so that requests that have arrived share the statement.
+    // Let Node read its sockets first, so that requests that have already arrived share the statement.
     setImmediate(() => {
       this.#scheduled = false;
       const jobs = this.#take();
-      // Every record is in a running statement. The end of a statement schedules again.
+      // Every queued part waits for a running statement of its record. `#ended` schedules the part afterwards.
       if (jobs.length === 0) return;
       const running = this.#run(jobs).finally(() => this.#running.delete(running));
       this.#running.add(running);
@@ -288,7 +287,7 @@ export class Groups<P extends Part, A> {
     else await Promise.all([...records.values()].map((some) => this.#ofOne(some)));
   }
 
-  /** Parts of one record. */
+  /** Sends the parts of one record. If PostgreSQL rejects the statement, sends each part in its own statement. */
   async #ofOne(jobs: readonly Job<P, A>[]): Promise<void> {
     const error = await this.#try(jobs, PATIENCE.alone);
     if (error === undefined) this.#ended(jobs);
@@ -297,7 +296,7 @@ export class Groups<P extends Part, A> {
     else for (const job of jobs) await this.#ofOne([job]);
   }
 
-  /** @returns the error, if it failed */
+  /** @returns the error of the statement, or `undefined` if the statement succeeded */
   async #try(jobs: readonly Job<P, A>[], patience: string): Promise<unknown> {
     try {
       const parts = jobs.map(({ part }) => part);
@@ -305,7 +304,7 @@ export class Groups<P extends Part, A> {
       for (const [index, { resolve }] of jobs.entries()) resolve(answers[index] as A);
       return undefined;
     } catch (error) {
-      return error ?? new Error("the statement failed without an error");
+      return error ?? new Error("the driver rejected the statement, but gave no error");
     }
   }
 
@@ -322,15 +321,15 @@ export class Groups<P extends Part, A> {
 
 type Writes = NonNullable<Extract<Outcome<ClientBase>, { readonly state: "done" }>["writes"]>;
 
-/** After this time, the server ends a session whose process is frozen, so that its locks are released. */
+/** Starts a transaction. If this process freezes, the server ends the transaction after {@link LONGEST_WRITES} ms. */
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
 
 /**
- * Ends an event with the user's writes in one transaction. The writes go first, so that a new event of the record waits
- * only for the last statement.
+ * Calls the functions passed to `event.atomically`, and settles the event in the same transaction. `settle_events`
+ * comes last, because it locks the record. New events of the record wait for this lock, so it must be short.
  *
- * @param unsure - the end may have been recorded before
- * @returns the row of `settle_events`; `undefined` where the lease was lost
+ * @param unsure - `true` if an earlier call of `settle` got no answer and may have ended the event
+ * @returns the row of `settle_events`, or `undefined` if the lease was lost
  */
 export async function settleWithWrites(
   session: Session,
@@ -347,7 +346,7 @@ export async function settleWithWrites(
   try {
     if ((await stateOf()) === "held") {
       await runWrites(session, outcome.writes);
-      // If the end was recorded before, these writes would be made twice.
+      // Pass `false` for `unsure`: if an earlier call has ended the event, these writes must be rolled back.
       const values = settleValues([toEnding(claim, outcome, false)], PATIENCE.alone);
       const [row] = await session.query(statements.settleAtLast, values);
       if (row?.settled === "true") {
@@ -362,7 +361,7 @@ export async function settleWithWrites(
   }
 }
 
-/** Cleans up a connection that still answers, so that it can be lent again. */
+/** Rolls back, unless the connection is lost. Returns the error to throw. */
 async function undo(session: Session, error: unknown): Promise<unknown> {
   if (!(error instanceof WriteFailed) && lostConnection(error)) return error;
   return session.query("ROLLBACK").then(
@@ -372,9 +371,9 @@ async function undo(session: Session, error: unknown): Promise<unknown> {
 }
 
 /**
- * Runs the user's writes inside the open transaction of `session`.
+ * Calls the functions passed to `event.atomically` inside the open transaction of `session`.
  *
- * @throws WriteFailed where a write throws; `InvalidWriteError` where one has left the transaction unusable
+ * @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable
  */
 async function runWrites(session: Session, writes: Writes): Promise<void> {
   await session.query("SAVEPOINT stayhook_writes");
@@ -382,9 +381,10 @@ async function runWrites(session: Session, writes: Writes): Promise<void> {
     try {
       for (const write of writes) await write(session.client);
     } catch (cause) {
-      // The connection failed, not the callback. So this is an error of the store, and the attempt is retried.
+      // The connection failed, not the user's write. So throw a plain error instead of `WriteFailed`: the queue then
+      // calls `settle` again.
       if (session.isLost() || serverGone(cause) || hasTimedOut(cause))
-        throw new Error("a statement of event.atomically got no answer", { cause });
+        throw new Error("the connection failed while a function passed to event.atomically ran", { cause });
       throw new WriteFailed(cause);
     }
   });
@@ -395,6 +395,6 @@ async function runWrites(session: Session, writes: Writes): Promise<void> {
 }
 
 const ENDED =
-  "a write of event.atomically ended the transaction that it runs in: it must not BEGIN, COMMIT or ROLLBACK";
+  "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
 const FAILED =
-  "a statement of event.atomically failed, but the write went on, so PostgreSQL rolls back the whole transaction. Let the error through, or put the statement behind a SAVEPOINT";
+  "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";

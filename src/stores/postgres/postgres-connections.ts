@@ -6,9 +6,9 @@ import type { Row } from "./postgres-statements.ts";
 /** A connection that is lent to one job. */
 export interface Session {
   readonly client: PoolClient;
-  /** Runs a statement. Rejects if it takes longer than `commandTimeout`, or than `timeout` ms. */
+  /** Runs a statement. Rejects if it takes longer than `timeout` ms. Default `commandTimeout`. */
   query(text: string, values?: readonly unknown[], timeout?: number): Promise<Row[]>;
-  /** The connection has ended. */
+  /** Whether the connection has ended. */
   isLost(): boolean;
 }
 
@@ -16,14 +16,14 @@ export interface ConnectionOptions {
   readonly connectionString: string | undefined;
   readonly pool: Pool | undefined;
   readonly maxConnections: number;
-  /** ms */
+  /** The timeout of a statement, and of the wait for a connection, ms. */
   readonly commandTimeout: number;
 }
 
-/** A job failed and has cleaned up: its connection can be lent again. `cause` is the failure. */
+/** A job throws this error after it has rolled back, so the connection is reusable. `cause` is the job's failure. */
 export class Undone extends Error {}
 
-/** Lends sessions from the user's pool, or from a pool that it makes at the first use. */
+/** Lends sessions from the user's pool, or from its own pool, which it creates at the first use. */
 export class Connections {
   readonly #options: ConnectionOptions;
   readonly #jobs = new Set<Promise<unknown>>();
@@ -35,7 +35,7 @@ export class Connections {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
-    // Without a listener, an idle connection that is cut would end the process.
+    // Without a listener for `error`, the loss of an idle connection would crash the process.
     if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
   }
 
@@ -43,14 +43,14 @@ export class Connections {
     return this.#options.commandTimeout;
   }
 
-  /** How often the server turned out to be read-only. Older connections are not used any more. */
+  /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
   get failovers(): number {
     return this.#failovers;
   }
 
   /**
-   * Lends a session to `job`. Rejects if no session is free within `commandTimeout`. A lost connection is closed and not
-   * lent again.
+   * Lends a session to `job`. Rejects if no session is free within `commandTimeout`. A lost connection is closed and
+   * not lent again.
    */
   use<T>(job: (session: Session) => Promise<T>): Promise<T> {
     const running = this.#run(job).finally(() => this.#jobs.delete(running));
@@ -64,7 +64,7 @@ export class Connections {
     const onLost = (): void => {
       lost = true;
     };
-    // Without a listener, a connection that ends while it is lent would end the process.
+    // Without a listener for `error`, the loss of a lent connection would crash the process.
     client.on("error", onLost).on("end", onLost);
     let broken: boolean | Error = true;
     try {
@@ -82,7 +82,7 @@ export class Connections {
     }
   }
 
-  /** A client that connected after the last failover. A new client resolves the server's name again. */
+  /** Returns a client that connected after the last failover. An older client may be connected to the old primary. */
   async #current(): Promise<PoolClient> {
     for (;;) {
       const client = await this.#connect();
@@ -97,7 +97,7 @@ export class Connections {
     return this.use((session) => session.query(text, values));
   }
 
-  /** Makes a client outside the pool with the pool's settings. The caller connects it. */
+  /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */
   async createClient(): Promise<Client> {
     const pool = (await this.#thePool()) as Pool & { readonly Client: new (options: unknown) => Client };
     return new pool.Client(pool.options);
@@ -116,7 +116,7 @@ export class Connections {
       query: async (text, values, timeout = this.commandTimeout) => {
         const config = { text, query_timeout: timeout, ...(values && { values: [...values] }) };
         const result = await client.query(config);
-        // A text of several statements gives several results. No caller needs them.
+        // `pg` returns an array if the text has several statements. No caller needs those rows.
         return Array.isArray(result) ? [] : (result.rows as Row[]);
       },
     };
@@ -146,7 +146,7 @@ export class Connections {
       // Idle connections do not keep the process alive.
       allowExitOnIdle: true,
     });
-    // An idle connection was cut. The pool makes another.
+    // Ignore the loss of an idle connection. The pool replaces the connection.
     pool.on("error", ignore);
     return pool;
   }
@@ -168,16 +168,16 @@ async function loadPg(): Promise<typeof import("pg")> {
 
 function ignore(): void {}
 
-/** Another transaction holds a lock. */
+/** SQLSTATE: a lock was not available in time, because another transaction holds it. */
 export const LOCKED = "55P03";
-/** The queue of NOTIFY is full, because some session does not read it. */
+/** SQLSTATE: the queue of NOTIFY is full, because a session does not read its messages. */
 export const NOTIFY_FULL = "54000";
-/** After a failover, the session is on a read-only server. */
+/** SQLSTATE: the server is read-only, such as the old primary after a failover. */
 const READ_ONLY = "25006";
-/** The server is stopping or starting, has ended the session, or is read-only. */
+/** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
 const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 
-/** The code of an error that PostgreSQL sent; `undefined` for other errors. */
+/** The SQLSTATE of an error that PostgreSQL sent. It is `undefined` for other errors, such as a lost connection. */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
@@ -187,35 +187,38 @@ export function isReadOnly(error: unknown): boolean {
   return sqlState(error) === READ_ONLY;
 }
 
-/** PostgreSQL reported that this session cannot be used any more. */
+/** Whether PostgreSQL reported that this session cannot be used any more. */
 export function serverGone(error: unknown): boolean {
   return SERVER_GONE.test(sqlState(error) ?? "");
 }
 
-/** `pg` timed out, for which it has no error code. The statement may still run. */
+/** Whether `pg` timed out. `pg` gives this error no code. The statement may still run. */
 export function hasTimedOut(error: unknown): boolean {
   return error instanceof Error && error.message === "Query read timeout";
 }
 
-/** The connection may be in any state, and PostgreSQL may have run the command or not. */
+/** Whether the connection may be unusable. If so, it is unknown whether PostgreSQL has run the command. */
 export function lostConnection(error: unknown): boolean {
   return sqlState(error) === undefined || serverGone(error);
 }
 
-/** Adds the action of the store to the message. Leaves out the connection string, which may contain a password. */
+/** Returns an error that names the failed action. Hides the connection string, which may contain a password. */
 export function storeError(doing: string, cause: unknown): unknown {
   if (cause instanceof StayhookError) return cause;
   const error = cause as { readonly code?: unknown; readonly message?: unknown } | null | undefined;
-  // Node's error contains the whole connection string.
+  // Leave out Node's error, because it contains the whole connection string.
   if (error?.code === "ERR_INVALID_URL") {
-    return new InvalidArgumentError({ path: ["connectionString"], message: "is not the URL of a database" });
+    return new InvalidArgumentError({
+      path: ["connectionString"],
+      message: "must be a URL such as postgresql://user@host/database",
+    });
   }
   return new StayhookError(`postgresStore: ${doing}: ${reasonOf(cause)}`, { cause });
 }
 
 function reasonOf(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
-  // The error for a host with several addresses has no message.
+  // If a host has several addresses, the error has an empty message and contains one error per address.
   if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
   return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
 }

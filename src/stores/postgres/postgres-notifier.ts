@@ -1,28 +1,30 @@
-// Not the globals: a test's fake timers must not stop messages of other processes.
+// Use imported timers: a test's fake timers replace the globals, and would stop the polling.
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import type { Subscribers } from "../base-store.ts";
 import type { Connections } from "./postgres-connections.ts";
 
-/** How often a listening connection is checked, ms. Each check also wakes the subscribers, in case a message was lost. */
+/**
+ * How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost.
+ */
 const SAFETY = 10_000;
-/** A transaction may NOTIFY after nothing became due for this long, ms. */
+/** If nothing became due in the last `REST` ms, a transaction sends NOTIFY. Otherwise the notifier sends it later. */
 const REST = 100;
-/** Waits before connecting again, ms; jittered. */
+/** The waits before the listener connects again, ms. The last wait repeats. Jitter shortens a wait by up to half. */
 const AGAIN = [100, 500, 2000, 5000] as const;
 
 export interface NotifierOptions {
   readonly channel: string;
-  /** Whether to use LISTEN. `false`: only poll. */
+  /** Whether to use LISTEN. If `false`, the notifier only polls. */
   readonly listen: boolean;
-  /** ms */
+  /** The time between two polls, ms. */
   readonly pollInterval: number;
 }
 
 /**
- * Tells this process and the other processes on the schema by NOTIFY that something may be due. Each process has a
- * listening connection. The notifier polls until that connection has received its own test message: behind PgBouncer in
- * transaction mode, no message arrives. It does not keep the process alive.
+ * When an event may be due, wakes all processes that use the schema. Each process listens for NOTIFY on a separate
+ * connection. The notifier polls until that connection has received a test message. Behind PgBouncer in transaction
+ * mode, no message arrives, so the polling continues. The notifier does not keep the process alive.
  */
 export class Notifier {
   readonly #connections: Connections;
@@ -40,7 +42,7 @@ export class Notifier {
     this.#options = options;
   }
 
-  /** Starts with the first subscriber. */
+  /** Called for the first subscriber. */
   start(): void {
     this.#setPolling(true);
     if (!this.#options.listen) return;
@@ -50,7 +52,7 @@ export class Notifier {
     });
   }
 
-  /** Stops after the last subscriber. */
+  /** Called after the last subscriber has unsubscribed, and when the store closes. */
   stop(): void {
     this.#listener?.stop();
     this.#listener = undefined;
@@ -58,17 +60,17 @@ export class Notifier {
   }
 
   /**
-   * Whether a transaction should NOTIFY itself, which saves a round trip. It does so only after a rest, because
-   * PostgreSQL commits transactions with NOTIFY one after the other.
+   * Whether a transaction should send NOTIFY itself, which saves a round trip. Under load, a separate NOTIFY is faster,
+   * because PostgreSQL commits transactions with NOTIFY one after the other.
    */
   get isAtRest(): boolean {
     return performance.now() - this.#madeDueAt >= REST;
   }
 
   /**
-   * Call it after a commit of this process that made something due.
+   * Wakes the subscribers and notifies the other processes. Call `madeDue` after a commit that made an event due.
    *
-   * @param notified - the transaction has notified the other processes
+   * @param notified - `true` if the transaction has already notified the other processes
    */
   madeDue(notified = false): void {
     this.#madeDueAt = performance.now();
@@ -85,7 +87,7 @@ export class Notifier {
       try {
         await this.#connections.query("SELECT pg_notify($1, '')::text", [this.#options.channel]);
       } catch {
-        // Other processes find the event at their next poll or check.
+        // Ignore the error: the other processes find the event at their next poll or check.
       }
     } while (this.#again);
     this.#notifying = false;
@@ -100,13 +102,13 @@ export class Notifier {
 }
 
 interface Heard {
-  /** Something may be due. */
+  /** Called when an event may be due. */
   heard(): void;
-  /** Called with whether messages arrive. */
+  /** Called with `true` when the test message has arrived, and with `false` when the connection is lost. */
   works(works: boolean): void;
 }
 
-/** Keeps a listening connection, and replaces a lost one until `stop` is called. */
+/** Keeps a connection with LISTEN, and replaces the connection when it is lost. */
 class Listener {
   readonly #connections: Connections;
   readonly #channel: string;
@@ -125,7 +127,7 @@ class Listener {
 
   stop(): void {
     this.#stopped = true;
-    // Not client.end(), which would wait for a connection that is still being made.
+    // `client.end()` would wait for a connection attempt in progress. So destroy the socket.
     if (this.#client) destroy(this.#client);
     this.#rest?.();
   }
@@ -137,7 +139,7 @@ class Listener {
           failures = 0;
         });
       } catch {
-        // The server is away. Try again after the pause.
+        // The connection failed. Try again after the pause.
       }
       if (this.#stopped) return;
       this.#tell.works(false);
@@ -147,7 +149,7 @@ class Listener {
     }
   }
 
-  /** Ends when the connection does. */
+  /** Listens on a new connection. Returns when that connection has ended. */
   async #listen(connected: () => void): Promise<void> {
     const { failovers } = this.#connections;
     const client = await this.#connections.createClient();
@@ -166,7 +168,7 @@ class Listener {
       if (payload === test && !works) {
         works = true;
         this.#tell.works(true);
-        // Messages may have been missed before LISTEN.
+        // Messages that were sent before LISTEN are lost. So wake the subscribers once.
         this.#tell.heard();
       } else if (payload === "" || payload === undefined) this.#tell.heard();
     });
@@ -174,7 +176,7 @@ class Listener {
     try {
       unref(client);
       await this.#inTime(client, client.connect());
-      // Again, because TLS replaces the socket.
+      // Call `unref` again, because TLS has replaced the socket.
       unref(client);
       if (this.#stopped) return;
       await this.#inTime(client, client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`));
@@ -182,7 +184,7 @@ class Listener {
       await callItself();
       while (!this.#stopped) {
         await this.#pause(SAFETY);
-        // After a failover the old server still answers, but receives no NOTIFY.
+        // After a failover, the old server may still answer, but no NOTIFY arrives there.
         if (this.#stopped || this.#ended || failovers !== this.#connections.failovers) return;
         await this.#inTime(client, client.query("SELECT 1"));
         if (!works) await callItself();
@@ -222,7 +224,7 @@ interface Wired {
 
 /** Ends the connection at once. Pending queries reject. */
 function destroy(client: Client): void {
-  (client as Wired).connection?.stream?.destroy?.(new Error("the connection is given up"));
+  (client as Wired).connection?.stream?.destroy?.(new Error("the store closed the connection"));
 }
 
 function unref(client: Client): void {

@@ -1,14 +1,15 @@
 import { channelOf, definer, epoch, joined, literal, newest, parts, quote } from "./postgres-statements.ts";
 
-/** How many ended waits one claim updates. */
+/** The maximum number of rows that each query in `end_waits` reads. */
 const MOST_ENDED = 200;
 
 /**
- * The functions of the queue. Each is one round trip and one transaction. It keeps no state in the session, so it works
- * behind PgBouncer. In READ COMMITTED each statement has its own snapshot. So a function locks the record's row first, and
- * reads its events in a later statement.
+ * Returns the SQL of the queue's functions. Each call is one round trip and one transaction. The functions keep no
+ * state in the session, so they work behind PgBouncer. In READ COMMITTED, a statement sees only commits from before
+ * its start. So a function locks the record's row first, and reads the record's events in a later statement.
  *
- * Conditions compare with now(), which can use an index. Written times are clock_timestamp().
+ * WHERE clauses use now(): it is constant in a transaction, so PostgreSQL can use an index. Times that a function
+ * writes come from clock_timestamp().
  */
 export function queueFunctions(schema: string): string {
   const s = quote(schema);
@@ -16,8 +17,8 @@ export function queueFunctions(schema: string): string {
   const { version, retries, pending, history } = parts(schema);
 
   return [
-    // Locks the events in the order of their ids, then the records in theirs, so that two calls do not deadlock. An
-    // event with a wait has `due_from`, even if it is due at once. `answers` is NULL if all events are new.
+    // Locks events in order of id, and then records in order of name, so that two calls do not deadlock. If an event
+    // is added with a wait, `due_from` is set, even if the wait is 0. `answers` is NULL if all events are new.
     define(
       `add_events(ids text[], records text[], sources text[], topics text[], timestamps text[], notifications text[],
   traces text[], waits double precision[], patience text, notify boolean)`,
@@ -56,7 +57,7 @@ BEGIN
     FROM new n GROUP BY n.record ORDER BY n.record
   ) o;
   WHILE names IS NOT NULL LOOP
-    -- Locked even where nothing changes: a claim under way would not see the new event.
+    -- Lock a record even if nothing changes. Otherwise a running claim would not see the new event.
     SELECT array_agg(l.version), made OR coalesce(bool_or(l.free), false), bool_or(l.version IS NULL),
       coalesce(bool_or(l.pending_seq > f.first OR l.pending_seq IS NULL AND f.first IS NOT NULL OR f.ends AND l.wait_until IS NOT NULL)
         FILTER (WHERE l.version IS NOT NULL), false)
@@ -84,13 +85,13 @@ BEGIN
       FROM unnest(names, firsts) f (record, first) JOIN fresh USING (record)
       RETURNING t.record
     )
-    -- A record that another call has made meanwhile is looked for again.
+    -- Look again for records that another call has made meanwhile.
     SELECT array_agg(f.record) FILTER (WHERE p.record IS NULL), array_agg(f.first) FILTER (WHERE p.record IS NULL),
       array_agg(f.ends) FILTER (WHERE p.record IS NULL), made OR bool_or(p.record IS NOT NULL)
     INTO names, firsts, ends, made
     FROM unnest(names, firsts, ends, versions) f (record, first, ends, version) LEFT JOIN placed p USING (record)
     WHERE f.version IS NULL;
-    -- Somebody may have deleted one by hand.
+    -- Somebody may have deleted a row of records by hand. Then delete its row of refs, too.
     rounds := rounds + 1;
     IF rounds > 3 THEN
       DELETE FROM ${s}.refs k WHERE k.record = ANY (names) AND NOT EXISTS (SELECT FROM ${s}.records r WHERE r.record = k.record);
@@ -109,7 +110,7 @@ BEGIN
 END`,
     ),
 
-    // Puts events whose wait or lease is over where a claim finds them. A locked record is left to the next claim.
+    // Makes events claimable when their wait or lease has ended. Skips locked records, which a later claim updates.
     define(
       "end_waits()",
       "void",
@@ -152,8 +153,9 @@ END`,
       false,
     ),
 
-    // A lease takes at least 1 ms: a claim must not find its own again. \`since\` leaves out dead entries of the index:
-    // the caller knows that no pending head is older.
+    // A lease lasts at least 1 ms, because a lease of 0 ms would expire at once. With order `oldest`, the function
+    // ignores pending events with a `seq` below `since`, so that it skips dead index entries. The caller expects that
+    // no event below `since` is claimable.
     define(
       `claim_events(token text, most integer, lease_ms double precision, first text, only_id text, by_worker text, since bigint)`,
       `TABLE (id text, record text, source text, topic text, "timestamp" text, notification text, traceparent text, received_at text,
@@ -211,7 +213,7 @@ BEGIN
     UPDATE ${s}.events ev SET state = 'processing', lane = 3, attempts = ev.attempts + 1, ready_at = until, due_from = NULL,
       claimed_at = moment, worker = by_worker,
       history = CASE WHEN ev.state <> 'processing' THEN ev.history ELSE ${history(`(
-        '{"at":' || ${epoch("ev.claimed_at")} || ',"duration":' || round(extract(epoch FROM ev.ready_at - ev.claimed_at) * 1000)
+        '{"at":' || ${epoch("ev.claimed_at")} || ',"duration":' || greatest(0, round(extract(epoch FROM ev.ready_at - ev.claimed_at) * 1000))
         || ',"outcome":"lost"' || coalesce(',"worker":' || ev.worker, '') || '}')`)} END
     FROM (
       SELECT p.record, p.version, p.ordinality AS place,
@@ -222,7 +224,7 @@ BEGIN
   )
   SELECT array_agg(c.record), array_agg(c.version), array_agg(c.place), array_agg(c.seq) INTO names, versions, places, seqs FROM claimed c;
   IF only_seq IS NULL AND cardinality(picked) > coalesce(cardinality(names), 0) THEN
-    -- A head that is not due, or that somebody has deleted by hand.
+    -- The first event of a picked record is not due, or somebody has deleted the event by hand.
     UPDATE ${s}.records r SET ${version}, ${retries()}, pending_seq = (
       SELECT h.seq FROM ${s}.events h WHERE h.record = r.record AND h.seq >= r.pending_seq AND h.lane + 0 = 0 ORDER BY h.seq LIMIT 1)
     FROM unnest(picked) p WHERE ${joined("r", "p")} AND p.record <> ALL (coalesce(names, '{}'));
@@ -277,8 +279,8 @@ BEGIN
 END`,
     ),
 
-    // Locks the records in their order, so that two calls do not deadlock. A record occurs once in a call. `unsure`: an
-    // earlier call may have settled the event, but its answer was lost.
+    // Locks the records in order of name, so that two calls do not deadlock. A call contains each record only once. An
+    // event is `unsure` if an earlier call got no answer and may have settled the event.
     define(
       `settle_events(event_ids text[], records text[], leases text[], outcomes text[], types text[], snapshots text[], changes boolean[],
   waits double precision[], counts boolean[], whys text[], entries text[], unsures boolean[], patience text)`,
@@ -336,9 +338,10 @@ BEGIN
     ) g JOIN ${s}.events e ON e.seq = ANY (ARRAY[g.seq]) AND e.settled_by = g.lease
     WHERE ${joined("r", "g")}
     RETURNING g.place, r.record, r.snapshot IS NULL AND e.lane IS NULL AND r.pending_seq IS NULL AS is_empty,
-      -- Other processes sleep until the end of this lease.
-      CASE WHEN g.waits THEN g.later WHEN r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment WHEN e.lane = 2 THEN g.later END
-        < g.until AS made_due
+      -- Other processes sleep until this lease ends. Notify them if an event is due before that.
+      -- Without a retry, no event has lane 1. PostgreSQL finds the waiting events by the index of lanes 1 and 2.
+      CASE WHEN g.waits THEN g.later WHEN r.pending_seq IS NOT NULL OR r.retry_seq IS NOT NULL THEN moment ELSE (
+        SELECT min(h.ready_at) FROM ${s}.events h WHERE h.record = r.record AND h.lane IN (1, 2)) END < g.until AS made_due
   )
   SELECT array_agg(d.place), array_agg(d.record ORDER BY d.record) FILTER (WHERE d.is_empty), coalesce(bool_or(d.made_due), false)
   INTO places, empty, made FROM ended d;
@@ -349,7 +352,7 @@ BEGIN
 END`,
     ),
 
-    // Only with a lock on \`refs\` that is free: a call that holds it is about to use the record.
+    // Deletes an unused record, unless its row in `refs` is locked. The lock shows that another call uses the record.
     define(
       "forget_record(name text)",
       "void",

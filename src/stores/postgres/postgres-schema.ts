@@ -1,29 +1,32 @@
 import { queueFunctions } from "./postgres-queue-functions.ts";
 import { definer, NEWEST_RECEIVED, newest, parts, quote } from "./postgres-statements.ts";
 
-/** How many events one step of a list, a replay or a discard looks at. */
+/** The maximum number of events that one step of a list, a replay or a discard reads. */
 const MOST_SCANNED = 5000;
 
-/** Everything that the database gets: tables, and functions. */
+/** Returns the SQL that creates all tables and functions. */
 export function schemaSql(schema: string): string {
   return `${tables(schema)}${queueFunctions(schema)}${otherFunctions(schema)}`;
 }
 
 /**
- * `events` has a row for each event. Its `record` is the `ref` of a booking or listing; an event without one is a
- * record of its own. `lane` says where the event stands in the queue: 0 pending and due, 1 tried before and due (its
- * lease may have ended), 2 waits until `ready_at`, 3 leased until `ready_at`; NULL for an ended event. `due_from` is when
- * the wait began.
+ * `events` has a row for each event. `record` is the `ref` of a booking or listing. An event without a `ref` has a
+ * record of its own. `lane` is the event's part of the queue. 0: pending and due. 1: due again after an attempt or an
+ * expired lease. 2: waiting until `ready_at`. 3: leased until `ready_at`. NULL: ended. `due_from` is when the wait in
+ * lane 2 began.
  *
- * `records` has the lock, the lease, the wait and the snapshot of each record, and the heads of its queue: the oldest
- * event of lane 0, and the event of lane 1 that became due first. `blocked_until` is the end of the lease, or of
- * the wait if `wait_from` is set.
+ * `records` has the lock, lease, wait and snapshot of each record. `pending_seq` is the `seq` of the record's oldest
+ * event in lane 0. `retry_seq` is the `seq` of the record's event in lane 1 that became due first. `wait_from` is
+ * when the record's own wait began. If it is set, `blocked_until` is the end of this wait, and otherwise of the
+ * lease.
  *
- * Each write of a `records` row raises its `version`, and each lookup asks for the highest. Without the version, a lookup
- * would read every dead row of a busy record while a long transaction of any client keeps dead rows. The key includes the
- * version, so it cannot make records unique. `refs` makes them unique, and its rows are never updated.
+ * While any client has a long transaction, dead rows pile up, and a lookup of a record would read all of them. So
+ * each write of a `records` row raises its `version`, and a lookup starts at the record's highest version, the live
+ * row. The primary key of `records` contains `version`, so this key allows two rows for one record. The table `refs`
+ * prevents them: its primary key is `record` alone, and its rows never change.
  *
- * `events_open` has `-seq`. For ORDER BY `seq`, PostgreSQL may scan the primary key, and with it all done events.
+ * With ORDER BY `seq`, PostgreSQL could scan the primary key, which contains all done events. So queries of events
+ * that are not done sort by `-seq`, and use the index `events_open`.
  */
 function tables(schema: string): string {
   const s = quote(schema);
@@ -102,7 +105,7 @@ CREATE TABLE ${s}.meta (
 `;
 }
 
-/** The functions beside the queue: filters, manual changes, snapshots and deletions. */
+/** Returns the SQL of the other functions: for filters, replay, discard, snapshots and deletions. */
 function otherFunctions(schema: string): string {
   const s = quote(schema);
   const define = definer(schema);
@@ -110,7 +113,7 @@ function otherFunctions(schema: string): string {
 
   const select = `SELECT v.seq, v.record, v.state, v.type, v.reason, v.source, v.received_at FROM ${s}.events v`;
 
-  /** Deletes events, and keeps in `meta` the arrival number and the time of the newest webhook event among them. */
+  /** SQL that deletes events. Writes the `seq` and the receipt time of the newest deleted webhook event to `meta`. */
   const remove = (which: string) => `
     WITH deleted AS (DELETE FROM ${s}.events WHERE ${which} RETURNING source, seq, received_at), noted AS (
       INSERT INTO ${s}.meta AS m (key, value, set_at)
@@ -120,7 +123,7 @@ function otherFunctions(schema: string): string {
     SELECT count(*) INTO gone FROM deleted;`;
 
   return [
-    // Matching events before \`before_seq\`, the newest first, and where to go on.
+    // Returns the newest matches with a `seq` below `before_seq`. The next call gets `resume` as its `before_seq`.
     define(
       `scan_events(of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
   from_ms double precision, until_ms double precision, states text[], before_seq bigint, most integer)`,
@@ -164,7 +167,7 @@ BEGIN
 END`,
     ),
 
-    // Locks records in the same order as adds do, to avoid deadlocks.
+    // Locks records in order of name, as `add_events` does, so that calls do not deadlock.
     define(
       `change_events(change text, states text[], of_id text, of_record text, of_state text, of_type text, of_reason text, of_source text,
   from_ms double precision, until_ms double precision, before_seq bigint, most integer)`,
@@ -238,7 +241,7 @@ END`,
       false,
     ),
 
-    // Takes the end of the event's own wait, or the end of its record's lease or wait if that is later.
+    // Returns the ms until the next claim can succeed. Considers waits of events, and waits and leases of records.
     define(
       "next_due(since bigint)",
       "TABLE (wait double precision)",
@@ -303,7 +306,7 @@ BEGIN
 END`,
     ),
 
-    // Releases claims whose answers were lost. Their tokens identify the leases.
+    // Releases the events of claims whose answers were lost. A `lease` begins with the token of its claim.
     define(
       "give_back(tokens text[])",
       "TABLE (token text)",

@@ -12,16 +12,21 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 
-/** The key in `meta` of the receipt time of the newest deleted webhook event. No other key begins with a backslash. */
+/**
+ * The key in `meta` for the newest deleted webhook event. {@link toText} makes all other keys, and never this key.
+ */
 export const NEWEST_RECEIVED = "\\newestReceived";
 
-/** How many done events are counted. Above this number, `counts()` gives PostgreSQL's estimate. */
+/** The maximum number of done events that `counts()` counts. If there are more, it returns PostgreSQL's estimate. */
 const COUNTED = 100_000;
 
-/** How long the server waits for the COMMIT once a record's row is locked, ms. A frozen process must not hold up the others. */
+/**
+ * How long the server waits for COMMIT after it has locked a record, ms. The server then ends the transaction, so a
+ * frozen client process cannot keep the lock.
+ */
 const COMMIT_WITHIN = 2000;
 
-/** Columns, function and number of parameters of each call. */
+/** For each call: the columns of the result, the SQL function, and the number of its parameters. */
 const CALLS = {
   add: ["answers, made_due::text", "add_events", 10],
   claim: ["*", "claim_events", 7],
@@ -42,7 +47,7 @@ const CALLS = {
   pruneRecords: ["gone::text", "prune_records", 2],
 } as const;
 
-/** All statements by name. Every column is text. */
+/** Returns all SQL statements by name. Every column of a result is text. */
 export function statements(schema: string) {
   const s = quote(schema);
   const calls = Object.entries(CALLS).map(([name, [columns, called, count]]) => {
@@ -95,11 +100,14 @@ export function statements(schema: string) {
 
 export type Statements = ReturnType<typeof statements>;
 
-/** Texts that PostgreSQL cannot hold, and texts that begin like an escaped one. */
+/**
+ * Matches NUL and lone surrogates, which PostgreSQL cannot store. Also matches a leading backslash, because an
+ * escaped text begins with one.
+ */
 const ESCAPED = /^\\|\0|\p{Cs}/u;
 const LONE = "\\event ";
 
-/** Escapes NUL and lone surrogates, which PostgreSQL's UTF-8 cannot hold. Leaves other texts as they are. */
+/** Escapes a text that {@link ESCAPED} matches. */
 export function toText(text: string): string {
   return ESCAPED.test(text) ? `\\${JSON.stringify(text)}` : text;
 }
@@ -113,14 +121,14 @@ export function optional(text: string | null | undefined): string | null {
 }
 
 /**
- * The key of the row that locks an event: its record's `ref`, or a key of its own if it has no record. No text of
- * {@link toText} begins as such a key does.
+ * Returns the key of an event's record. An event without a `ref` has a key of its own, which begins with `LONE`.
+ * {@link toText} never returns a text that begins with `LONE`.
  */
 export function toRecord({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
   return ref === null ? `${LONE}${toText(eventId)}` : toText(ref);
 }
 
-/** JSON whose text is the same for equal snapshots. JSON escapes NUL and lone surrogates itself. */
+/** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes NUL and lone surrogates. */
 export function toSnapshotText({ status, fields }: Snapshot): string {
   const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
@@ -192,27 +200,26 @@ function maybe(text: string | null | undefined): string | null {
   return text === null || text === undefined ? null : fromText(text);
 }
 
-/** A row of text columns. A user's pool may have its own parsers for other types. */
+/** A row of a result. All columns are text, because a user's pool may parse other types differently. */
 export type Row = Readonly<Record<string, string | null>>;
 
-/** A part of a statement: an event to add, or the end of one. */
+/** One item of a batched statement: an event to add, or an event to settle. */
 export interface Part {
-  /** The record whose row it locks. */
+  /** The record whose row the part locks. */
   readonly record: string;
-  /** How long its texts are. */
+  /** The approximate length of the part's texts, in characters. */
   readonly length: number;
 }
 
 export type Answer = "added" | "duplicate" | "conflict";
 
-/** An event to add. */
 export interface Addition extends Part {
   readonly event: NewEvent;
-  /** ms */
+  /** The wait until the event is due, ms. */
   readonly dueIn: number | undefined;
 }
 
-/** Copies the event, because the caller may change it before it is sent. */
+/** Copies the event, because the caller may change it before the statement is sent. */
 export function toAddition(event: NewEvent, dueIn: number | undefined): Addition {
   return { event: { ...event }, dueIn, record: toRecord(event), length: event.notification?.length ?? 0 };
 }
@@ -233,12 +240,12 @@ export function addValues(additions: readonly Addition[], patience: string, noti
   return [...columns.map(orNull), patience, notify];
 }
 
-/** Sends one NULL for a column without values, which costs less than a list of NULLs. */
+/** Returns one NULL for a column that has only NULLs, because a list of NULLs costs more than one NULL. */
 function orNull(column: readonly unknown[]): readonly unknown[] | null {
   return column.some((value) => value !== null) ? column : null;
 }
 
-/** The answers of `add_events`. It returns none if all events are new. */
+/** Reads the answers of `add_events`, which returns NULL if all events are new. */
 export function toAnswers(rows: readonly Row[], count: number): Answer[] {
   return (rows[0]?.answers?.split(",") as Answer[] | undefined) ?? Array<Answer>(count).fill("added");
 }
@@ -256,12 +263,12 @@ export function filterValues(filter: EventFilter): unknown[] {
   return [...texts, receivedAfter?.getTime() ?? null, receivedBefore?.getTime() ?? null];
 }
 
-/** The end of an event to record. Its values are in the order of the parameters of `settle_events`. */
+/** An event to settle. `values` are the parameters of `settle_events`, in their order. */
 export interface Ending extends Part {
   readonly values: readonly unknown[];
 }
 
-/** @param unsure - the end may have been recorded before */
+/** @param unsure - `true` if an earlier call of `settle` got no answer and may have ended the event */
 export function toEnding(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure: boolean): Ending {
   const { type, reason, entry, in: wait, counted, record } = { ...NOTHING, ...outcome };
   const kept = claim.ref === null ? undefined : record;
@@ -276,13 +283,13 @@ export function toEnding(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsu
   return { values, record: key, length: (text?.length ?? 0) + (snapshot?.length ?? 0) };
 }
 
-/** A list for each parameter, and the patience. */
+/** Returns the parameters of `settle_events`: one list per item of `values`, and the lock timeout. */
 export function settleValues(endings: readonly Ending[], patience: string): unknown[] {
   const columns = endings[0]!.values.map((_, column) => orNull(endings.map(({ values }) => values[column])));
   return [...columns, patience];
 }
 
-/** The values of fields that an outcome may leave out. */
+/** Defaults of the fields that an outcome may leave out. */
 const NOTHING: {
   readonly type?: string | undefined;
   readonly reason?: string | undefined;
@@ -292,7 +299,7 @@ const NOTHING: {
   readonly counted: boolean;
 } = { in: 0, counted: true };
 
-/** A name as SQL takes it. */
+/** Returns a name as a quoted SQL identifier. */
 export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
@@ -302,15 +309,16 @@ export function literal(text: string): string {
 }
 
 /**
- * Settings of each function. PostgreSQL may keep a plan that it made when the tables were empty, so the settings force the
- * index that has the order. For the same reason, `lane + 0` hides partial indexes from conditions with an id or a `seq`:
- * these indexes were small when the plan was made. A join compares with `= ANY (ARRAY[…])`, which can look up each row in
- * the index, but cannot read the whole index. A statement waits 5 s at most for a lock.
+ * Settings of each function. PostgreSQL may keep a plan that it made while the tables were empty. So the settings
+ * force PostgreSQL to use the index that fits the ORDER BY. A statement waits 5 s at most for a lock.
+ *
+ * Two expressions in the statements prevent other slow plans. `lane + 0` in a condition prevents the use of a partial
+ * index. `= ANY (ARRAY[…])` in a join prevents a read of the whole index.
  */
 const SETTINGS = `
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '5s'`;
 
-/** @param settings - `false` for a function that only functions call, which then have made the settings */
+/** @param settings - `false` if only other functions call this function. The settings of the callers then apply */
 export function definer(schema: string) {
   return (signature: string, returns: string, body: string, settings = true): string => `
 CREATE FUNCTION ${quote(schema)}.${signature} RETURNS ${returns} LANGUAGE plpgsql${settings ? SETTINGS : ""} AS $stayhook$
@@ -320,31 +328,31 @@ $stayhook$;
 `;
 }
 
-/** Epoch ms as text: a pool may read numbers and times in its own way. */
+/** Returns SQL that converts a time to epoch ms, as text. A user's pool may parse other types differently. */
 export function epoch(time: string): string {
   return `floor(extract(epoch FROM ${time}) * 1000)::bigint::text`;
 }
 
-/** The current row of a record, locked. */
+/** Returns the FROM clause that selects the current row of a record. Locks the row, unless `lock` is empty. */
 export function newest(schema: string, record: string, lock = "FOR UPDATE"): string {
   return `FROM ${quote(schema)}.records rec WHERE rec.record = ${record} ORDER BY rec.version DESC LIMIT 1 ${lock}`;
 }
 
-/** Joins the row `a` of `records` with a list that has its record and version. */
+/** Returns the condition that joins `records`, with the alias `a`, to a list of records and versions. */
 export function joined(a: string, list: string): string {
   return `${a}.record = ANY (ARRAY[${list}.record]) AND ${a}.version = ${list}.version`;
 }
 
-/** SQL for parts of an UPDATE of the `records` row `r`. */
+/** SQL fragments for an UPDATE. The row of `records` has the alias `r`. */
 export function parts(schema: string) {
   const s = quote(schema);
   return {
     version: `version = nextval('${s}.record_version')`,
-    /** The head of lane 1 anew. */
+    /** Sets `retry_at` and `retry_seq` to the event in lane 1 that became due first. */
     retries: (only = "true") => `(retry_at, retry_seq) = (
       SELECT h.ready_at, h.seq FROM ${s}.events h WHERE h.record = r.record AND h.lane = 1 AND ${only}
       ORDER BY h.ready_at, h.seq LIMIT 1)`,
-    /** The head of lane 0 after its event \`gone\` has left the lane: no event of the lane is older. */
+    /** If `pending_seq` equals `gone`, sets `pending_seq` to the next event in lane 0. */
     pending: (
       gone: string,
     ) => `pending_seq = CASE WHEN r.pending_seq IS DISTINCT FROM ${gone} THEN r.pending_seq ELSE (
@@ -354,10 +362,10 @@ export function parts(schema: string) {
   };
 }
 
-/** PostgreSQL cuts longer names. */
+/** The maximum length of a name, in bytes. PostgreSQL cuts longer names. */
 export const NAME_BYTES = 63;
 
-/** Returns the NOTIFY channel of a schema, at most `NAME_BYTES` long. For a longer name, NOTIFY fails and LISTEN cuts the name. */
+/** Returns the NOTIFY channel of a schema, cut to `NAME_BYTES`. NOTIFY rejects longer names, and LISTEN cuts them. */
 export function channelOf(schema: string): string {
   let name = `stayhook ${schema}`;
   while (Buffer.byteLength(name) > NAME_BYTES) name = [...name].slice(0, -1).join("");

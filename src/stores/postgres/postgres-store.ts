@@ -54,20 +54,20 @@ import {
   toText,
 } from "./postgres-statements.ts";
 
-/** 300 years in ms, because PostgreSQL's intervals are limited. */
+/** The longest duration that the store sends, ms: about 300 years. PostgreSQL rejects much longer intervals. */
 const LONGEST = 1e13;
 const MOST_ROWS = 2 ** 31 - 1;
-/** How long the renewal of a lease waits for a locked record, ms. */
+/** The longest wait for a locked record when the store renews a lease, ms. */
 const MOST_PATIENCE = 5000;
-/** After this time, a claim looks again below the oldest head that this process knows, ms. */
+/** The time between two claims that search the whole index of pending events, ms. Other claims begin at `#since`. */
 const THOROUGH = 250;
-/** How far below the head of the last claim the next claim begins. */
+/** The distance between `#since` and the oldest event of the last claim, in arrival numbers. */
 const MARGIN = 256;
 
 export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
   readonly schema: string;
   readonly migrate: CommandsOptions["migrate"];
-  /** How many transactions with the user's writes run at once. Other calls use the connections that are left. */
+  /** How many `event.atomically` transactions may run at a time. Other calls use the remaining connections. */
   readonly writesAtOnce: number;
 }
 
@@ -77,17 +77,18 @@ export interface TransactionStore {
   add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
 }
 
-/** The store that {@link postgresStore} makes. `event.atomically` gets a `pg` client in the transaction that ends the event. */
+/** The store that {@link postgresStore} returns. `event.atomically` gives your function a client of `pg`. */
 export interface PostgresStore extends EventStore<ClientBase> {
-  /** `event.atomically` writes in the transaction that ends the event. */
+  /** The store calls the functions passed to `event.atomically` in the transaction that ends the event. */
   readonly transactional: true;
   /**
-   * A store whose `add` takes part in the transaction that is open on `client`. Until that transaction ends, no other
-   * event of the same booking or listing can be recorded or handled. Keep the transaction short: an attempt for that
-   * record cannot renew its lease, and loses it after a third of `leaseDuration`, 5 s at most.
+   * Returns a store whose `add` runs in the open transaction of `client`. Keep the transaction short. From `add` to
+   * the end of the transaction, the store can neither record nor handle another event of the same booking or listing.
+   * A running attempt for this booking or listing must wait to renew its lease. If this wait exceeds 5 s or a third
+   * of `leaseDuration`, the attempt loses its lease.
    */
   with(client: ClientBase): TransactionStore;
-  /** Makes the schema, or upgrades it to this version. The first call of any method does so, too. */
+  /** Creates or upgrades the schema. This call is optional: the first call of any other method does the same. */
   migrate(): Promise<void>;
 }
 
@@ -100,7 +101,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   readonly #endings: Groups<Ending, boolean>;
   readonly #notifier: Notifier;
   readonly #writing: Slots;
-  /** No pending event below this arrival can be claimed, as far as this process knows. */
+  /** Claims begin their search at this `seq`. The last claim found no older pending event. */
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
 
@@ -121,7 +122,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   async migrate(): Promise<void> {
-    await this.#commands.call("the schema could not be made", async () => {});
+    await this.#commands.call("the schema could not be created", async () => {});
   }
 
   with(client: ClientBase): TransactionStore {
@@ -180,7 +181,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
       const rows = await this.#renew(claims, leaseDuration, null);
       const held = new Set(rows.filter(({ locked }) => locked !== "true").map(at));
       const locked = rows.filter(({ locked }) => locked === "true").map(at);
-      // One locked record must not cost the other records their leases.
+      // Renew each locked record alone. During a wait for one lock, the leases of the other records could expire.
       const patience = `${Math.round(Math.min(MOST_PATIENCE, Math.max(1, leaseDuration / 3)))}ms`;
       const alone = async (index: number) => {
         const renewed = await this.#renew([claims[index] as ClaimedEvent], leaseDuration, patience);
@@ -202,7 +203,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   protected doSettle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
-    return this.#commands.call("the end of an event could not be recorded", async () => {
+    return this.#commands.call("the result of an attempt could not be recorded", async () => {
       try {
         const settled = await this.#settle(claim, outcome);
         this.#commands.lost.settled(claim.lease);
@@ -280,14 +281,16 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
     const values = [toText(ref), toSnapshotText(snapshot)];
-    const [row] = await this.#commands.query("a record could not be kept", this.#run.learn, values);
+    const [row] = await this.#commands.query("a snapshot could not be written", this.#run.learn, values);
     return row?.learned === "true";
   }
 
   protected async doGetMeta(
     key: string,
   ): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    const [row] = await this.#commands.query("a value could not be read", this.#run.getMeta, [toText(key)]);
+    const [row] = await this.#commands.query("a meta value could not be read", this.#run.getMeta, [
+      toText(key),
+    ]);
     return row && { value: fromText(row.value as string), age: Number(row.age) };
   }
 
@@ -297,7 +300,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     expected: string | undefined,
   ): Promise<boolean> {
     const values = [toText(key), optional(value), optional(expected)];
-    const [row] = await this.#commands.query("a value could not be kept", this.#run.setMeta, values);
+    const [row] = await this.#commands.query("a meta value could not be written", this.#run.setMeta, values);
     return row?.done === "true";
   }
 
@@ -308,7 +311,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
-    const [row] = await this.#commands.query("old records could not be deleted", this.#run.pruneRecords, [
+    const [row] = await this.#commands.query("old snapshots could not be deleted", this.#run.pruneRecords, [
       ms(age),
       most(limit),
     ]);
@@ -323,8 +326,8 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   }
 
   /**
-   * Returns the position in the index at which claims begin. Below it are dead entries, which a long transaction of any
-   * client keeps.
+   * Returns the `seq` at which a claim begins to search the index. The claim thus skips the dead entries below this
+   * `seq`. PostgreSQL keeps dead entries while any client has a long transaction.
    */
   #sinceNow(): number {
     const now = performance.now();

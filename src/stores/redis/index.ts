@@ -7,32 +7,32 @@ import { ClientLink, type RedisClient, UrlLink } from "./redis-client.ts";
 import { Connection } from "./redis-connection.ts";
 import { RedisStore } from "./redis-store.ts";
 
-/** Options of {@link redisStore}. One of `url` and `client` is required. */
+/** Options of {@link redisStore}. Either `url` or `client` is required. */
 export interface RedisStoreOptions {
-  /** `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or the path of a socket. */
+  /** `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or the path of a socket. */
   readonly url?: string | undefined;
   /**
-   * Your own client of `ioredis` instead: `Redis` (with or without Sentinel) or `Cluster`. `close()` leaves it open.
-   * Its `keyPrefix` is kept. The store makes one more connection from it, for messages of other processes.
+   * Your own `ioredis` client: a `Redis` (with or without Sentinel) or a `Cluster`. Its `keyPrefix` precedes `prefix`
+   * in all keys. `store.close()` leaves the client open. The store duplicates the client once, to get messages from
+   * other processes.
    */
   readonly client?: RedisClient | undefined;
-  /** All keys begin with it, in braces, so that a cluster has them in one hash slot. Default `stayhook`. */
+  /** The prefix of all keys. The store adds braces, which put all keys in one hash slot. Default `stayhook`. */
   readonly prefix?: string | undefined;
-  /** A call rejects if Redis does not answer in this time, ms. Default 5000. */
+  /** How long a call waits for Redis before it rejects, ms. Default 5000. */
   readonly commandTimeout?: number | undefined;
-  /** Gets a warning at the first use if the settings of this Redis lose events. Default: the console. */
+  /** At the first use, gets a warning for each Redis setting that risks a loss of events. Default: the console. */
   readonly logger?: Logger | undefined;
 }
 
 /**
- * Keeps events in Redis, for many machines. Needs the package `ioredis` (5 or 6).
+ * Keeps events in Redis. Processes on many machines can share the work. Needs the package `ioredis` (5 or 6).
  *
- * **The settings of Redis decide what survives.** It needs `appendonly yes` and `maxmemory-policy noeviction`.
- * docs/stores/redis.md says which settings lose what. The store warns at its first use.
+ * **The settings of Redis decide which events survive a crash.** docs/stores/redis.md lists the risk of each setting.
+ * Redis needs `appendonly yes` and `maxmemory-policy noeviction`. The first call of a method connects to Redis, and
+ * warns of risky settings.
  *
- * The first call connects.
- *
- * @throws InvalidArgumentError if an option cannot be used. Calls reject with StayhookError if `ioredis` is
+ * @throws InvalidArgumentError if an option is invalid. The store's methods reject with StayhookError if `ioredis` is
  *   not installed, or if Redis cannot be reached or returns an error
  *
  * @example
@@ -51,18 +51,19 @@ export function redisStore(options: RedisStoreOptions): EventStore {
 }
 
 function schema(client: RedisClient | undefined) {
-  const either = "give either url or client";
-  const badUrl = "must be a redis:// or rediss:// URL, a % in its password as %25, or the path of a socket";
+  const either = "redisStore takes exactly one of `url` and `client`";
+  const badUrl =
+    "must be a redis:// or rediss:// URL, or the path of a socket. Write a % in the password as %25";
   const url = option<string>((given) => {
     if (given === undefined) return either;
     return isUrl(given) ? undefined : badUrl;
   });
-  const badPrefix = "must be a string of 1 to 200 characters, without braces, spaces and control characters";
+  const badPrefix = "must be a string of 1 to 200 characters, without braces, spaces or control characters";
   return optionsObject(
     {
       url: client === undefined ? url : z.undefined({ error: either }).optional(),
       client: option<RedisClient>(problemWithClient).optional(),
-      // Braces would change the hash slot.
+      // The store adds braces around the prefix. Braces inside the prefix would change the hash slot.
       prefix: z
         .string(badPrefix)
         .regex(/^[^{}\p{C}\s]{1,200}$/u, badPrefix)
@@ -72,18 +73,18 @@ function schema(client: RedisClient | undefined) {
       ),
       logger: logger().optional(),
     },
-    { notObject: "redisStore takes options, with url or client" },
+    { notObject: "redisStore takes an object with a url or a client" },
   );
 }
 
 function problemWithClient(client: unknown): string | undefined {
   const { evalsha, duplicate, options } = Object(client) as RedisClient;
   if (typeof evalsha !== "function" || typeof duplicate !== "function")
-    return "must be a Redis or a Cluster of ioredis";
+    return "must be a Redis or Cluster object from ioredis";
   const { keyPrefix = "" } = Object(options) as { readonly keyPrefix?: unknown };
   return typeof keyPrefix === "string" && !keyPrefix.includes("{")
     ? undefined
-    : "its keyPrefix must be a string without braces";
+    : "must have a keyPrefix without braces";
 }
 
 function isUrl(url: unknown): boolean {
@@ -94,7 +95,7 @@ function isUrl(url: unknown): boolean {
   return /^rediss?:$/.test(protocol) && isEncoded(username) && isEncoded(password);
 }
 
-/** A literal `%` in a password must be written `%25`. */
+/** Whether the text is percent-encoded correctly. A literal `%` in a password must be written `%25`. */
 function isEncoded(text: string): boolean {
   try {
     decodeURIComponent(text);
@@ -104,7 +105,7 @@ function isEncoded(text: string): boolean {
   }
 }
 
-/** Warns of settings by which this Redis loses events that were answered 200. Some providers block both commands. */
+/** Warns of each risky Redis setting. Does not throw, because some providers block INFO or CONFIG GET. */
 async function checkSettings({ link, timeout }: Connection, log: Log): Promise<void> {
   try {
     const { client } = await link.ready(timeout);
@@ -114,25 +115,27 @@ async function checkSettings({ link, timeout }: Connection, log: Log): Promise<v
     const settings = new Map([...info, ...pairs(fsync), ...pairs(save)]);
     for (const loss of lossesBy(settings)) log.warn(`redisStore (${link.name}): ${loss}`);
   } catch {
-    log.debug(`redisStore (${link.name}): Redis does not say how it keeps its data`);
+    log.debug(
+      `redisStore (${link.name}): the store could not read the settings of Redis, so it cannot warn of settings that risk data loss`,
+    );
   }
 }
 
 function* lossesBy(settings: ReadonlyMap<string, string>): Generator<string> {
   const policy = settings.get("maxmemory_policy");
   if (policy?.startsWith("allkeys-")) {
-    yield `maxmemory-policy is ${policy}. When its memory is full, Redis deletes events, waiting ones among them. Set maxmemory-policy to noeviction.`;
+    yield `maxmemory-policy is set to ${policy}. When the memory is full, Redis deletes events, even events that wait to be handled. Set maxmemory-policy to noeviction.`;
   }
   const appendOnly = settings.get("aof_enabled");
   const fsync = settings.get("appendfsync");
   if (appendOnly === "0") {
     yield settings.get("save") === ""
-      ? "appendonly is no, and there are no snapshots. When Redis ends, every event is lost. Set appendonly to yes."
-      : "appendonly is no. When Redis ends, all events since its last snapshot are lost. Set appendonly to yes.";
+      ? "appendonly is set to no, and Redis takes no snapshots. If Redis stops, every event is lost. Set appendonly to yes."
+      : "appendonly is set to no. If Redis stops, all events since its last snapshot are lost. Set appendonly to yes.";
   } else if (appendOnly !== undefined && fsync === "everysec") {
-    yield "appendfsync is everysec. When the machine of Redis crashes, up to two seconds of answered events are lost. Set appendfsync to always if that is too much.";
+    yield "appendfsync is set to everysec. If the machine of Redis crashes, Redis loses the events of up to two seconds. To lose no events, set appendfsync to always.";
   } else if (appendOnly !== undefined && fsync === "no") {
-    yield "appendfsync is no. When the machine of Redis crashes, half a minute of answered events or more is lost. Set appendfsync to always, or at least to everysec.";
+    yield "appendfsync is set to no. If the machine of Redis crashes, Redis loses the events of half a minute or more. Set appendfsync to always, or at least to everysec.";
   }
 }
 
@@ -143,7 +146,7 @@ function parseInfo(info: string): [string, string][] {
   });
 }
 
-/** CONFIG GET answers with a list of names and values, or with a map in newer protocols. */
+/** Reads the reply of CONFIG GET: a list of names and values, or a map in newer protocols. */
 function pairs(reply: unknown): [string, string][] {
   if (!Array.isArray(reply)) return Object.entries((reply ?? {}) as Record<string, string>);
   return Array.from({ length: reply.length / 2 }, (_, index) => [reply[2 * index], reply[2 * index + 1]]);

@@ -1,13 +1,13 @@
-// Not the globals: a test's fake timers must not stop Redis.
+// Use imported timers: a test's fake timers replace the globals, and would stop the store.
 import type { Socket } from "node:net";
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
 
-/** ms until a connection that was refused is tried again, while a call waits for it. */
+/** The time between two attempts to connect, ms. */
 const AGAIN = 100;
-/** Prevents ioredis from sending a command again or later. Redis may have run it, or the caller may have timed out. */
+/** Stops ioredis from delaying a command, and from resending a command that Redis may already have run. */
 const ONE_LIFE = {
   lazyConnect: true,
   retryStrategy: () => null,
@@ -19,37 +19,37 @@ const ONE_LIFE = {
   keepAlive: 10_000,
 } satisfies RedisOptions;
 
-/** Gives calls a connection that is ready. */
+/** Provides connections to Redis. */
 export interface Link {
-  /** The name in messages. It has no password. */
+  /** The name of the server for messages, without a password. */
   readonly name: string;
-  /** Texts that no message may show, even if the server repeats them. */
+  /** Passwords. The store removes them from all messages, because the server may repeat them in an error. */
   readonly secrets: readonly string[];
   /**
-   * Gives a connection that is ready, within `within` ms.
+   * Resolves to a session whose connection is ready.
    *
-   * @throws NotSentError
+   * @throws NotSentError if no connection is ready within `within` ms
    */
   ready(within: number): Promise<Session>;
-  /** The number of connections that were made for calls. */
+  /** The number of connections so far, without those of `another`. If the number rises, Redis may have restarted. */
   readonly life: number;
   /** Drops a session that did not answer in time. */
   gaveUpOn(session: Session): void;
-  /** Drops all sessions after a failover. The next sessions resolve the name again. */
+  /** Drops all sessions after a failover. New sessions resolve the name of the server again. */
   movedAway(session: Session): void;
-  /** Makes another client, which is not connected yet. The caller ends it. */
+  /** Creates another session. The caller connects and ends it. */
   another(): Promise<Session>;
   close(): void;
 }
 
-/** Connections by a URL. A client ends with its connection, and the next call makes another one. */
+/** Connects to a URL. When the connection of a client ends, the next call creates a new client. */
 export class UrlLink implements Link {
   readonly name: string;
   readonly secrets: readonly string[];
   readonly #url: string;
   #Redis: typeof Redis | undefined;
   #session: Session | undefined;
-  /** When the session must be ready, by `performance.now()`. */
+  /** The deadline for the session to become ready, by `performance.now()`. */
   #readyBy = 0;
   #lastError: unknown;
   #closed = false;
@@ -70,11 +70,11 @@ export class UrlLink implements Link {
       if (this.#closed) throw new StayhookError("The store is closed.");
       const session = this.#current(this.#Redis, within);
       if (await session.becomesReady(until, { holdsProcess: true })) return session;
-      // A wrong password stays wrong: do not wait.
+      // If Redis rejects the connection, such as for a wrong password, another attempt would fail, too.
       const refused = isReply(this.#lastError);
       if (refused) this.gaveUpOn(session);
       const left = until - performance.now();
-      // Keep the session: calls that came later may still wait for it.
+      // After a timeout, keep the session, because later calls may still wait for it.
       if (refused || left <= 0) throw notReachable(this, within, this.#lastError);
       await pause(Math.min(AGAIN, left));
     }
@@ -120,9 +120,9 @@ export class UrlLink implements Link {
     let refusal: Error | undefined;
     client.on("error", (error) => {
       if (isReply(error)) refusal ??= error;
-      // The errors that follow a refusal say less than the refusal.
+      // Report the first error that Redis sent. Later errors say less about the reason.
       this.#lastError = refusal ?? error;
-      // ioredis would continue in database 0, which may belong to another app.
+      // After a refused SELECT, ioredis would continue in database 0, which may belong to another app.
       if (isRefusedDatabase(error)) session.end();
     });
     client.on("ready", () => {
@@ -139,7 +139,6 @@ export class UrlLink implements Link {
 /** The user's own client. The store neither changes nor closes it. */
 export class ClientLink implements Link {
   readonly name = "the given client";
-  readonly life = 0;
   readonly secrets: readonly string[];
   readonly #session: Session;
 
@@ -149,11 +148,15 @@ export class ClientLink implements Link {
     this.secrets = [password, redisOptions?.password].filter((secret) => typeof secret === "string");
   }
 
+  get life(): number {
+    return this.#session.connections;
+  }
+
   async ready(within: number): Promise<Session> {
     const { client, isReady } = this.#session;
     if (isReady) return this.#session;
-    // The user has closed it, so do not connect it again.
-    if (client.status === "end") throw notReachable(this, within, new Error("it was closed"));
+    // The user has closed the client, so do not connect it again.
+    if (client.status === "end") throw notReachable(this, within, new Error("the client was closed"));
     let lastError: unknown;
     if (client.status === "wait") {
       client.connect().catch((error) => {
@@ -166,11 +169,11 @@ export class ClientLink implements Link {
   }
 
   gaveUpOn(): void {
-    // The user's app may use the client for other things.
+    // Keep the client open, because the user's app may use it for other things.
   }
 
   movedAway(): void {
-    // The client's own `reconnectOnError` decides.
+    // Do nothing: the option `reconnectOnError` of the user's client decides whether the client reconnects.
   }
 
   async another(): Promise<Session> {
@@ -188,7 +191,7 @@ export function isCluster(client: RedisClient): client is Cluster {
   return client.isCluster;
 }
 
-/** Ignores the client's errors, which failed calls report. Lets the process end while the client is connected. */
+/** Ignores `error` events, because failed calls report the error. The connection does not keep the process alive. */
 function quiet(client: Redis | Cluster): Session {
   client.on("error", () => {});
   client.on("connect", () => {
@@ -197,7 +200,7 @@ function quiet(client: Redis | Cluster): Session {
   return new Session(client);
 }
 
-/** Whether the error answers the SELECT that ioredis sends for a URL's database. */
+/** Whether Redis refused the SELECT that ioredis sends for a URL's database. */
 function isRefusedDatabase(error: unknown): boolean {
   return (
     isReply(error) && (error as { readonly command?: { readonly name?: string } }).command?.name === "select"
@@ -208,43 +211,41 @@ function passwordsIn({ password, searchParams }: URL): string[] {
   return [password, decodeURIComponent(password), searchParams.get("password") ?? ""];
 }
 
-/** A client that the user made. */
+/** A client of `ioredis` that you created. */
 export type RedisClient = Redis | Cluster;
 
-type Module = typeof import("ioredis");
-
-/**
- * Loads the optional peer dependency.
- *
- * @throws StayhookError where it is not installed
- */
+/** @throws StayhookError if the optional peer dependency `ioredis` is not installed */
 async function loadRedis(): Promise<typeof Redis> {
   try {
-    const module = (await import("ioredis")) as Module & { readonly default?: Module };
-    return module.Redis ?? module.default?.Redis;
+    const module = await import("ioredis");
+    return module.Redis ?? (module.default as unknown as typeof module)?.Redis;
   } catch (cause) {
     const code = String((cause as NodeJS.ErrnoException | undefined)?.code);
     if (!code.endsWith("MODULE_NOT_FOUND")) throw cause;
-    throw new StayhookError('redisStore needs the package "ioredis". Install it: npm install ioredis', {
-      cause,
-    });
+    throw new StayhookError(
+      "redisStore needs the package ioredis, which is not installed: npm install ioredis",
+      { cause },
+    );
   }
 }
 
 const SIGNALS = ["ready", "close", "end"] as const;
 type Signal = (typeof SIGNALS)[number];
 
-/** A client and its connection. It has one listener for each event, however many calls wait. */
+/** A client and its connection. A session adds one listener per signal to the client, even if many calls wait. */
 export class Session {
   readonly client: RedisClient;
   readonly #waiting = new Set<(signal: Signal) => void>();
   readonly #detachers: (() => void)[] = [];
   #gathering = false;
+  /** How many times the client has connected since the session was created. */
+  connections = 0;
 
   constructor(client: RedisClient) {
     this.client = client;
     for (const signal of SIGNALS) {
       const tell = (): void => {
+        if (signal === "ready") this.connections += 1;
         for (const each of [...this.#waiting]) each(signal);
       };
       client.on(signal, tell);
@@ -253,18 +254,18 @@ export class Session {
   }
 
   get isReady(): boolean {
-    // The status is still `ready` when the socket has just closed.
+    // When the socket has just closed, the status is still `ready`.
     return this.client.status === "ready" && this.#stream?.writable !== false;
   }
 
-  /** `undefined` for a Cluster, which has several connections. */
+  /** The socket. It is `undefined` for a Cluster, which has several connections. */
   get #stream(): Partial<Pick<Socket, "writable" | "destroy" | "cork" | "uncork">> | undefined {
     return "stream" in this.client ? this.client.stream : undefined;
   }
 
   /**
-   * Sends the further commands of this turn of the event loop in one write. If no call waits for an answer, commands
-   * are sent at once, so that a process that wakes up claims sooner.
+   * Sends the commands of this event-loop iteration to the socket together. If no other call is in flight, sends the
+   * command at once, so that an idle process claims sooner.
    */
   gather(): void {
     const stream = this.#stream;
@@ -277,7 +278,7 @@ export class Session {
     });
   }
 
-  /** Resolves to whether the client is ready before `until`, by `performance.now()`; to `false` once it has ended. */
+  /** Resolves to `true` when the client is ready, or to `false` when it ends or `performance.now()` reaches `until`. */
   becomesReady(until: number, { holdsProcess }: { readonly holdsProcess: boolean }): Promise<boolean> {
     if (this.isReady || this.client.status === "end") return Promise.resolve(this.isReady);
     return new Promise((resolve) => {
@@ -295,7 +296,7 @@ export class Session {
     });
   }
 
-  /** Calls `lost` when the connection is lost. Returns a function that takes this back. */
+  /** Calls `lost` when the connection is lost. Returns a function that removes the callback. */
   onLost(lost: () => void): () => void {
     const hear = (signal: Signal): void => {
       if (signal !== "ready") lost();
@@ -304,41 +305,40 @@ export class Session {
     return () => this.#waiting.delete(hear);
   }
 
-  /** Removes all listeners from the client. */
   detach(): void {
     for (const detach of this.#detachers.splice(0)) detach();
   }
 
   /** Ends the connection for good, even if the server no longer answers. */
   end(): void {
-    // ioredis waits two seconds for the end of a client that has ended already.
+    // If the client has ended, `disconnect()` would only start a timer that keeps the process alive for two seconds.
     if (this.client.status === "end") return;
     this.client.disconnect();
     this.#stream?.destroy?.();
   }
 }
 
-/** The meaning of Redis's error codes for a store. */
+/** Explains Redis's error codes in the store's error messages. */
 const MEANINGS: Readonly<Record<string, string>> = {
-  OOM: "its memory is full (maxmemory), so it takes no new events",
-  MISCONF: "it cannot write to its disk, so it takes no new events",
-  READONLY: "it is a replica, and a store needs the primary",
-  LOADING: "it is still loading its data",
-  MASTERDOWN: "it is a replica without its primary",
-  NOREPLICAS: "it has fewer replicas than min-replicas-to-write",
-  CLUSTERDOWN: "the cluster is down",
-  BUSY: "another client's script blocks it",
-  NOAUTH: "it asks for a password",
-  WRONGPASS: "it refuses the user name or the password",
-  NOPERM: "its ACL does not let this user do it",
+  OOM: "the memory is full (maxmemory), so Redis accepts no new events",
+  MISCONF: "Redis cannot write to its disk, so it accepts no new events",
+  READONLY: "this Redis server is a replica, but the store needs the primary",
+  LOADING: "Redis is still loading its data",
+  MASTERDOWN: "this Redis server is a replica that has lost its primary",
+  NOREPLICAS: "Redis has fewer replicas than min-replicas-to-write",
+  CLUSTERDOWN: "the Redis cluster is down",
+  BUSY: "another client's script blocks Redis",
+  NOAUTH: "Redis asks for a password",
+  WRONGPASS: "Redis refuses the user name or the password",
+  NOPERM: "the ACL of Redis does not allow this user to run the command",
   NOMETA:
-    "the keys of this store are gone. A cluster that moves their slot does this until the move is over. If somebody deleted them, restart this process",
+    "the keys of this store are gone. If the cluster is moving the keys to another node, wait for the end of the move. If somebody deleted the keys, restart this process",
 };
 
-/** Answers of a server that is not the primary, such as the old primary after a failover. */
+/** The error codes of a server that is not the primary, such as the old primary after a failover. */
 const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
 
-/** Nothing was sent, so Redis did nothing. */
+/** The call failed before its command was sent, so Redis did not run the command. */
 export class NotSentError extends StayhookError {}
 
 function notReachable({ name, secrets }: Link, within: number, cause: unknown): NotSentError {
@@ -357,7 +357,7 @@ export function failed({ name, secrets }: Link, cause: unknown): StayhookError {
   );
 }
 
-/** Whether the server answered with this error. Others come from the connection. */
+/** Whether Redis sent this error. Other errors come from the connection. */
 function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
@@ -376,7 +376,7 @@ function describe(cause: unknown, secrets: readonly string[]): string {
   return meaning ? `${meaning} (${message})` : message;
 }
 
-/** Copies the error without its command, which may hold a password or a guest's booking. */
+/** Copies the error without its command, which may contain a password or a guest's booking. */
 function causeOf(cause: unknown, secrets: readonly string[]): ErrorOptions {
   if (!(cause instanceof Error)) return {};
   const copy = new Error(redact(cause.message, secrets));
@@ -386,14 +386,14 @@ function causeOf(cause: unknown, secrets: readonly string[]): ErrorOptions {
   return { cause: copy };
 }
 
-/** A server that does not know AUTH repeats the password in its error. */
+/** Removes secrets from a message. A server that does not know AUTH repeats the password in its error. */
 function redact(message: string, secrets: readonly string[]): string {
   const told = message.replace(/,? with args beginning with:[\s\S]*/, "");
   return secrets.reduce((text, secret) => (secret === "" ? text : text.replaceAll(secret, "***")), told);
 }
 
 function codeOf({ message }: Error): string | undefined {
-  // Redis 7.0 has no code for this error inside a script.
+  // Inside a script, Redis 7.0 reports a missing permission without the code NOPERM.
   if (message.includes("user executing the script can't")) return "NOPERM";
   return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
 }

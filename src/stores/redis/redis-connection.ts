@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-// Not the globals: a test's fake timers must not stop Redis.
+// Use imported timers: a test's fake timers replace the globals, and would stop the store.
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import { StayhookError } from "../../errors.ts";
 import {
@@ -26,7 +26,7 @@ export class Connection {
     this.timeout = timeout;
   }
 
-  /** Runs `call`. {@link idle} waits for it. */
+  /** Runs `call`. {@link idle} waits until `call` has ended. */
   async busy<T>(call: () => Promise<T>): Promise<T> {
     const running = call();
     this.#running.add(running);
@@ -47,8 +47,8 @@ export class Connection {
   }
 
   /**
-   * @throws NotSentError where nothing was sent
-   * @throws StayhookError where the script failed, or where no answer came; Redis may have run it then
+   * @throws NotSentError if the command was not sent
+   * @throws StayhookError if the script failed, or if no answer came. Without an answer, Redis may have run the script
    */
   async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const until = performance.now() + this.timeout;
@@ -68,12 +68,12 @@ export class Connection {
       return await client.evalsha(sha, 1, this.#keys, ...args);
     } catch (error) {
       if (!hasCode(error, "NOSCRIPT")) throw error;
-      // Redis has not seen this script since its start.
+      // Redis does not have the script, for example after a restart. Send the script's text.
       return await client.eval(text, 1, this.#keys, ...args);
     }
   }
 
-  /** Rejects if the answer takes too long. The timer keeps the process alive while a call waits. */
+  /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
   #inTime(session: Session, until: number, answer: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
@@ -87,7 +87,8 @@ export class Connection {
         this.link.gaveUpOn(session);
       };
       const timer = setTimeout(late, Math.max(0, until - performance.now()));
-      // A client that sends commands again does not say whether Redis ran them twice.
+      // Reject as soon as the connection is lost. Otherwise a user's client could send the command a second time, and
+      // the store would not notice.
       const forget = session.onLost(() => {
         stop();
         reject(new Error("the connection was lost before the answer came"));
@@ -97,18 +98,21 @@ export class Connection {
   }
 }
 
-/** How many calls are remembered at most. */
+/** How many unanswered calls of `settle` the store remembers. Unanswered claims have the same limit. */
 const MOST = 1000;
 
 /**
- * Keys of calls that got no answer. Redis may have done them, or may still do them. A repeated settle has the key of
- * the first one, so that Redis knows it as the same. The next claim gives back the leases of a claim without an answer.
+ * Keys of unanswered calls. Redis may have run such a call, or may run it later. If the queue repeats a call of
+ * `settle`, the new call has the key of the first call, so that Redis recognizes the repetition. The next claim
+ * releases the leases of unanswered claims.
  */
 export class IdempotencyKeys {
   readonly #settling = new Map<string, { readonly outcome: string; readonly key: string }>();
   readonly #claims = new Map<string, number>();
 
-  /** The key of this settle: the same for a lease and an outcome, until an answer came. */
+  /**
+   * Returns the key of a `settle` call. Until Redis answers, calls with an equal lease and outcome get the same key.
+   */
   keyOf(lease: string, outcome: string): string {
     const known = this.#settling.get(lease);
     if (known?.outcome === outcome) return known.key;
@@ -122,13 +126,13 @@ export class IdempotencyKeys {
     this.#settling.delete(lease);
   }
 
-  /** Remembers a claim without an answer. It may still be on its way to Redis. */
+  /** Remembers an unanswered claim. Redis may run the claim later. */
   claimLost(key: string, leaseDuration: number): void {
     this.#claims.set(key, performance.now() + leaseDuration);
     forgetOldest(this.#claims);
   }
 
-  /** Keys of claims whose leases may not have ended yet. */
+  /** Returns the keys of unanswered claims. Forgets each claim `leaseDuration` ms after it was lost. */
   lostClaims(): string[] {
     for (const [key, until] of this.#claims) if (until < performance.now()) this.#claims.delete(key);
     return [...this.#claims.keys()];
@@ -140,25 +144,24 @@ function forgetOldest(map: Map<string, unknown>): void {
   if (map.size > MOST && oldest !== undefined) map.delete(oldest);
 }
 
-/** ms between two tries to connect: the first and the longest wait. */
+/** The first and the longest wait between two attempts to connect, ms. */
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 2000;
-/** ms for a connection, or for an answer on it. */
+/** The timeout of an attempt to connect, and of a command on that connection, ms. */
 const PATIENCE = 10_000;
-/** ms between two pings. A router drops an idle connection without telling either side. */
+/** The time between two pings, ms. A ping detects a connection that a router has dropped silently. */
 const BEAT = 30_000;
 
-/** The options of a {@link Notifier}. */
 export interface NotifierOptions {
   readonly channel: () => Promise<string>;
-  /** Our own messages are no news. */
+  /** Whether `handle` belongs to this store instance. The notifier ignores the instance's own messages. */
   readonly isOurs: (handle: string) => boolean;
   readonly wake: () => void;
 }
 
 /**
- * Listens to the messages of other handles, on a connection of its own, and calls `wake`. It also calls `wake` after
- * each connect, because messages may have been missed. It does not keep the process alive.
+ * Listens on a separate connection, and calls `wake` for each message from another store instance. Also calls `wake`
+ * after each connect, because messages may have been lost. Does not keep the process alive.
  */
 export class Notifier {
   readonly #link: Link;
@@ -181,7 +184,7 @@ export class Notifier {
     this.#session?.end();
   }
 
-  /** Makes one connection after the other until the store is closed. */
+  /** Listens until the store is closed. Replaces a connection that is lost. */
   async #listen(): Promise<void> {
     this.#listening = true;
     for (let failures = 0; !this.#closed; failures += 1) {
@@ -195,7 +198,7 @@ export class Notifier {
           await this.#lives(session);
         }
       } catch {
-        // The store's calls report what is wrong with Redis.
+        // Ignore the error: if Redis is down, the store's own calls reject.
       } finally {
         session?.end();
       }
@@ -216,11 +219,11 @@ export class Notifier {
     return inTime(client.subscribe(await this.#options.channel()));
   }
 
-  /** Resolves when the session has ended. */
+  /** Pings the server until the session has ended. */
   async #lives(session: Session): Promise<void> {
     const { client } = session;
     const beat = setInterval(async () => {
-      // A Cluster replaces its connection silently, so messages may be lost.
+      // A Cluster replaces its connection silently, so messages may be lost. Wake the subscribers at each beat.
       if (isCluster(client)) this.#options.wake();
       else if (!(await inTime(client.ping()))) session.end();
     }, BEAT).unref();
@@ -232,7 +235,7 @@ export class Notifier {
   }
 }
 
-/** Resolves to whether an answer came in time. */
+/** Resolves to `true` if `answer` resolves within {@link PATIENCE} ms, and otherwise to `false`. */
 async function inTime(answer: Promise<unknown>): Promise<boolean> {
   const answered = answer.then(
     () => true,

@@ -2,29 +2,30 @@ import { HISTORY_LENGTH } from "../base-store.ts";
 
 /**
  * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
- * scripts make the other keys from the prefix. `ARGV[1]` is the time if a test sets it. `ARGV[2]` names the calling handle.
+ * scripts make the other keys from the prefix. `ARGV[1]` is empty, or the time that a test has set. `ARGV[2]` is the
+ * id of the calling store instance. Times are epoch ms.
  *
- * | key | |
+ * | key | value |
  * |---|---|
- * | `:meta` | hash: `schema`; `seq`: counts the arrivals; `newest`: when the newest webhook event came |
- * | `:values` | hash by key of `setMeta`: `<set at>:<value>` |
- * | `:event:<id>` | hash, see `load` and `entry_of`; times are epoch ms |
- * | `:notification:<id>` | its JSON text. In the event's hash it would quadruple the hash's memory |
- * | `:state:<state>` | sorted set of ids by arrival |
- * | `:of:<ref>` | sorted set of the arrivals of a record's events |
- * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets of arrivals by the time of the end |
- * | `:lock:<lock>` | the packed state of a record that has an event to process; `ref:<ref>`, or `event:<id>` without a record |
- * | `:line:pending:<lock>` | sorted set of its pending events that are due, by arrival |
- * | `:line:retries:<lock>` | the same of its retrying events, and of events whose lease ended |
- * | `:line:due:<lock>` | the events of `:line:retries`, by the time at which they became due |
- * | `:line:later:<lock>` | its events that wait, by the time at which they are due |
- * | `:ready:pending` | sorted set of locks that can be claimed, by the arrival of their first due pending event |
- * | `:ready:retries` | locks with an event in `:line:retries` that can be claimed, by the time at which it became ready |
- * | `:ready:later` | locks by the time at which they have to be looked at again |
- * | `:ready:began` | locks with a wait, by the time at which the last wait began: a clock set back ends waits |
- * | `:records` | hash by ref: `<sequence>:<seenAt>:<snapshot as JSON>` |
- * | `:refs` | the refs of `:records` in order |
- * | `:seen` | the same refs by `seenAt`, without those that have a lock: they must not be pruned |
+ * | `:meta` | hash: `schema`, `seq` (the last arrival number), `newest` (when the newest webhook event was added) |
+ * | `:values` | hash: for each key of `setMeta`, `<set at>:<value>` |
+ * | `:event:<id>` | hash: the event. `load` reads most of its fields, and `entry_of` writes its history |
+ * | `:notification:<id>` | string: notification as JSON. As a field, it would quadruple the memory of `:event:<id>` |
+ * | `:state:<state>` | sorted set: event ids by arrival number |
+ * | `:of:<ref>` | sorted set: the arrival numbers of a record's events |
+ * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: arrival numbers by end time |
+ * | `:lock:<lock>` | string: a record's packed queue state. `<lock>` is `ref:<ref>`, or `event:<id>` without a ref |
+ * | `:line:pending:<lock>` | sorted set: the record's due pending events by arrival number |
+ * | `:line:retries:<lock>` | sorted set: due retrying events and events with an ended lease, by arrival number |
+ * | `:line:due:<lock>` | sorted set: the events of `:line:retries` by the time when they became due |
+ * | `:line:later:<lock>` | sorted set: the record's waiting events by the time when they become due |
+ * | `:ready:pending` | sorted set: claimable locks by the arrival number of their first due pending event |
+ * | `:ready:retries` | sorted set: claimable locks by the time when their first event in `:line:due` became ready |
+ * | `:ready:later` | sorted set: locks by the time when a claim must update them |
+ * | `:ready:began` | sorted set: locks by start of the last wait. A future start shows that the clock was set back |
+ * | `:records` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
+ * | `:refs` | sorted set: the refs of `:records` in lexicographic order |
+ * | `:seen` | sorted set: refs of `:records` without a lock, by `seenAt`. `pruneRecords` deletes only these records |
  */
 export const prelude = `
 local base, call, max, min = KEYS[1], redis.call, math.max, math.min
@@ -56,7 +57,7 @@ local function load(id)
   if v[1] then return event_of(id, unpack(v)) end
 end
 
--- The state of a lock is one packed value. A field that it has not is read from the metatable.
+-- The state of a lock is one packed value. The metatable has the defaults of missing fields.
 local function lock_named(name, ref)
   local packed = call('GET', base .. ':lock:' .. name)
   local lock = packed and cmsgpack.unpack(packed) or {}
@@ -72,7 +73,7 @@ local function lock_of(event)
   return lock_named(event.ref and ('ref:' .. event.ref) or ('event:' .. event.id), event.ref)
 end
 
--- lock[kind] is the first score of that line; 0 where the line is empty.
+-- lock[kind] is the lowest score in that line, or 0 if the line is empty.
 local function enter(lock, kind, member, score)
   call('ZADD', line_key(kind, lock), score, member)
   lock[kind] = lock[kind] == 0 and score or min(lock[kind], score)
@@ -83,6 +84,11 @@ local function leave(lock, kind, member)
   if lock[kind] == 0 or call('ZREM', key, member) == 0 then return false end
   lock[kind] = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or 0
   return true
+end
+
+-- Ends an event's wait before due, if the clock was set back. If began equals due, the wait has ended by any clock.
+local function end_wait(event)
+  if event.due > now then call('HSET', event_key(event.id), 'began', event.due) end
 end
 
 local function enter_due(lock, event, due)
@@ -103,7 +109,7 @@ local function leave_lines(lock, event)
   if leave(lock, 'retries', member) then leave(lock, 'due', member) end
 end
 
--- Moves the events whose time has come to the lines of due events.
+-- Moves events whose wait or lease has ended to the lines of due events.
 local function advance(lock)
   if lock.lease_end > 0 and lock.lease_end <= now and lock.ended == 0 then
     enter_due(lock, load(lock.event), lock.lease_end)
@@ -119,6 +125,7 @@ local function advance(lock)
     local event, due = load(id_of(line[index])), tonumber(line[index + 1])
     if due <= now or (event.began or 0) > now then
       call('ZREM', key, line[index])
+      end_wait(event)
       enter_due(lock, event, min(due, now))
     end
   end
@@ -134,7 +141,7 @@ local function place(kind, member, score, old)
   end
 end
 
--- Call it after each change to a lock or to one of its lines. seen: when the record's snapshot was written, if it was
+-- Call save after each change to a lock or to one of its lines. seen: when this script wrote the record's snapshot, or nil.
 local function save(lock, seen)
   advance(lock)
   local free, ref = max(lock.wait, lock.lease_end), lock.ref
@@ -182,26 +189,27 @@ local function set_state(event, state, ...)
   event.state = state
 end
 
--- Tells the other handles, and the caller, that something may be due sooner than it was.
+-- Returns the result. If an event may be due sooner than before, tells the caller and the other store instances.
 local function answer(result)
   if due_sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
   return { result, due_sooner and 1 or 0 }
 end
 `;
 
-/** Begins every script but `start`. It rejects while a cluster moves the slot, because the keys are in two places then. */
+/** Every script except `start` checks that the keys exist. Keys may be missing while a cluster moves the slot. */
 export const guard = `
 if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
 `;
 
 /**
- * For the scripts that begin and end attempts. An attempt must be able to end while memory is full, or its callback would
- * run again. Redis checks only the first write of a script, and accepts a delete. So these scripts delete a key first.
+ * Lua functions that several scripts share. The scripts `claim`, `renew` and `settle` must work even if the memory of
+ * Redis is full. Otherwise an attempt could not end, and its callback would run again. Redis checks the memory only
+ * at the first write of a script, and always allows a delete. So the first write of these three scripts is a delete.
  */
 export const ending = `
--- Fields of a new entry in the event's history: 'h0', 'h1' and so on, ${HISTORY_LENGTH} at most; 'h' counts all that there were. The
--- claim has written the entry's worker to 'w0', 'w1' and so on. Short fields keep the hash small: one of more than 64
--- bytes would quadruple its memory.
+-- Returns the fields of a new entry in the event's history. The entries are in 'h0', 'h1' and so on, ${HISTORY_LENGTH} at most. 'h' is
+-- the number of entries ever written. The claim has written the entry's worker to 'w0', 'w1' and so on. A field of more
+-- than 64 bytes would quadruple the memory of the hash.
 local function entry_of(event, rest)
   local count = event.entries
   local oldest = count - ${HISTORY_LENGTH}
@@ -210,7 +218,7 @@ local function entry_of(event, rest)
   return 'h' .. count, '[' .. event.claimed .. ',' .. rest, 'h', count + 1
 end
 
--- The event and its lock, unless the record was claimed again.
+-- Returns the event and its lock, or nil if the lease is no longer held.
 local function held(id, lease)
   local event = load(id)
   if not event then return nil end
@@ -229,11 +237,12 @@ local function release(event, lock)
   call('HDEL', event_key(event.id), 'lease_end', 'claimed', 'w' .. event.entries)
   leave_lines(lock, event)
   set_state(event, attempts == 0 and event.outages == 0 and 'pending' or 'retrying', 'attempts', attempts)
+  end_wait(event)
   enter_due(lock, event, event.due)
   unlock(lock)
 end
 
--- Takes an event that is done or parked out of the sets by end.
+-- Removes a done or parked event from the sorted sets :ended:....
 local function leave_ended(event)
   call('ZREM', base .. ':ended:' .. event.state, event.seq)
   if event.state == 'parked' then call('ZREM', base .. ':ended:parked:' .. event.reason, event.seq) end

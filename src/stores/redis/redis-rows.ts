@@ -10,13 +10,13 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 
-/** The hash of an event, as HGETALL lists it. */
+/** The names and values of an event's hash, as HGETALL lists them. */
 type Fields = readonly string[];
-/** An event in the answer of `claim`: id, fields from before the claim, notification, record, token. */
+/** An event in the answer of `claim`: id, fields from before the claim, notification, packed snapshot, lease. */
 export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
 /** An event in the answer of `get` and `list`: id, fields, notification, and the end of its record's wait. */
 export type RowReply = readonly [string, Fields, string | null, string | null];
-/** One entry of a history: when, duration, outcome, reason, error. */
+/** An entry of the history: time of the claim, duration, outcome, reason, error. */
 type PackedEntry = [number, number, AttemptEntry["outcome"], (FailureReason | null)?, string?];
 
 export function toClaim([id, list, notification, packed, lease]: ClaimReply, now: number): ClaimedEvent {
@@ -79,7 +79,7 @@ function historyIn(fields: ReadonlyMap<string, string>): AttemptEntry[] {
   });
 }
 
-/** The end of a {@link PackedEntry}: the script puts the claim's time before it. */
+/** Returns the JSON of a {@link PackedEntry} without `[` and the first item. The script adds both. */
 export function packEntry({ state, entry }: Exclude<Outcome, { state: "released" }>): string {
   const { duration, reason, error } = entry;
   const parts: unknown[] = [duration, state];
@@ -88,13 +88,13 @@ export function packEntry({ state, entry }: Exclude<Outcome, { state: "released"
   return JSON.stringify(parts).slice(1);
 }
 
-/** Equal snapshots have the same text. JSON keeps lone surrogates, which UTF-8 cannot. */
+/** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes lone surrogates. */
 export function packSnapshot({ status, fields }: Snapshot): string {
   const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
 }
 
-/** Reads `sequence:seenAt:snapshot`. */
+/** Reads a value of the hash `:records`: `<sequence>:<seenAt>:<snapshot as JSON>`. */
 export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
   const first = packed.indexOf(":");
   const second = packed.indexOf(":", first + 1);

@@ -2,12 +2,12 @@ import { createHash } from "node:crypto";
 import { ending, guard, prelude } from "./redis-locks.ts";
 import * as upkeep from "./redis-upkeep-scripts.ts";
 
-/** The scripts of an event's life. Arguments begin at `ARGV[3]`; each comment lists them. */
+/** The scripts that add, claim, renew and settle events. Each comment lists the arguments from `ARGV[3]` on. */
 
 /**
- * Takes the schema that this version writes, and writes it if there is none. Returns the schema, the prefix of the
- * keys, and whether a version before schema 1 has written here. PUBLISH comes first, so that a user without the right
- * to publish gets the error before any write.
+ * Argument: the schema version, which the script writes if Redis has none. Returns the schema version in Redis, the
+ * prefix of the keys, and 1 if stayhook 0.1 wrote the keys. PUBLISH comes first, so that a user without the right to
+ * publish gets an error before the first write.
  */
 const start = `
 call('PUBLISH', base .. ':wake', '')
@@ -17,8 +17,9 @@ return { v[1] or ARGV[3], base, not v[1] and v[2] and 1 or 0 }
 `;
 
 /**
- * id, which of the next may be absent are there (`r`, `t`, `n`, `p`, `d`), ref, topic, notification, traceparent, ms
- * until it is due, source, timestamp
+ * Arguments: id, flags, ref, topic, notification, traceparent, ms until the event is due, source, timestamp. The five
+ * arguments after the flags are optional. If one of them is set, `flags` contains its letter: in this order, `r`,
+ * `t`, `n`, `p` and `d`.
  */
 const add = `
 local id, given, source, key = ARGV[3], ARGV[4], ARGV[10], event_key(ARGV[3])
@@ -53,8 +54,8 @@ return answer('added')
 `;
 
 /**
- * limit, ms of lease, name of this claim, order, worker or nothing, event id or nothing; then the names of claims whose
- * answers were lost. No process works on the events that they leased.
+ * Arguments: limit, lease duration in ms, key of the claim, order, worker, event id, keys of lost claims. Worker and
+ * event id may be empty. A lost claim got no answer, so no process works on its events, and this script releases them.
  */
 const claim = `${ending}
 local limit, duration, name, order = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
@@ -72,7 +73,7 @@ if ARGV[9] then
 end
 
 local claims = {}
--- The fields are from before the claim: its process knows what the claim changes.
+-- Returns the fields from before the claim. toClaim adds the changes of the claim.
 local function lease(lock, id, next_pending)
   local fields, v = call('HGETALL', event_key(id)), {}
   for index = 1, #fields, 2 do v[fields[index]] = fields[index + 1] end
@@ -84,7 +85,7 @@ local function lease(lock, id, next_pending)
   else leave_lines(lock, event) end
   local token = name .. ':' .. #claims
   if event.state == 'processing' then
-    local rest = string.format('%d,"lost"]', event.lease_end - tonumber(event.claimed))
+    local rest = string.format('%d,"lost"]', max(0, event.lease_end - tonumber(event.claimed)))
     set_state(event, 'processing', entry_of(event, rest))
   end
   local lease_end, attempts = now + duration, event.attempts + 1
@@ -141,7 +142,7 @@ end
 return answer({ now, claims })
 `;
 
-/** ms of lease; then id and token of each claim. Gives the places of those still held. */
+/** Arguments: lease duration in ms, then id and lease of each claim. Returns the indexes of the renewed claims. */
 const renew = `${ending}
 local lease_end, renewed = now + tonumber(ARGV[3]), {}
 call('DEL', base .. ':none')
@@ -159,14 +160,14 @@ return answer(renewed)
 `;
 
 /**
- * id, token, name of this settling, state, what is there (`t`: type, `s`: snapshot, `c`: it changed), type, snapshot,
- * reason, rest of the history entry, ms to wait, 1 where the attempt counts
+ * Arguments: id, lease, idempotency key, state, flags, type, snapshot, reason, result of `packEntry`, ms to wait,
+ * and 1 if the attempt counts. Flags: `t` if there is a type, `s` if there is a snapshot, `c` if the snapshot changed.
  */
 const settle = `${ending}
 local id, name, state, given, reason = ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[10]
 local key = event_key(id)
 local event, lock = held(id, ARGV[4])
--- The answer to the same call was lost, and it is made once more: it has been done.
+-- If the keys are equal, this call repeats a call whose answer was lost. The event is settled already.
 if not event then return answer(call('HGET', key, 'settled') == name and 1 or 0) end
 
 if state == 'released' then
@@ -227,7 +228,7 @@ export type ScriptName = keyof typeof bodies;
 
 export interface Script {
   readonly text: string;
-  /** SHA-1: how Redis calls it once it has it. */
+  /** The SHA-1 of the text, for EVALSHA. */
   readonly sha: string;
 }
 

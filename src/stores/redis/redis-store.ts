@@ -27,23 +27,23 @@ import {
 } from "./redis-rows.ts";
 import type { ScriptName } from "./redis-scripts.ts";
 
-/** How many events one script handles at most, so that none holds Redis up for long. */
+/** The maximum number of events that one script handles. While a script runs, Redis runs no other command. */
 const PAGE = 200;
-/** The version of the key layout. Later versions only add to the layout, so this version works on it. */
+/** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
 const SCHEMA = 1;
 
-/** Each call is a script, so that Redis does it as a whole or not at all. `redis-locks.ts` lists the keys. */
+/** Runs Lua scripts. Redis never interrupts a script, so each script is atomic. `redis-locks.ts` lists the keys. */
 export class RedisStore extends BaseStore {
   readonly #connection: Connection;
   readonly #notifier: Notifier;
   readonly #keys = new IdempotencyKeys();
-  /** Only for tests: Redis's own time otherwise. */
+  /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
-  /** Names this handle in its messages. */
+  /** Identifies this store instance in the messages that it publishes. */
   #handle = newName();
   #started: Promise<string> | undefined;
-  /** The connection on which this process saw that the store's keys are there. */
+  /** The value of `link.life` when the script `start` last succeeded. */
   #life = 0;
 
   constructor(connection: Connection, onFirstUse: () => void = () => {}, now?: () => number) {
@@ -86,7 +86,7 @@ export class RedisStore extends BaseStore {
     for (;;) {
       const limit = Math.min(options.limit - claims.length, PAGE);
       const page = await this.#claim(options, limit).catch((error) => {
-        // Events that are leased already must be worked on, even if the next page fails.
+        // Return the events that are already leased, even if the next page fails.
         if (claims.length === 0) throw error;
         return [];
       });
@@ -109,7 +109,7 @@ export class RedisStore extends BaseStore {
   protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
     const { eventId, lease } = claim;
     const ending = settleArgs(outcome);
-    // A repeated settle may have measured its duration again, so the key leaves the history entry out.
+    // Leave the history entry out of the key, because a repeated call of `settle` may contain another duration.
     const key = this.#keys.keyOf(lease, ending.toSpliced(ENTRY, 1).join(" "));
     const settled = Number(await this.#change("settle", [eventId, lease, key, ...ending])) === 1;
     this.#keys.answered(lease);
@@ -190,7 +190,7 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    // A done event has no reason of a failure.
+    // A done event has no failure reason, so no event matches.
     if ((state === "done" && reason !== undefined) || age === Number.POSITIVE_INFINITY) return 0;
     return inPages(limit, async (size) =>
       Number(await this.#change("prune", [state, reason ?? "", String(age), String(size)])),
@@ -224,7 +224,7 @@ export class RedisStore extends BaseStore {
     }
   }
 
-  /** Runs a script that may make something due. */
+  /** Runs a script. If the script made an event due sooner, wakes the subscribers. */
   async #change(name: ScriptName, args: readonly string[]): Promise<unknown> {
     try {
       const [result, dueSooner] = (await this.#run(name, args)) as [unknown, number | string];
@@ -232,7 +232,9 @@ export class RedisStore extends BaseStore {
       return result;
     } catch (error) {
       if (!(error instanceof NotSentError)) {
-        // Redis may still run the script: with a new name, its message wakes us. It may also have run already, so wake now.
+        // Redis may have run the script already, so wake the subscribers now. Redis may also run the script later,
+        // and publish a message with the old handle. With a new `#handle`, this instance does not ignore that
+        // message.
         this.#handle = newName();
         this.subscribers.wake();
       }
@@ -247,7 +249,7 @@ export class RedisStore extends BaseStore {
       try {
         return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
       } catch (error) {
-        // Another connection may lead to a server that was started again, without its data.
+        // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
         if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.link.life) {
           this.#started = undefined;
         }
@@ -256,7 +258,7 @@ export class RedisStore extends BaseStore {
     });
   }
 
-  /** Resolves to the beginning of all keys, the user's own prefix included. */
+  /** Resolves to the prefix of all keys, which begins with the `keyPrefix` of a user's client. */
   #start(): Promise<string> {
     this.#started ??= this.#open().catch((error) => {
       this.#started = undefined;
@@ -270,7 +272,7 @@ export class RedisStore extends BaseStore {
     const [, keys, isOld] = (await this.#connection.run("start", args)) as [string, string, number | string];
     if (Number(isOld) === 1) {
       throw new StayhookError(
-        `redisStore (${this.#connection.link.name}): stayhook 0.1 wrote the keys ${keys}:*, and this version cannot read them. Set another prefix, or delete the keys.`,
+        `redisStore (${this.#connection.link.name}): stayhook 0.1 wrote the keys ${keys}:*, and this version of stayhook cannot read them. Set the option prefix to another value, or delete the keys.`,
       );
     }
     this.#life = this.#connection.link.life;
@@ -279,7 +281,7 @@ export class RedisStore extends BaseStore {
   }
 }
 
-/** The place of the history entry in {@link settleArgs}. */
+/** The index of the history entry in the result of {@link settleArgs}. */
 const ENTRY = 5;
 
 function settleArgs(outcome: Outcome): string[] {
@@ -296,11 +298,11 @@ function settleArgs(outcome: Outcome): string[] {
   return [...args, reason, packEntry(outcome), ...wait];
 }
 
-/** The arguments of `look` in `redis-upkeep-scripts.ts`. */
+/** The arguments of the Lua function `look` in `redis-upkeep-scripts.ts`. */
 function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
   const { eventId, ref, state, ...rest } = filter;
   const isPicky = Object.values(rest).some((value) => value !== undefined);
-  // A filter without an index may match few of the events that it looks at.
+  // The fields in `rest` have no index, so the script may read many events that do not match. Let it read a full page.
   const size = isPicky ? PAGE : Math.min(PAGE, Math.max(1, Math.ceil(limit)));
   const fields = Object.entries(filter)
     .filter(([, value]) => value !== undefined)
@@ -308,14 +310,14 @@ function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
   return [String(before ?? ""), String(size), String(limit), ...fields];
 }
 
-/** Returns the letters whose value is true. They tell a script which optional arguments it has. */
+/** Joins the letters whose value is true. These letters tell a script which optional arguments are set. */
 function flags(given: Readonly<Record<string, boolean>>): string {
   return Object.keys(given)
     .filter((letter) => given[letter])
     .join("");
 }
 
-/** Asks for `limit` in pieces, until one is smaller than asked for. */
+/** Calls `run` page by page, until the total reaches `limit` or a page is not full. Returns the total. */
 async function inPages(limit: number, run: (size: number) => Promise<number>): Promise<number> {
   for (let total = 0; ; ) {
     const size = Math.max(0, Math.min(limit - total, PAGE));
@@ -326,7 +328,7 @@ async function inPages(limit: number, run: (size: number) => Promise<number>): P
   }
 }
 
-/** At least 1 ms, or the claim that leases an event would find it due again. */
+/** Returns at least 1 ms. A lease of 0 ms would end at once, and the same claim would lease the event again. */
 function leaseMs(ms: number): string {
   return String(Math.max(1, Math.ceil(ms)));
 }

@@ -1,8 +1,8 @@
 import { ending } from "./redis-locks.ts";
 
-/** The scripts that show, replay, discard and delete events, and keep records and values. */
+/** The scripts that list, change or delete events, snapshots or values. Arguments begin at `ARGV[3]`. */
 
-/** For the scripts that show or change events by a filter. */
+/** Lua functions for the scripts that list or change events. */
 const looking = `
 local STATES = { 'done', 'pending', 'processing', 'retrying', 'parked' }
 local function id_at(seq)
@@ -12,7 +12,7 @@ local function id_at(seq)
   end
 end
 
--- The event as it is shown: its id, its fields, its notification, and until when its record waits.
+-- Returns a RowReply: the event's id, fields and notification, and the end of its record's wait.
 local function row(id)
   local fields = call('HGETALL', event_key(id))
   if not fields[1] then return false end
@@ -21,7 +21,7 @@ local function row(id)
 end
 
 -- Arguments: the arrival number below which to start, how many events to read, the limit, and the filter's fields and
--- values. Returns ids, and the arrival number to continue from.
+-- values. Returns the ids of matching events, and the arrival number to continue from.
 local function look(first)
   local filter, size, limit = {}, tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
   for index = first + 3, #ARGV, 2 do filter[ARGV[index]] = ARGV[index + 1] end
@@ -56,14 +56,14 @@ local function look(first)
 end
 `;
 
-/** id */
+/** Argument: event id. */
 export const get = `${looking}
 return row(ARGV[3])`;
 
-/** id */
+/** Argument: event id. Returns the event's arrival number. */
 export const arrival = `return call('HGET', event_key(ARGV[3]), 'seq')`;
 
-/** see `look` */
+/** Takes the arguments of the Lua function `look`. */
 export const list = `${looking}
 local ids, next = look(3)
 local rows = {}
@@ -81,7 +81,7 @@ return counts
 
 export const oldestWaiting = `
 local first, oldest = math.huge, 0
--- The first event of a state that counts.
+-- Considers the first event of a state for which counts returns true.
 local function consider(state, counts)
   for from = 0, math.huge, 100 do
     local found = call('ZRANGE', state_key(state), from, from + 99, 'WITHSCORES')
@@ -104,10 +104,10 @@ return first < math.huge and max(0, now - oldest) or false
 
 export const newestReceived = `return call('HGET', base .. ':meta', 'newest')`;
 
-/** ref */
+/** Argument: ref. */
 export const recordOf = `return call('HGET', base .. ':records', ARGV[3])`;
 
-/** Arguments: the ref after which to continue, or an empty text; the limit. */
+/** Arguments: ref to continue after, limit. For the first page, the ref is empty. */
 export const records = `
 local from = ARGV[3] == '' and '-' or ('(' .. ARGV[3])
 local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, ARGV[4])
@@ -115,7 +115,7 @@ if #refs == 0 then return { refs, {} } end
 return { refs, call('HMGET', base .. ':records', unpack(refs)) }
 `;
 
-/** key. Gives the value and its age. */
+/** Argument: key. Returns the value and its age in ms. */
 export const getMeta = `
 local kept = call('HGET', base .. ':values', ARGV[3])
 if not kept then return false end
@@ -123,7 +123,7 @@ local at, value = string.match(kept, '^(%d+):(.*)$')
 return { value, max(0, now - tonumber(at)) }
 `;
 
-/** `replay` or `discard`; then see `look`. Gives how many were changed, and where to go on. */
+/** Arguments: `replay` or `discard`, arguments of `look`. Returns the number of changes, and the next `before`. */
 export const change = `${ending}${looking}
 local ids, next = look(4)
 local changed = 0
@@ -136,7 +136,7 @@ local function replay(event, lock)
   else
     leave_ended(event)
     call('HDEL', event_key(event.id), 'outages', 'outage_at', 'reason', 'ended')
-    set_state(event, 'pending', 'attempts', 0, 'replayed', 1, 'due', now)
+    set_state(event, 'pending', 'attempts', 0, 'replayed', 1, 'due', now, 'began', now)
     enter_due(lock, event)
   end
   lock.wait, lock.wait_began = 0, 0
@@ -162,7 +162,7 @@ end
 return answer({ changed, next })
 `;
 
-/** ref. Gives how many events were deleted, -1 where one is being processed. */
+/** Argument: ref. Returns the number of deleted events, or -1 if an event of the record is being processed. */
 export const erase = `${ending}${looking}
 local ref = ARGV[3]
 local lock = lock_named('ref:' .. ref)
@@ -184,7 +184,7 @@ call('ZREM', base .. ':seen', ref)
 return answer(#arrivals)
 `;
 
-/** ref, snapshot */
+/** Arguments: ref, snapshot. Returns 1 if the record has this snapshot now, and otherwise 0. */
 export const learn = `
 local ref, records = ARGV[3], base .. ':records'
 local known = call('HGET', records, ref)
@@ -209,7 +209,7 @@ if not has_lock then call('ZADD', base .. ':seen', now, ref) end
 return answer(1)
 `;
 
-/** key, what is given (`v`: a value, `e`: an expected one), value, expected value */
+/** Arguments: key, flags, value, expected value. Flags: `v` if there is a value, `e` if there is an expected value. */
 export const setMeta = `
 local values, key, given = base .. ':values', ARGV[3], ARGV[4]
 local kept = call('HGET', values, key)
@@ -220,7 +220,7 @@ else call('HDEL', values, key) end
 return answer(1)
 `;
 
-/** state, reason or nothing, least age in ms, limit */
+/** Arguments: state, reason or an empty text, minimum age in ms, limit. */
 export const prune = `${ending}
 local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local ended = base .. ':ended:' .. state
@@ -237,7 +237,7 @@ end
 return answer(pruned)
 `;
 
-/** least age in ms, limit */
+/** Arguments: minimum age in ms, limit. */
 export const pruneRecords = `
 local seen = base .. ':seen'
 local refs = call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[3]), 'LIMIT', 0, ARGV[4])

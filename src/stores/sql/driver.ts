@@ -1,24 +1,24 @@
 import type { Write } from "../event-store.ts";
 
-/** A value that a statement takes. Numbers are whole. */
+/** A parameter of a statement. Numbers are integers. */
 export type SqlValue = string | number | Uint8Array | null;
 
-/** A row as the database gives it. Numbers may come as bigint or text, and text as bytes. */
+/** A row as the database returns it. Numbers may be bigint or text, and text may be bytes. */
 export type SqlRow = Readonly<Record<string, unknown>>;
 
-/** One statement with its values. */
+/** One statement with its parameters. */
 export interface SqlStatement {
   /** The text of the statement, with a `?` for each parameter. */
   readonly sql: string;
-  /** The parameters, in the order of their marks. */
+  /** The parameters, in the order of the `?` marks. */
   readonly params: readonly SqlValue[];
   /** Whether the statement is a query. The store reads `rows` of a query, and `changes` of any other statement. */
   readonly query: boolean;
 }
 
-/** The user's writes of `event.atomically`. Yielded only where {@link SqlDriver.transactional} is set. */
+/** The functions passed to `event.atomically`. The store yields them only if the driver is `transactional`. */
 export interface SqlWrites {
-  /** The writes, in the order of the calls. */
+  /** The functions, in the order of the calls of `event.atomically`. */
   readonly writes: readonly Write<never>[];
 }
 
@@ -26,13 +26,13 @@ export interface SqlWrites {
 export interface SqlResult {
   /** The rows of a query; empty for other statements. */
   readonly rows: readonly SqlRow[];
-  /** How many rows the statement inserted, deleted or matched for an update. */
+  /** How many rows the statement inserted or deleted. For an `UPDATE`: how many rows matched its `WHERE`. */
   readonly changes: number;
-  /** The `seq` of an inserted event, if the database returns it. Otherwise the store runs a query for it. */
+  /** The `seq` of an inserted event. If `insertId` is absent, the store runs a query for the `seq`. */
   readonly insertId?: number | undefined;
 }
 
-/** The steps of one transaction. Each step gets the result of its statement; the last one returns `T`. */
+/** The steps of one transaction. Each `yield` runs a statement and gets its result. The generator returns `T`. */
 export type SqlSteps<T> = Generator<SqlStatement | SqlWrites, T, SqlResult>;
 
 /**
@@ -48,67 +48,68 @@ export type SqlSteps<T> = Generator<SqlStatement | SqlWrites, T, SqlResult>;
  */
 export interface SqlDriver {
   /**
-   * Runs the steps in one transaction, and resolves when it is committed. May call `steps` again to start over, such
-   * as after a deadlock. The transaction must be serializable, or have `READ COMMITTED` and row locks
+   * Runs the steps in one transaction, and resolves when it is committed. May call `steps` again to start over,
+   * for example after a deadlock. The transaction must be serializable, or use `READ COMMITTED` and row locks
    * ({@link SqlDialect.forUpdate}).
    *
-   * @param failing - text for an error, such as "the event could not be recorded"
+   * @param failing - the failed action for the error message, such as "the event could not be recorded"
    */
   transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
-  /** Runs steps that write nothing. Default: `transaction`. */
+  /** Runs steps that write nothing. If `read` is absent, the store calls `transaction`. */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
-  /** Whether transactions are running. A claim then skips the read that it makes before its own transaction. */
+  /** `true` while transactions are queued or running. Otherwise, a claim first checks whether an event is due. */
   readonly busy?: boolean;
-  /** Set where the driver runs {@link SqlWrites} in the transaction. */
+  /** `true` if the driver runs {@link SqlWrites} in the transaction. */
   readonly transactional?: true;
-  /** Wakes other processes, and is woken by them. Without a notifier, a process finds their events at its next poll. */
+  /** Lets processes wake each other. Without a notifier, a process polls to find the events of other processes. */
   readonly notifier?: SqlNotifier | undefined;
-  /** Called once. No call is made afterwards. */
+  /** The store calls `close` once, and calls no other method afterwards. */
   close(): Promise<void>;
 }
 
-/** How processes that share a database wake each other. */
+/** Lets processes that share a database wake each other. */
 export interface SqlNotifier {
-  /** Called after a commit that may have made something due. Must not throw. */
+  /** The store calls `notify` after a commit that may have made an event due. `notify` must not throw. */
   notify(): void;
-  /** Calls `wake` whenever another process may have made something due, until the returned function is called. */
+  /** Calls `wake` when another process may have made an event due. The returned function ends the calls. */
   listen(wake: () => void): () => void;
 }
 
 /** The SQL that differs between databases. See `sqliteDialect` for an example. */
 export interface SqlDialect {
   /**
-   * The statements that make the tables of schema version 1. See `sqliteDialect` for the columns and indexes. Text must be
-   * compared byte by byte, trailing spaces included. If the database cannot roll back DDL, the first statement must make
-   * `stayhook_meta`, and each must have `IF NOT EXISTS`, because the store repeats them after an interrupted run.
+   * The statements that create the tables of schema version 1. `sqliteDialect` documents the columns and indexes. The
+   * columns must compare text byte by byte, including trailing spaces. After an interrupted run, the store runs all
+   * statements again. If the database cannot roll back DDL, each statement must have `IF NOT EXISTS`, and the first
+   * statement must create `stayhook_meta`.
    */
   readonly schema: readonly string[];
-  /** A query with one parameter, a table's name. It gives a row where the table exists. */
+  /** A query whose parameter is a table's name. It returns a row if the table exists. */
   readonly tableExists: string;
-  /** Changes an `INSERT INTO … VALUES …` so that it skips a row whose key exists. `changes` is 0 then. */
+  /** Makes an `INSERT INTO … VALUES …` skip a row whose key exists. For a skipped row, `changes` must be 0. */
   insertIgnore(insert: string): string;
-  /** The end of a `SELECT` that locks its row, such as `FOR UPDATE`. Default: nothing. */
+  /** The clause at the end of a `SELECT` that must lock its row, such as `FOR UPDATE`. Default: no clause. */
   readonly forUpdate?: string | undefined;
-  /** The end of a `SELECT` that locks its rows and skips locked ones: `FOR UPDATE SKIP LOCKED`. Default: nothing. */
+  /** The clause that makes a `SELECT` lock its rows and skip locked rows: `FOR UPDATE SKIP LOCKED`. Default: none. */
   readonly skipLocked?: string | undefined;
-  /** Returns the mark of the parameter with this number, from 1. Default: `?`. */
+  /** Returns the placeholder of a parameter, such as `$1`. The first number is 1. Default: `?`. */
   placeholder?(number: number): string;
-  /** A query that gives the database's time as `now`, in epoch ms. Default: the clock of this process. */
+  /** A query for the database's time, epoch ms. Its column is `now`. Default: the clock of this process. */
   readonly clock?: string | undefined;
-  /** A query that gives the `seq` of each event of a record. Its parameter is the `record`. Default: it reads `record`. */
+  /** A query for the `seq` of each event of a record. The parameter is the `record`. Default: a plain `SELECT`. */
   readonly ofRecord?: string | undefined;
-  /** A query that gives `state` and `events`, how many there are. Default: it counts the events. */
+  /** A query for the number of events in each state. Its columns are `state` and `events`. Default: `count(*)`. */
   readonly counts?: string | undefined;
 }
 
-/** Runs steps whose statements are executed synchronously. */
+/** Runs steps with a synchronous `execute`. */
 export function runSync<T>(steps: SqlSteps<T>, execute: (step: SqlStatement | SqlWrites) => SqlResult): T {
   let step = steps.next();
   while (step.done !== true) step = steps.next(execute(step.value));
   return step.value;
 }
 
-/** Runs steps whose statements are executed asynchronously, one after the other. */
+/** Runs steps with an asynchronous `execute`, one step after the other. */
 export async function runAsync<T>(
   steps: SqlSteps<T>,
   execute: (step: SqlStatement | SqlWrites) => Promise<SqlResult>,
@@ -118,12 +119,10 @@ export async function runAsync<T>(
   return step.value;
 }
 
-/** The rows of a query. */
 export function* select<Row = SqlRow>(sql: string, ...params: SqlValue[]): SqlSteps<readonly Row[]> {
   return (yield { sql, params, query: true }).rows as readonly Row[];
 }
 
-/** How many rows a statement changed. */
 export function* change(sql: string, ...params: SqlValue[]): SqlSteps<number> {
   return (yield { sql, params, query: false }).changes;
 }

@@ -14,7 +14,7 @@ import { type Operation, queueOf, refresh, remember } from "./sql-queue.ts";
 import { number, snapshotOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
 import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
 
-/** How many events one step reads at most, so that no step delays new notifications. */
+/** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
 const SCAN = 2000;
 
 export function* list(
@@ -26,7 +26,6 @@ export function* list(
   return { found: found.map(storedEventOf), next };
 }
 
-/** Replays or discards the events that match. */
 export function* changeAll(
   operation: Operation,
   what: Change,
@@ -40,7 +39,7 @@ export function* changeAll(
   for (const row of found) {
     const record = text(row.record);
     const seq = number(row.seq);
-    // Locks the record, so that no other process claims the event meanwhile.
+    // Lock the record, so that no other process claims the event meanwhile.
     if (!records.has(record)) {
       records.add(record);
       yield* change(sql.insertQueue, record, null, null);
@@ -61,11 +60,11 @@ export function* changeAll(
 /** Makes a retrying event due now. */
 function* hasten({ sql, now }: Operation, event: SqlRow): SqlSteps<void> {
   const readyAt = Math.min(number(event.ready_at), now);
-  // The wait ends at the time at which it begins, so the event is due by any clock.
+  // If the clock is set back, `ripen` finds the event by its `wait_from`, and makes it due.
   yield* change(sql.hastenEvent, readyAt, Math.min(number(event.due_at), now), readyAt, number(event.seq));
 }
 
-/** Events that match, with the wait of their records. */
+/** Selects the events that match `filter`. Each row also has the `wait_end` of the event's record. */
 function* matching(
   { sql, dialect }: Operation,
   filter: EventFilter,
@@ -74,7 +73,7 @@ function* matching(
 ): SqlSteps<Sliced<SqlRow[]>> {
   const limit = limitOf(asked);
   const [conditions, params] = conditionsOf(filter, states);
-  // Each of these has an index. The others look through all events, part by part.
+  // These filters have an index. A query with other filters scans all events, in slices of `SCAN` events.
   const isIndexed =
     filter.eventId !== undefined ||
     filter.ref !== undefined ||
@@ -115,7 +114,7 @@ function conditionsOf(
     params.push(...values);
   };
   if (eventId !== undefined) add("e.id = ?", toId(eventId));
-  // The second part lets SQLite use its partial index.
+  // `e.state <> 'done'` lets SQLite use its partial index.
   if (state !== undefined) add(state === "done" ? "e.state = ?" : "e.state = ? AND e.state <> 'done'", state);
   if (states !== undefined) add(`e.state IN (${states.map(() => "?").join(", ")})`, ...states);
   if (type !== undefined) add("e.type = ?", toText(type));
@@ -126,12 +125,13 @@ function conditionsOf(
   return [conditions, params];
 }
 
-/** The row of `stayhook_meta` that keeps when the newest webhook event was received, after its deletion. */
+/** The name of a row in `stayhook_meta`. If the newest webhook event was deleted, the row has the event's time. */
 const NEWEST_DELETED = "newest_deleted";
 
 /**
- * A webhook event that was added later has a higher `seq`. After a deletion, `seq` is that of the newest webhook event
- * that is left, because a database may reuse deleted numbers.
+ * The `seq` and the arrival time of the newest webhook event. If this event was deleted, `seq` is the highest `seq`
+ * of the remaining webhook events. Each later event gets a higher `seq`, even if the database reuses the `seq` of
+ * the deleted event.
  */
 interface Newest {
   readonly seq: number;
@@ -146,7 +146,7 @@ export function* newestReceived({ sql }: Operation): SqlSteps<Newest | undefined
   return deleted === undefined || (newest !== undefined && newest.seq > deleted.seq) ? newest : deleted;
 }
 
-/** Runs a statement that deletes events. If the newest webhook event is among them, keeps when it was received. */
+/** Runs a statement that deletes events. If it deletes the newest webhook event, saves the time of this event. */
 function* deleteEvents(operation: Operation, statement: string, ...params: SqlValue[]): SqlSteps<number> {
   const { sql, now } = operation;
   const newest = yield* newestReceived(operation);
@@ -164,7 +164,7 @@ function* deleteEvents(operation: Operation, statement: string, ...params: SqlVa
 
 export function* prune(operation: Operation, { state, reason, age, limit }: PruneOptions): SqlSteps<number> {
   const { sql, now } = operation;
-  // A done event has no reason for which an attempt failed.
+  // No done event has a failure reason, so nothing matches.
   if (state === "done" && reason !== undefined) return 0;
   const old = [before(now, age), limitOf(limit)];
   if (state === "done") return yield* deleteEvents(operation, sql.pruneDone, ...old);
@@ -181,11 +181,11 @@ export function* pruneRecords(
   return yield* change(sql.oldRecords, seen, seen, limitOf(limit));
 }
 
-/** @returns `undefined` where an event is being processed */
+/** @returns the number of deleted events, or `undefined` if an event of the record is being processed */
 export function* erase(operation: Operation, ref: string): SqlSteps<number | undefined> {
   const { sql, now } = operation;
   const record = toText(ref);
-  // Locks the record, so that no other process adds or claims an event of it meanwhile.
+  // Lock the record, so that no other process adds or claims an event of this record meanwhile.
   yield* change(sql.insertQueue, record, null, null);
   const row = yield* queueOf(operation, record);
   if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
@@ -204,9 +204,9 @@ export function* learn(operation: Operation, ref: string, snapshot: Snapshot): S
     yield* remember(operation, record, snapshot, { changed: false, isNew: false });
     return true;
   }
-  // The row locks the record until the end of the transaction. A record with open events has one.
+  // The new row locks the record until the transaction ends. A record that already has a row has unfinished events.
   if ((yield* change(sql.insertQueue, record, null, null)) === 0) return false;
-  // Read again under the lock: another process may have learned the record since the first look.
+  // Read again under the lock: another process may have written a snapshot since the first read.
   const [learned] = yield* select(sql.record, record);
   const isFree = learned === undefined && (yield* select(sql.parkedOf, record)).length === 0;
   if (isFree) yield* remember(operation, record, snapshot, { changed: true, isNew: true });
@@ -230,7 +230,7 @@ export function* setMeta(
   return (yield* change(sql.updateMeta, toText(value), now, name, known)) > 0;
 }
 
-/** Keeps the caller's keys apart from the store's own. */
+/** Adds a prefix to a caller's key, so that the key never equals a key of the store. */
 export function nameOf(key: string): string {
   return `:${toText(key)}`;
 }

@@ -13,7 +13,6 @@ import {
 } from "./sql-rows.ts";
 import { limitOf, type Statements } from "./sql-statements.ts";
 
-/** The shared state of the steps of one operation. */
 export interface Operation {
   readonly sql: Statements;
   readonly dialect: SqlDialect;
@@ -21,7 +20,7 @@ export interface Operation {
   readonly now: number;
 }
 
-/** A row of `stayhook_queue`: one record with an event to claim, or a lease. */
+/** A row of `stayhook_queue`: a record that has a lease or an event to claim. */
 interface QueueRow {
   readonly record: string;
   readonly pendingDue: number | null;
@@ -50,13 +49,13 @@ function queueRowOf(row: SqlRow): QueueRow {
   };
 }
 
-/** The record's row, locked by the transaction. */
+/** Reads the record's row, and locks it for the transaction. */
 export function* queueOf({ sql }: Operation, record: string): SqlSteps<QueueRow | undefined> {
   const [row] = yield* select(sql.queueOf, record);
   return row && queueRowOf(row);
 }
 
-/** Writes a row of the queue. Deletes the row if the record has nothing more to claim. */
+/** Writes a row of the queue. If the record has no more events to claim, deletes the row. */
 function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
   if (row.pendingSeq === null && row.retrySeq === null) {
     yield* change(sql.dropQueue, row.record);
@@ -67,19 +66,19 @@ function* putQueue({ sql }: Operation, row: QueueRow): SqlSteps<void> {
   yield* change(sql.setQueue, ...first, waitFrom, waitEnd, lease, leaseSeq, leaseEnd, row.record);
 }
 
-/** The first pending event of a record, in the form of {@link QueueRow}. */
+/** Reads the first pending event of a record, as fields of a {@link QueueRow}. */
 function* firstPending({ sql }: Operation, record: string) {
   const [first] = yield* select(sql.firstPending, record);
   return { pendingDue: numberOrNull(first?.ready_at), pendingSeq: numberOrNull(first?.seq) };
 }
 
-/** The first event of a record that is retrying or processed, in the form of {@link QueueRow}. */
+/** Reads the first retrying or processing event of a record, as fields of a {@link QueueRow}. */
 function* firstRetry({ sql }: Operation, record: string) {
   const [first] = yield* select(sql.firstRetry, record, record);
   return { retryDue: numberOrNull(first?.ready_at), retrySeq: numberOrNull(first?.seq) };
 }
 
-/** Reads the record's first events anew, after several of them have changed. */
+/** Updates the record's row in the queue, after several events of the record have changed. */
 export function* refresh(
   operation: Operation,
   record: string,
@@ -87,7 +86,7 @@ export function* refresh(
 ): SqlSteps<void> {
   const pending = yield* firstPending(operation, record);
   const retry = yield* firstRetry(operation, record);
-  // The record may have no row yet, if ended events are replayed.
+  // A record whose events are all done or parked has no row. After a replay, the record needs a row.
   if (pending.pendingSeq !== null || retry.retrySeq !== null) {
     yield* change(operation.sql.insertQueue, record, null, null);
   }
@@ -126,7 +125,7 @@ export function* add(
     const [known] = yield* select(sql.eventById, id);
     return toRef(known!.record) === ref ? "duplicate" : "conflict";
   }
-  // Not `??`: the CommonJS build would put the `yield` into an arrow function.
+  // Do not use `??`: the CommonJS build would then put the `yield` into an arrow function.
   const seq =
     inserted.insertId === undefined ? number((yield* select(sql.eventById, id))[0]!.seq) : inserted.insertId;
   if ((yield* change(sql.insertQueue, record, readyAt, seq)) > 0) return "added";
@@ -135,7 +134,7 @@ export function* add(
   return "added";
 }
 
-/** How many records whose wait or lease has ended one step puts in order. */
+/** The minimum `LIMIT` of `claimableAgain`, whose result is not in order of arrival. `pending` sorts the result. */
 const AGAIN = 500;
 
 export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<ClaimedEvent[]> {
@@ -146,7 +145,7 @@ export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<Cl
   const passes = options.order === "retries" ? [retries, pending] : [pending, retries];
   for (const pass of passes) {
     if (claims.length >= limit) break;
-    // A record that the first pass has leased is not ready any more.
+    // The second pass does not find records that the first pass has leased: a leased record is not ready.
     for (const row of yield* pass(operation, limit - claims.length, options.order)) {
       const seq = yield* oldestDue(operation, row);
       if (seq !== undefined) claims.push(yield* lease(operation, row, seq, options));
@@ -155,7 +154,7 @@ export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<Cl
   return claims;
 }
 
-/** Records by the arrival of their first pending event that is due. */
+/** Reads records with due pending events, ordered by the arrival of the first of these events. */
 function* pending(
   { sql, now }: Operation,
   limit: number,
@@ -169,7 +168,7 @@ function* pending(
   return rows.slice(0, limit);
 }
 
-/** Records by the time at which their first retry became ready. */
+/** Reads records with a ready retry, ordered by the time at which their first retry became ready. */
 function* retries({ sql, now }: Operation, limit: number): SqlSteps<QueueRow[]> {
   return (yield* select(sql.claimableRetries, now, limit)).map(queueRowOf);
 }
@@ -186,7 +185,7 @@ function* claimById(operation: Operation, options: ClaimOptions, eventId: string
   return [yield* lease(operation, row, number(known.seq), options)];
 }
 
-/** The oldest due event of a free record, whether pending or retrying. */
+/** Returns the `seq` of the record's oldest due event. The record must be neither waiting nor leased. */
 function* oldestDue({ sql, now }: Operation, row: QueueRow): SqlSteps<number | undefined> {
   const hasPending = row.pendingDue === 0;
   if (row.retrySeq === null || row.retryDue! > now) return hasPending ? row.pendingSeq! : undefined;
@@ -208,15 +207,16 @@ function* lease(
   const [event] = yield* select(sql.eventWithRecord, seq);
   yield* change(sql.claimEvent, leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
   const next = row.pendingSeq === seq ? yield* firstPending(operation, record) : {};
-  // The only retry was the event of the lease that ended. From now on it is one of two.
+  // If `retryDue` is 0, the record's only retry is the event of the previous lease, which has ended. The new lease
+  // adds a second retry. So set `retryDue` to the end of the previous lease.
   const retryDue = row.retryDue === 0 && row.retrySeq !== seq ? row.leaseEnd : row.retryDue;
   yield* putQueue(operation, leased({ ...row, ...next, retryDue, lease: token, leaseSeq: seq, leaseEnd }));
   return claimOf(event!, event!.snapshot === null ? undefined : event, { lease: token, now });
 }
 
 /**
- * Returns the row with the leased event as the first retry, unless another retry is ready sooner. If there is no other
- * retry, `retryDue` is 0 and `retry_at` is the end of the lease. `settle` then need not look for more.
+ * Returns the row with the leased event as its first retry, unless another retry is due sooner. If the row had no
+ * retry, `retryDue` is 0. The database then computes `retry_at` from the lease's end, so `settle` runs fewer queries.
  */
 function leased(row: QueueRow): QueueRow {
   const { retryDue, retrySeq, leaseSeq, leaseEnd } = row;
@@ -225,7 +225,7 @@ function leased(row: QueueRow): QueueRow {
   return isFirst ? { ...row, retryDue: leaseEnd, retrySeq: leaseSeq } : row;
 }
 
-/** The event's history. An event that was being processed gets an entry for the lease that ended. */
+/** Returns the event's history. If the event's lease has ended, the history gets a `lost` entry. */
 function historyWithLost(event: SqlRow): string | null {
   if (text(event.state) !== "processing") return event.history === null ? null : text(event.history);
   const at = number(event.claimed_at);
@@ -254,7 +254,7 @@ export function* renew(
   return renewed;
 }
 
-/** A claim's record and event, as long as the record was not claimed again. */
+/** Reads a claim's record and event. Returns `undefined` if the claim's lease is lost. */
 function* heldBy(
   operation: Operation,
   { ref, eventId, lease }: ClaimedEvent,
@@ -265,7 +265,7 @@ function* heldBy(
 
 type Ending = Exclude<Outcome<never>, { readonly state: "released" }>;
 
-/** @returns whether the lease was held, and whether the record has more to do */
+/** @returns whether the lease was `held`, and whether the record has `more` events to handle */
 export function* settle<Tx>(
   operation: Operation,
   claim: ClaimedEvent,
@@ -303,7 +303,7 @@ function* end(
         yield* change(sql.releaseEvent, "pending", 0, null, seq);
         return yield* firstPending(operation, row.record);
       }
-      // The wait ends at the time at which it begins, so the event is due by any clock.
+      // If the clock is set back, `ripen` finds the event by its `wait_from`, and makes it due.
       const dueAt = Math.min(number(event.due_at), now);
       yield* change(sql.releaseEvent, "retrying", dueAt, dueAt, seq);
       return {};
@@ -333,13 +333,13 @@ function* end(
   }
 }
 
-/** How far `seen_from` may be behind `seen_at`, ms. */
+/** The longest time that `seen_from` may be behind `seen_at`, ms. The lag avoids updates of the `seen_from` index. */
 const SEEN_LAG = 3_600_000;
 
 /**
  * Writes the snapshot of a record.
  *
- * @param isNew - there is probably none yet, which saves a statement
+ * @param isNew - `true` if the record probably has no snapshot. The function then tries the `INSERT` first
  */
 export function* remember(
   { sql, now }: Operation,
@@ -371,8 +371,8 @@ function historyOf(event: SqlRow, { state, entry }: Ending): string {
 }
 
 /**
- * Ends waits that the indexes do not show to be over. A pending event whose time has come is ordered by its arrival. A
- * wait that began later than now ends, because the clock was set back.
+ * Updates pending events whose wait has ended. Their `ready_at` becomes 0, so that a claim sorts them by arrival. If
+ * a wait starts later than `now`, the clock was set back. The function then removes the wait.
  */
 function* ripen(operation: Operation): SqlSteps<void> {
   const { sql, now } = operation;
@@ -380,9 +380,11 @@ function* ripen(operation: Operation): SqlSteps<void> {
   const ahead = yield* select(sql.waitsAhead, now);
   const waiting = yield* select(sql.queueWaitsAhead, now);
   if (later.length + ahead.length + waiting.length === 0) return;
-  for (const { seq } of later) yield* change(sql.ripen, 0, number(seq));
+  for (const { seq } of later) yield* change(sql.ripen, 0, null, number(seq));
   for (const { seq, state } of ahead) {
-    yield* change(sql.ripen, text(state) === "pending" ? 0 : now, number(seq));
+    // The wait of a retry is 0 ms, but has a start: if the clock is set back again, the next `ripen` finds the retry.
+    const [readyAt, waitFrom] = text(state) === "pending" ? [0, null] : [now, now];
+    yield* change(sql.ripen, readyAt, waitFrom, number(seq));
   }
   for (const { record } of waiting) yield* change(sql.endWait, text(record));
   for (const record of new Set([...later, ...ahead].map((row) => text(row.record)))) {
@@ -391,6 +393,6 @@ function* ripen(operation: Operation): SqlSteps<void> {
 }
 
 function leaseEndOf(now: number, leaseDuration: number): number {
-  // At least 1 ms, or the claim that leases an event would find it due again.
+  // A lease of 0 ms would end at once, and the same claim would lease the event again. So use at least 1 ms.
   return now + Math.max(1, Math.ceil(leaseDuration));
 }

@@ -11,17 +11,19 @@ import type {
 import type { SqlRow } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-/** The first characters of an escaped text. No other stored text begins with them. */
+/** Only escaped texts and the keys of events without a record begin with this character. */
 const ESCAPE = "\u001b";
 const NO_REF = `${ESCAPE}event:`;
 
-/** The two digits of each byte. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** A UUID's bytes. Any other id is a zero byte and its text, which differ from a UUID's in length. */
+/**
+ * Returns the 16 bytes of a UUID. For any other id, returns one or two zero bytes and the id's text. Two zero bytes
+ * avoid a result of 16 bytes, which `fromId` would read as a UUID.
+ */
 export function toId(eventId: string): Uint8Array {
   if (!UUID.test(eventId)) {
     const text = encoder.encode(`\0${toText(eventId)}`);
@@ -51,7 +53,7 @@ function fromId(value: unknown): string {
   return uuid;
 }
 
-/** Text that any database keeps as it is: a lone surrogate is escaped, as no database's UTF-8 has one. */
+/** Escapes text that some databases cannot store unchanged, such as a lone surrogate or a NUL. */
 export function toText(text: string): string {
   return text.isWellFormed() && !text.includes("\0") && !text.startsWith(ESCAPE)
     ? text
@@ -62,7 +64,7 @@ export function fromText(text: string): string {
   return text.startsWith(ESCAPE) ? (JSON.parse(text.slice(ESCAPE.length)) as string) : text;
 }
 
-/** The key of an event's record. An event without a record has a key of its own, which equals no `ref`. */
+/** Returns the key of an event's record. An event without a record has its own key, which differs from every `ref`. */
 export function toRecord(ref: string | null, eventId: string): string {
   return ref === null ? NO_REF + toText(eventId) : toText(ref);
 }
@@ -72,7 +74,7 @@ export function toRef(record: unknown): string | null {
   return key.startsWith(NO_REF) ? null : fromText(key);
 }
 
-/** A number that the database gave as a number, a bigint or text. */
+/** Converts a value that the database returned as a number, a bigint or text. */
 export function number(value: unknown): number {
   return Number(value);
 }
@@ -89,10 +91,10 @@ function textOrNull(value: unknown): string | null {
   return value === null || value === undefined ? null : text(value);
 }
 
-/** An entry of the history, as its JSON has it. */
+/** An entry of the history, as stored in JSON. */
 export type StoredEntry = Omit<AttemptEntry, "at"> & { readonly at: number };
 
-/** The history with one more entry, as JSON. `JSON.stringify` escapes lone surrogates. */
+/** Returns the history with one more entry, as JSON. `JSON.stringify` escapes lone surrogates, as `toText` does. */
 export function historyWith(row: SqlRow, entry: StoredEntry): string {
   return JSON.stringify([...historyOf(row), entry].slice(-HISTORY_LENGTH));
 }
@@ -115,7 +117,7 @@ function newEventOf(row: SqlRow): NewEvent & { readonly traceparent: string | nu
   };
 }
 
-/** The claim of an event. `row` is the event as it was before it was claimed. */
+/** Returns the claim of an event. `row` is the event before the claim. */
 export function claimOf(
   row: SqlRow,
   record: SqlRow | undefined,
@@ -136,7 +138,7 @@ export function claimOf(
   };
 }
 
-/** `row.wait_end` is until when the event's record waits. */
+/** @param row - the row of an event. `row.wait_end` is when the wait of the event's record ends */
 export function storedEventOf(row: SqlRow): StoredEvent {
   const state = text(row.state) as EventState;
   const history = historyOf(row).map((entry) => ({ ...entry, at: new Date(entry.at) }));

@@ -4,7 +4,7 @@ import { number, text } from "./sql-rows.ts";
 
 const EVENT = `id, record, state, ready_at, due_at, wait_from, received_at, source, topic, timestamp, notification,
   traceparent`;
-/** A row of the queue without its generated columns: each column costs a claim about 0.1 µs. */
+/** The columns of the queue that a claim reads. Omits generated columns: reading a column takes about 0.1 µs. */
 const QUEUE = `q.record, q.pending_due, q.pending_seq, q.retry_due, q.retry_seq, q.wait_from, q.wait_end, q.lease,
   q.lease_seq, q.lease_end`;
 const CLAIMED = `e.id, e.record, e.state, e.ready_at, e.received_at, e.attempts, e.outages, e.first_outage_at, e.replayed,
@@ -13,27 +13,27 @@ const WAITING = `
   SELECT e.*, q.wait_end FROM stayhook_events AS e
   LEFT JOIN stayhook_queue AS q ON q.record = e.record AND e.ready_at IS NOT NULL`;
 
-/** The first event of a record by `ready_at` and `seq`, in one state. */
+/** The start of a query for a record's first event in one state, in order of `ready_at` and `seq`. */
 const FIRST = "SELECT ready_at, seq FROM stayhook_events WHERE record = ? AND state =";
-/** The oldest event of a record that is due, of those in one state. */
 const OLDEST_DUE = (condition: string) =>
   `SELECT * FROM (SELECT seq FROM stayhook_events WHERE record = ? AND ${condition} ORDER BY seq LIMIT 1)`;
-/** The oldest waiting event in one state. `state <> 'done'` lets SQLite use the partial index. */
+/** A query for the oldest waiting event in one state. `state <> 'done'` lets SQLite use the partial index. */
 const OLDEST = (condition: string) =>
   `SELECT * FROM (SELECT received_at AS at, seq FROM stayhook_events WHERE state <> 'done' AND ${condition} ORDER BY seq LIMIT 1)`;
 const ENDED_BEFORE = "AND ended_at <= ? ORDER BY ended_at, seq LIMIT ?";
 const OLD_DONE = `SELECT seq FROM stayhook_events WHERE state = 'done' ${ENDED_BEFORE}`;
 const OLD_PARKED = `SELECT seq FROM stayhook_events WHERE state = 'parked' ${ENDED_BEFORE}`;
 const OLD_PARKED_FOR = `SELECT seq FROM stayhook_events WHERE state = 'parked' AND reason = ? ${ENDED_BEFORE}`;
-// A derived table, as MySQL takes neither LIMIT in IN (…) nor a subquery on the table that it deletes from.
+// MySQL rejects a `LIMIT` inside `IN (…)`. It also rejects a subquery that reads the table of the `DELETE`. A derived
+// table avoids both errors.
 const deleteOf = (seqs: string) =>
   `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${seqs}) AS old)`;
-/** The events of a record. */
+/** A query for the `seq` of each event of a record. */
 export function ofRecord(dialect: SqlDialect): string {
   return dialect.ofRecord ?? "SELECT seq FROM stayhook_events WHERE record = ?";
 }
 
-/** Each statement by what it does, in the words of a dialect. Parameters are `?`, in order. */
+/** Returns the store's statements in the SQL of a dialect. */
 export function statementsOf(dialect: SqlDialect) {
   const { forUpdate = "", skipLocked = "" } = dialect;
   const insertIgnore = (insert: string) => dialect.insertIgnore(insert);
@@ -45,7 +45,7 @@ export function statementsOf(dialect: SqlDialect) {
     insertQueue: insertIgnore(
       "INSERT INTO stayhook_queue (record, pending_due, pending_seq) VALUES (?, ?, ?)",
     ),
-    // MySQL assigns from left to right.
+    // MySQL assigns columns from left to right. `pending_seq` comes first, because it needs the old `pending_due`.
     queueNow: `
       UPDATE stayhook_queue SET pending_seq = CASE WHEN pending_due = 0 THEN pending_seq ELSE ? END, pending_due = 0,
         wait_from = NULL, wait_end = 0
@@ -97,7 +97,7 @@ export function statementsOf(dialect: SqlDialect) {
     laterDue: `
       SELECT seq, record FROM stayhook_events WHERE state = 'pending' AND ready_at > 0 AND ready_at <= ? LIMIT 500`,
     waitsAhead: "SELECT seq, record, state FROM stayhook_events WHERE wait_from > ? LIMIT 500",
-    ripen: "UPDATE stayhook_events SET ready_at = ?, wait_from = NULL WHERE seq = ?",
+    ripen: "UPDATE stayhook_events SET ready_at = ?, wait_from = ? WHERE seq = ?",
     queueWaitsAhead: "SELECT record FROM stayhook_queue WHERE wait_from > ? LIMIT 500",
     endWait: "UPDATE stayhook_queue SET wait_from = NULL, wait_end = 0 WHERE record = ?",
 
@@ -147,7 +147,7 @@ export function statementsOf(dialect: SqlDialect) {
     eraseEvents: deleteOf(ofRecord(dialect)),
 
     get: `${WAITING} WHERE e.id = ?`,
-    /** The seq at which a part of so many events ends. */
+    /** The `seq` at which a slice ends. The second parameter is the length of the slice minus 1. */
     sliceEnd: "SELECT seq FROM stayhook_events WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
     nextReady: `
       SELECT min(at) AS at FROM (
@@ -177,12 +177,12 @@ export function statementsOf(dialect: SqlDialect) {
   return Object.fromEntries(entries) as Readonly<typeof statements>;
 }
 
-/** A limit that each database takes. */
+/** Rounds up a limit, and caps it at the largest limit that every database accepts. */
 export function limitOf(limit: number): number {
   return Math.min(Math.ceil(limit), 2 ** 31 - 1);
 }
 
-/** A statement with the dialect's placeholders. */
+/** Replaces each `?` with the dialect's placeholder. */
 export function prepared(dialect: SqlDialect, sql: string): string {
   if (dialect.placeholder === undefined) return sql;
   let parameters = 0;
@@ -191,10 +191,10 @@ export function prepared(dialect: SqlDialect, sql: string): string {
 
 export type Statements = ReturnType<typeof statementsOf>;
 
-/** A newer package only adds to the tables, so that this one works on them. */
+/** The version of the tables. Newer versions only add to the tables, so this package can use newer tables. */
 const SCHEMA_VERSION = 1;
 
-/** Whether the tables are there. */
+/** Whether the tables exist. Throws if they belong to stayhook 0.1. */
 export function* isMigrated(dialect: SqlDialect): SqlSteps<boolean> {
   const meta = yield* select(dialect.tableExists, "stayhook_meta");
   if (meta.length > 0) {
@@ -204,13 +204,12 @@ export function* isMigrated(dialect: SqlDialect): SqlSteps<boolean> {
   const events = yield* select(dialect.tableExists, "stayhook_events");
   if (events.length === 0) return false;
   throw new StayhookError(
-    "its tables are of stayhook 0.1, which this version cannot read: let stayhook 0.1 handle its events to the end, then use an empty database",
+    "stayhook 0.1 made the tables, and this version of stayhook cannot read them. Let stayhook 0.1 handle all its events, then use an empty database",
   );
 }
 
-/** Makes the tables where they are not there. */
 export function* migrate(dialect: SqlDialect): SqlSteps<void> {
-  // Another process may have been faster.
+  // Another process may have created the tables meanwhile.
   if (yield* isMigrated(dialect)) return;
   for (const statement of dialect.schema) yield* change(statement);
   yield* change(statementsOf(dialect).insertMeta, "schema", String(SCHEMA_VERSION), Date.now());

@@ -32,10 +32,10 @@ import { migrate, type Statements, statementsOf } from "./sql-statements.ts";
 const READING = "events could not be read";
 
 /**
- * A store in an SQL database of your own. It makes its tables, whose names begin with `stayhook_`, at its first use.
+ * Returns a store in your own SQL database. At its first use, the store creates tables with the prefix `stayhook_`.
  *
  * @param driver - runs statements on the database
- * @param dialect - how the database spells what is not standard; `sqliteDialect` is one
+ * @param dialect - the SQL that differs between databases, such as `sqliteDialect`
  *
  * @example
  * ```ts
@@ -58,7 +58,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   #isWaking = false;
   #silence: (() => void) | undefined;
 
-  /** @param options.migrated - the driver has made the tables */
+  /** @param options.migrated - `true` if the driver has already created the tables */
   constructor(driver: SqlDriver, dialect: SqlDialect, { migrated = false } = {}) {
     super();
     this.#driver = driver;
@@ -72,7 +72,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     event: NewEvent,
     dueIn: number | undefined,
   ): Promise<"added" | "duplicate" | "conflict"> {
-    // Copies the event, because the caller may change it before it is written.
+    // Copy the event, because the caller may change it before the store writes it.
     const given = { ...event };
     const answer = await this.#write("the event could not be recorded", (operation) =>
       add(operation, given, dueIn),
@@ -82,7 +82,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    // Reads first: a claim takes locks, and must not delay other processes while nothing is due.
+    // If no event is due, do not claim: the locks of a claim would delay other processes.
     if (this.#driver.busy !== true && (await this.doNextDue()) !== 0) return [];
     return this.#write("events could not be claimed", (operation) => claim(operation, options));
   }
@@ -92,7 +92,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
-    const { held, more } = await this.#write("the end of an event could not be recorded", (operation) =>
+    const { held, more } = await this.#write("the result of an attempt could not be recorded", (operation) =>
       settle(operation, claim, outcome),
     );
     if (more) this.#wake();
@@ -190,7 +190,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     value: string | undefined,
     expected: string | undefined,
   ): Promise<boolean> {
-    return this.#write("the value could not be written", (operation) =>
+    return this.#write("the meta value could not be written", (operation) =>
       setMeta(operation, key, value, expected),
     );
   }
@@ -220,7 +220,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     await this.#driver.close();
   }
 
-  /** Tells subscribers once of all that one commit made due. */
+  /** Wakes the subscribers once for all events that one commit made due. */
   #wake(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;
@@ -253,7 +253,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   #migrate(): Promise<void> {
     this.#ready ??= this.#driver
-      .transaction(() => migrate(this.#dialect), "the tables could not be made")
+      .transaction(() => migrate(this.#dialect), "the tables could not be created")
       .then(
         () => {
           this.#isReady = true;

@@ -1,30 +1,30 @@
 import type { DatabaseSync } from "node:sqlite";
-// Not the globals: a user's fake timers would stop all writes.
+// Use imported timers: a test's fake timers replace the globals, and would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
 import { WritesFailed } from "./user-writes.ts";
 
-/** The most jobs of one transaction, so that none holds up the event loop for long. */
+/** The maximum number of jobs in one transaction. More jobs would block the event loop for too long. */
 const MOST_JOBS = 256;
-/** The longest time of one transaction before its commit, ms. */
+/** The time after which a transaction starts no further job, ms. */
 const MOST_TIME = 10;
-/** Waits before a busy file is tried again, ms; jittered. */
+/** The waits before retries on a busy file, ms. Each wait is multiplied by a random factor from 0.5 to 1.5. */
 const BUSY_AGAIN = [1, 2, 5, 10, 20] as const;
 
 interface Job {
   readonly run: () => unknown;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** The end of retries on a busy file, by `performance.now()`. */
+  /** The deadline for retries on a busy file, by `performance.now()`. */
   readonly deadline: number;
 }
 
-/** Resolves or rejects a job. Called once its transaction is on disk. */
+/** Resolves or rejects a job. Called when the job's transaction is on disk. */
 type Ending = () => void;
 
 /**
- * Commits jobs in groups: all jobs that came in while the last transaction was written share one transaction, and
- * one wait for the disk. No job resolves before its transaction is on disk. If a transaction fails, each of its jobs
- * runs again alone.
+ * Commits jobs in groups: jobs that are in the queue at the same time share one transaction and one wait for the
+ * disk. A job resolves only when its transaction is on disk. If a transaction fails, each of its jobs runs again in a
+ * separate transaction.
  */
 export class GroupCommit {
   readonly #db: DatabaseSync;
@@ -32,12 +32,12 @@ export class GroupCommit {
   readonly #check: () => void;
   readonly #queue: Job[] = [];
   #scheduled = false;
-  /** How many jobs at the head of the queue run alone. */
+  /** How many jobs at the head of the queue need separate transactions, because their shared transaction failed. */
   #alone = 0;
   #busyTries = 0;
   #idle: (() => void)[] = [];
 
-  /** @param check - called before each transaction; where it throws, nothing is written */
+  /** @param check - runs before each transaction. If it throws, nothing is written */
   constructor(db: DatabaseSync, busyTimeout: number, check: () => void) {
     this.#db = db;
     this.#busyTimeout = busyTimeout;
@@ -48,7 +48,7 @@ export class GroupCommit {
     return this.#queue.length === 0;
   }
 
-  /** Runs `run` in a transaction; more than once where its group failed. */
+  /** Calls `run` in a shared transaction. If this transaction fails, calls `run` again in a separate transaction. */
   run<T>(run: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + this.#busyTimeout;
@@ -68,7 +68,7 @@ export class GroupCommit {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    // Wait for the sockets to be read, so that all requests that have arrived share the transaction.
+    // `setImmediate` lets Node read the sockets first. All requests that have arrived then share the transaction.
     setImmediate(() => this.#flush());
   }
 
@@ -96,7 +96,7 @@ export class GroupCommit {
 
   #failed(jobs: readonly Job[], error: unknown): void {
     if (error instanceof TransactionLost) {
-      // Do not run this job again: it has ended the transaction of other jobs.
+      // Do not run this job again, because the job itself ended the shared transaction.
       this.#queue.splice(this.#queue.indexOf(error.job), 1);
       error.job.reject(error.cause);
       this.#alone = Math.max(0, this.#alone - 1);
@@ -110,7 +110,7 @@ export class GroupCommit {
 
   #busy(error: unknown): void {
     const now = performance.now();
-    // The oldest jobs are at the head.
+    // The jobs in the queue are sorted by deadline.
     while (this.#queue[0] !== undefined && this.#queue[0].deadline <= now) {
       this.#queue[0].reject(error);
       this.#take(1);
@@ -125,21 +125,21 @@ export class GroupCommit {
 
 interface SqliteError extends Error {
   readonly code: "ERR_SQLITE_ERROR";
-  /** Deno's `exec` leaves out this and `errstr`. */
+  /** Deno's `exec` sets neither `errcode` nor `errstr`. */
   readonly errcode?: number;
   readonly errstr?: string;
 }
 
 const BUSY = 5;
 const LOCKED = 6;
-/** Extended codes have the primary one in their lowest byte. */
+/** A mask: the lowest byte of an extended error code is the primary code. */
 const PRIMARY = 0xff;
 
 export function isSqliteError(error: unknown): error is SqliteError {
   return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
 }
 
-/** Whether a retry may work: another connection has locked the file, or the user has an open transaction on ours. */
+/** Whether a retry may help: the file is locked, or the user has an open transaction on the store's connection. */
 export function isBusy(error: unknown): boolean {
   if (!isSqliteError(error)) return false;
   if (error.message.includes("within a transaction")) return true;
@@ -148,7 +148,7 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED;
 }
 
-/** A job has ended the transaction that it shares with others. */
+/** Thrown if a job has ended the transaction that it shares with other jobs. */
 class TransactionLost extends Error {
   readonly job: Job;
 
@@ -159,9 +159,9 @@ class TransactionLost extends Error {
 }
 
 /**
- * Runs as many of the jobs as there is time for, and commits.
+ * Runs jobs in one transaction until {@link MOST_TIME} ms have passed, and commits the transaction.
  *
- * @throws where nothing was committed
+ * @throws if nothing was committed
  */
 function transact(db: DatabaseSync, jobs: readonly Job[]): Ending[] {
   const until = performance.now() + MOST_TIME;

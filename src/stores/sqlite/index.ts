@@ -16,31 +16,34 @@ export interface SqliteStoreOptions {
   /**
    * How durable a recorded event is.
    *
-   * - `"power-loss"` (default): a crash of the process or the machine, and a power cut. SQLite waits for the disk at each
-   *   commit (`synchronous = FULL`).
-   * - `"process-crash"`: a crash of the process, `kill -9` included. A crash of the machine or a power cut may lose the
-   *   events of the last moments, but does not damage the file (`synchronous = NORMAL`).
+   * - `"power-loss"` (default): an event survives a crash of the process or the machine, and a power cut. SQLite waits
+   *   for the disk at each commit (`synchronous = FULL`).
+   * - `"process-crash"`: an event survives a crash of the process, even `kill -9`. A crash of the machine or a power
+   *   cut may lose the latest events, but does not damage the file (`synchronous = NORMAL`).
    */
   readonly durability?: "power-loss" | "process-crash" | undefined;
-  /** How long a call waits while another process has the file locked, ms. The event loop does not wait. Default 5000. */
+  /**
+   * How long a call waits for a locked file, ms. Default 5000. `sqliteStore()` blocks the event loop during this wait.
+   * The methods of the store do not block the event loop.
+   */
   readonly busyTimeout?: number | undefined;
 }
 
-/** The argument of a callback's writes: the database, in the transaction that ends the event. */
+/** The argument of a function passed to `event.atomically`: the database, in the transaction that ends the event. */
 export interface SqliteTransaction extends DatabaseSync, SynchronousTransaction {}
 
 /**
- * Keeps events in an SQLite file, for one machine. Several processes can share the file. Needs nothing but Node
- * (`node:sqlite`). `event.atomically` writes to tables of your own in the same file, in the transaction that ends the
- * event.
+ * Keeps events in an SQLite file, for one machine. Several processes can share the file. The store needs only Node
+ * (`node:sqlite`). With `event.atomically`, you can write to your own tables in the file, in the transaction that
+ * ends the event.
  *
- * The store creates the file with mode 600. The directory must exist, on a disk of this machine and not on a network
- * share. The store uses the file's `user_version`.
+ * The store creates the file with mode 600. The directory must exist on a disk of this machine, not on a network share.
  *
- * @param database - the file's path, or a `DatabaseSync` of your own, which `close()` leaves open. `":memory:"` keeps
- *   nothing. The store sets `journal_mode = WAL`, `synchronous`, `wal_autocheckpoint`, `journal_size_limit` and
- *   `busy_timeout = 0`: your own statements on that connection fail at once while another process writes.
- * @throws InvalidArgumentError if an argument cannot be used
+ * @param database - the file's path, or a `DatabaseSync` of your own, which `close()` leaves open. `":memory:"` loses
+ *   all events when the process ends. The store sets `journal_mode = WAL`, `synchronous`, `wal_autocheckpoint`,
+ *   `journal_size_limit` and `busy_timeout = 0`. Because of `busy_timeout = 0`, your own statements on the connection
+ *   fail at once while another process writes.
+ * @throws InvalidArgumentError if an argument is invalid
  * @throws StayhookError if the database cannot be used: its directory is missing, or the file is read-only,
  *   corrupt, or not a database
  *
@@ -71,8 +74,8 @@ const schema = () =>
 function problemWithDatabase(database: unknown): string | undefined {
   if (typeof database === "string") {
     if (database === "" || database.includes("\0")) return "must be the path of a file";
-    // SQLite would read it as a URI with options in the query.
-    return database.startsWith("file:") ? "must be a path, not a URL: leave out file:" : undefined;
+    // SQLite would read a path that begins with `file:` as a URI, whose query can set options.
+    return database.startsWith("file:") ? "must be a path, not a URL; remove `file:`" : undefined;
   }
   return typeof Object(database).prepare === "function"
     ? undefined
@@ -83,11 +86,10 @@ const MEMORY = ":memory:";
 
 interface OpenOptions {
   readonly durability: "power-loss" | "process-crash";
-  /** ms */
   readonly busyTimeout: number;
 }
 
-/** Opens the file, or takes the user's connection. Waits up to `busyTimeout` for other processes that open it, too. */
+/** Opens the file, or takes the user's connection. Waits up to `busyTimeout` while other processes lock the file. */
 function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   const own = typeof source === "string";
   const name = own ? source : "the given DatabaseSync";
@@ -107,7 +109,7 @@ function openFile(path: string): DatabaseSync {
   if (path === MEMORY) return new DatabaseSync(path);
   const directory = dirname(resolve(path));
   if (!existsSync(directory)) {
-    throw new StayhookError(`the directory ${directory} does not exist; create it first`);
+    throw new StayhookError(`the directory ${directory} does not exist. Create the directory first`);
   }
   createPrivately(path);
   if (!statSync(path).isFile()) throw new StayhookError("the path is a directory or device, not a file");
@@ -115,8 +117,8 @@ function openFile(path: string): DatabaseSync {
 }
 
 /**
- * Creates the file so that only its owner can read it, because it holds bookings of guests. SQLite gives the files
- * beside it the same mode.
+ * Creates the file so that only its owner can read it, because it holds bookings of guests. SQLite gives the
+ * write-ahead log the same mode.
  */
 function createPrivately(path: string): void {
   try {
@@ -131,9 +133,9 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   db.exec("PRAGMA busy_timeout = 0");
   patiently(until, () => db.exec("PRAGMA journal_mode = WAL"));
   db.exec(`PRAGMA synchronous = ${durability === "power-loss" ? "FULL" : "NORMAL"}`);
-  // Larger checkpoints write fewer pages twice. Above 16 MB, checkpoints stall the process for too long.
+  // With 4000 pages, checkpoints write fewer pages in total than with 1000. Above 4000, one checkpoint takes too long.
   db.exec("PRAGMA wal_autocheckpoint = 4000");
-  // Truncates the write-ahead log after a burst.
+  // Truncate the write-ahead log after it has grown beyond this size.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
   patiently(until, () => makeTables(db));
   patiently(until, () => assertWritable(db));
@@ -141,7 +143,7 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
 
 function makeTables(db: DatabaseSync): void {
   const execute = executeOn(db);
-  // Reads first, because a write transaction would block other processes.
+  // Check with a read first, because a write transaction would block other processes.
   if (runSync(isMigrated(sqliteDialect), execute)) return;
   db.exec("BEGIN IMMEDIATE");
   try {
@@ -153,7 +155,7 @@ function makeTables(db: DatabaseSync): void {
   }
 }
 
-/** Fails at the start if the file is read-only, where BEGIN IMMEDIATE alone would succeed. */
+/** Throws if the file is read-only. Needs an `UPDATE`, because `BEGIN IMMEDIATE` succeeds on a read-only file. */
 function assertWritable(db: DatabaseSync): void {
   db.exec("BEGIN IMMEDIATE");
   try {
@@ -163,7 +165,7 @@ function assertWritable(db: DatabaseSync): void {
   }
 }
 
-/** Waits synchronously. At the start no other work runs in this process. */
+/** Retries `run` while the file is busy. Blocks the process, which has no other work when it opens the store. */
 function patiently(until: number, run: () => void): void {
   for (;;) {
     try {

@@ -1,6 +1,6 @@
 import { type FSWatcher, statSync, utimesSync, watch } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-// Not the globals: a test's fake timers must not stop messages of other processes.
+// Use imported timers: a test's fake timers replace the globals, and would stop wake-ups from other processes.
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
@@ -16,19 +16,19 @@ import {
 import { GroupCommit, isBusy, isSqliteError } from "./group-commit.ts";
 import { runWrites, type Writes } from "./user-writes.ts";
 
-/** ms until a busy file is read again. */
+/** The wait before the driver reads a busy file again, ms. */
 const READ_AGAIN = 5;
-/** How often the identity of the file is checked, ms. */
+/** The time between two checks that the file is still at its path, ms. */
 const CHECK = 1000;
 
 /** An open database with the store's tables. */
 export interface Opened {
   readonly db: DatabaseSync;
-  /** Whether the store closes the database. */
+  /** Whether the store opened the database, and therefore closes it. */
   readonly own: boolean;
-  /** The name in messages. */
+  /** The name of the database in error messages. */
   readonly name: string;
-  /** The database's file; `undefined` where it is in memory. */
+  /** The database's file. It is `undefined` for a database in memory. */
   readonly file: string | undefined;
 }
 
@@ -85,12 +85,12 @@ export class SqliteDriver implements SqlDriver {
     try {
       db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch {
-      // The write-ahead log has all that was committed. The next process that opens the file reads it.
+      // Ignore the error. No commit is lost: the next process that opens the file reads the write-ahead log.
     }
     if (own) db.close();
   }
 
-  /** Errors of the user's own writes go on as they are. */
+  /** Wraps an error of the database. Returns an error of a function passed to `event.atomically` unchanged. */
   #errorOf(failing: string, error: unknown): unknown {
     return isSqliteError(error) || error instanceof FileGone
       ? storeError(this.#opened.name, failing, error)
@@ -98,7 +98,7 @@ export class SqliteDriver implements SqlDriver {
   }
 }
 
-/** Runs a step on the database. Keeps the prepared statements. */
+/** Returns a function that runs a step on the database. The function reuses prepared statements. */
 export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) => SqlResult {
   const prepared = new Map<string, StatementSync>();
   return (step) => {
@@ -118,12 +118,12 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
   };
 }
 
-/** Whether the open file was deleted or replaced at its path. */
+/** Thrown if the open file was deleted or replaced at its path. */
 class FileGone extends Error {}
 
 /**
- * Checks once a second that `path` still leads to the open file. A deleted or replaced file still takes writes, which
- * would then be lost.
+ * Checks at most once a second that `path` still leads to the open file. SQLite can still write to a deleted or
+ * replaced file, and these writes would be lost.
  *
  * @returns a function that throws after the file was deleted or replaced
  */
@@ -138,7 +138,7 @@ function fileCheck(path: string): () => void {
       const found = identityOf(path);
       if (found !== opened) {
         gone = new FileGone(
-          `the file was ${found === undefined ? "deleted or moved" : "replaced by another one"} while it was open; restart the process`,
+          `the file was ${found === undefined ? "deleted or moved" : "replaced by another file"} while the store was open. Restart the process`,
         );
       }
     }
@@ -151,13 +151,13 @@ function identityOf(path: string): string | undefined {
   return stat && `${stat.dev}:${stat.ino}`;
 }
 
-/** How often the notifier looks for a commit of which the file system sent no event, ms. */
+/** The time between two checks for commits, ms. These checks find a commit that the file watcher has missed. */
 const NET = 1000;
 
 /**
- * Tells the other processes on the file that something may be due. A process that has committed sets the file's time,
- * and the others watch the file. A watcher of the write-ahead log would wake before the commit is visible. The notifier
- * does not keep the process alive.
+ * Wakes the other processes that use the file. After a commit, a process sets the file's modification time, and the
+ * other processes watch the file. They do not watch the write-ahead log, which changes before the commit is visible.
+ * The notifier does not keep the process alive.
  */
 export class Notifier implements SqlNotifier {
   readonly #file: string | undefined;
@@ -167,7 +167,7 @@ export class Notifier implements SqlNotifier {
   #watcher: FSWatcher | undefined;
   #net: NodeJS.Timeout | undefined;
 
-  /** @param file - `undefined` for a database in memory, which no other process has */
+  /** @param file - the database's file, or `undefined` for a database in memory */
   constructor(db: DatabaseSync, file: string | undefined) {
     this.#file = file;
     // `data_version` changes with each commit of another connection.
@@ -180,7 +180,7 @@ export class Notifier implements SqlNotifier {
       const now = new Date();
       utimesSync(this.#file, now, now);
     } catch {
-      // This process is not the file's owner: the others find the commit within a second.
+      // Only the file's owner can set its time. Without a new time, other processes find the commit by polling.
     }
   }
 
@@ -193,7 +193,7 @@ export class Notifier implements SqlNotifier {
         this.#watcher = watch(this.#file, { persistent: false }, () => this.#look());
         this.#watcher.on("error", () => this.#watcher?.close());
       } catch {
-        // The system has no watchers left, or the file system has none: the interval remains.
+        // No watcher is available, so only the interval finds commits.
       }
     }
     return () => this.close();
@@ -217,13 +217,12 @@ export class Notifier implements SqlNotifier {
       this.#seen = version;
       return changed;
     } catch {
-      // The file is locked, or the user has closed the connection. The next look finds the commit.
+      // The user has closed the connection, or the file is locked. When the lock ends, a check finds the commit.
       return false;
     }
   }
 }
 
-/** Makes an error that names the database. */
 export function storeError(name: string, what: string, cause: unknown): StayhookError {
   if (cause instanceof StayhookError && cause.cause !== undefined) return cause;
   return new StayhookError(`sqliteStore (${name}): ${what}: ${reasonOf(cause)}`, { cause });

@@ -4,10 +4,9 @@ import type { Write } from "../event-store.ts";
 
 export type Writes = readonly Write<DatabaseSync>[];
 
-/** The user's writes of one event failed. The other jobs of the transaction did not. */
 export class WritesFailed {
   readonly error: unknown;
-  /** Whether the writes alone were rolled back; `false`: the whole transaction is gone. */
+  /** Whether only the writes were rolled back. If `false`, the whole transaction is lost. */
   readonly undone: boolean;
 
   constructor(error: unknown, undone: boolean) {
@@ -17,9 +16,9 @@ export class WritesFailed {
 }
 
 /**
- * Runs the user's writes inside the open transaction.
+ * Calls the functions passed to `event.atomically` inside the open transaction.
  *
- * @throws WritesFailed
+ * @throws WritesFailed if a function throws, returns a promise or ends the transaction
  */
 export function runWrites(db: DatabaseSync, writes: Writes): void {
   db.exec("SAVEPOINT stayhook_writes");
@@ -33,7 +32,7 @@ export function runWrites(db: DatabaseSync, writes: Writes): void {
   } catch (cause) {
     throw new WritesFailed(
       new InvalidWriteError(
-        "a write of event.atomically ended the transaction that it runs in: it must not COMMIT, END or ROLLBACK",
+        "A function passed to event.atomically ended the store's transaction. Such a function must not run COMMIT, END or ROLLBACK.",
         { cause },
       ),
       false,
@@ -43,10 +42,10 @@ export function runWrites(db: DatabaseSync, writes: Writes): void {
 
 function assertSync(result: unknown): void {
   if (typeof (result as { then?: unknown } | null | undefined)?.then !== "function") return;
-  // Its rejection comes too late to matter.
+  // Ignore a later rejection of the promise: the function has failed already.
   Promise.resolve(result).catch(() => {});
   throw new InvalidWriteError(
-    "a write of event.atomically returned a promise: with sqliteStore it must be synchronous, as its transaction does not stay open",
+    "A function passed to event.atomically returned a promise. With sqliteStore, such a function must be synchronous. Remove async and await.",
   );
 }
 
@@ -55,7 +54,7 @@ function undo(db: DatabaseSync): boolean {
     db.exec("ROLLBACK TO stayhook_writes; RELEASE stayhook_writes");
     return true;
   } catch {
-    // SQLite has rolled back the transaction, such as on a full disk, or the write has ended it.
+    // The transaction has already ended. Either the write ended it, or SQLite rolled it back because of a full disk.
     return false;
   }
 }

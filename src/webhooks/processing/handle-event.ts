@@ -27,7 +27,7 @@ import {
 interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
   readonly dispatch: "every" | "changed";
   readonly snapshotOf: SnapshotOf;
-  /** `undefined` for `webhooks.process()`, which has no store: it always reads the record, and adds no events. */
+  /** Absent in `webhooks.process()`, which has no store, always reads the record, and adds no events. */
   readonly queued?: { readonly recent: RecentAnswers; readonly further: FurtherEvents } | undefined;
 }
 
@@ -84,7 +84,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     }
   }
 
-  /** The record of an earlier read. `undefined` if another process has handled a newer one since. */
+  /** Returns a recently read record, unless another process has stored a different snapshot since the read. */
   #recentRecord(): Booking | Listing | undefined {
     const record = this.#options.queued?.recent.find(this.#claim);
     try {
@@ -96,7 +96,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
 
   #read(): Promise<Booking | Listing> {
     const { bookings, listings } = this.#options.client;
-    // The queue retries, and its circuit breaker must see each failure at once.
+    // Do not retry in the client: the queue retries, and its circuit breaker must see each failure at once.
     const once = { signal: this.#context.signal, maxRetries: 0 };
     return this.#subject.kind === "booking"
       ? bookings.get(this.#subject.bookingCode, once)
@@ -116,7 +116,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     if (ownRef !== undefined && (await this.#addFollowUp(ownRef))) return { state: "done", type };
     const { snapshot, changed, changes, previous } = this.#compare(record);
     const { source, replayed } = this.#claim;
-    // A reconcile or recheck event exists because of a change. Without one, a webhook event has handled it already.
+    // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.dispatch === "changed" || source !== "webhook";
     const writes =
       changed || replayed || !onChangeOnly
@@ -140,13 +140,13 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     return { ...snapshot, ...compare(this.#claim.previous, snapshot) };
   }
 
-  /** The booking's own ref if its code differs from the requested one in case. */
+  /** Returns the ref with the booking code that the API returned, if the event's ref spells that code differently. */
   #differingRef(record: Booking | Listing): string | undefined {
     const ref = this.#subject.kind === "booking" ? bookingRef((record as Booking).bookingCode) : null;
     return ref === null || ref === this.#claim.ref ? undefined : ref;
   }
 
-  /** Adds an event under the booking's own ref, unless this event is itself a follow-up. */
+  /** Adds a follow-up event with the given ref. Returns `false` if this event must not have a follow-up. */
   async #addFollowUp(ref: string): Promise<boolean> {
     const { queued } = this.#options;
     if (!queued || isFollowUp(this.#claim)) return false;
@@ -155,7 +155,10 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 }
 
-/** The reconciler's events and rechecks have the ref of the booking's own code already. */
+/**
+ * Whether an event is a follow-up event. Also returns `true` for reconcile events and rechecks: their ref already has
+ * the code that the API returned.
+ */
 function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boolean {
   if (source !== "webhook" || ref === null || notification === null) return true;
   const { eventId: first } = JSON.parse(notification) as { readonly eventId: unknown };
@@ -165,7 +168,7 @@ function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boole
 interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
   readonly on: WebhookCallbacks<B, L, Tx>;
-  /** Whether the store records an event's end in a transaction that the callback's writes can join. */
+  /** Whether functions passed to `event.atomically` can run in the transaction that records the event as done. */
   readonly transactional: boolean;
 }
 
@@ -174,9 +177,9 @@ type Callback = (event: unknown) => unknown;
 /**
  * Runs the callback of an event, if there is one for its type.
  *
- * @param fields - the fields that not every event has
- * @returns the user's writes
- * @throws what the callback throws
+ * @param fields - the fields that depend on the event's type
+ * @returns the functions that the callback passed to `event.atomically`
+ * @throws the error of the callback
  */
 async function runCallback<B extends Booking, L extends Listing, Tx>(
   options: CallbackOptions<B, L, Tx>,
@@ -211,14 +214,14 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
   return writes.list;
 }
 
-/** When the event happened, or when it was recorded if its notification does not say. */
+/** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */
 function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
-  // An event without a notification, such as one of the reconciler, keeps its own timestamp.
+  // An event without a notification, such as a reconcile event, keeps its own timestamp.
   const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
 }
 
-/** When the platform expects a decision. The reconciler cannot know when the guest asked. */
+/** Returns the deadline for the host's decision, or `undefined` if it is unknown, as for a reconcile event. */
 function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
   if (claim.source === "reconcile") return undefined;
   if (claim.source === "recheck") return storedDecideBy(claim.notification);
@@ -226,7 +229,7 @@ function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): 
   return decisionDeadline(told, claim.receivedAt);
 }
 
-/** A recheck has no notification. Instead it stores the `decideBy` of the event that caused it. */
+/** Reads the `decideBy` of the event that caused a recheck from the recheck's `notification`, which is JSON. */
 function storedDecideBy(json: string | null): Date | undefined {
   const { decideBy } = JSON.parse(json ?? "{}") as { readonly decideBy?: string };
   return decideBy === undefined ? undefined : new Date(decideBy);
@@ -236,7 +239,7 @@ function notificationOf({ source, notification }: ClaimedEvent) {
   return source === "webhook" && notification !== null ? JSON.parse(notification) : undefined;
 }
 
-/** Reads own properties only: `on` has no callback for a status named `constructor`. */
+/** Reads own properties only, because `checkOptions` does not check inherited properties. */
 function callbackFor<B extends Booking, L extends Listing, Tx>(
   on: WebhookCallbacks<B, L, Tx>,
   type: string,
@@ -246,7 +249,7 @@ function callbackFor<B extends Booking, L extends Listing, Tx>(
   return own(type) ?? own("fallback");
 }
 
-/** The writes that a callback passes to `event.atomically`. */
+/** The functions that a callback passes to `event.atomically`. */
 class AtomicWrites<Tx> {
   readonly list: Write<Tx>[] = [];
   readonly #transactional: boolean;
@@ -259,12 +262,12 @@ class AtomicWrites<Tx> {
   readonly add = (write: Write<Tx>): void => {
     if (!this.#transactional) {
       throw new StayhookError(
-        "event.atomically() needs a store with transactions, such as sqliteStore or postgresStore. This event has none.",
+        "event.atomically() needs a store with transactions, such as sqliteStore or postgresStore. An event that process() handles has no transaction.",
       );
     }
     if (!this.#open) {
       throw new StayhookError(
-        "event.atomically() was called after the callback had returned, when its event may be recorded as done. Await what the callback starts.",
+        "event.atomically() was called after the callback had returned. The event may already be done. Await everything that the callback starts.",
       );
     }
     if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
@@ -276,11 +279,11 @@ class AtomicWrites<Tx> {
   }
 }
 
-/** The handler makes no other UUIDs in this namespace. */
+/** The UUIDv5 namespace for the ids of rechecks and follow-up events. */
 const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
 /** The wait before another try to add an event, ms. */
 const ADD_AGAIN = 1000;
-/** How many recheck ids are remembered, so that a burst of notifications asks the store once. */
+/** How many recheck ids this process remembers, so that a burst of notifications adds a recheck only once. */
 const KNOWN_RECHECKS = 1000;
 
 interface FurtherEventsOptions {
@@ -288,13 +291,13 @@ interface FurtherEventsOptions {
   readonly add: (event: NewEvent, options?: AddOptions) => Promise<"added" | "duplicate" | "conflict">;
   /** Handles an event again. */
   readonly replay: (eventId: string) => Promise<unknown>;
-  /** Called when a follow-up event is in the store. */
+  /** Called when the store has the follow-up event. */
   readonly onFollowUp: (eventId: string, followUpId: string) => void;
-  /** ms; `false`: no rechecks. */
+  /** The wait before a recheck, ms. `false` turns rechecks off. */
   readonly recheckAfter: number | false;
 }
 
-/** Adds rechecks and follow-up events. */
+/** Adds rechecks, which read a record again. Adds a follow-up event if the API returns another booking code. */
 export class FurtherEvents {
   readonly #options: FurtherEventsOptions;
   readonly #rechecks = new Set<string>();
@@ -303,7 +306,7 @@ export class FurtherEvents {
     this.#options = options;
   }
 
-  /** Schedules another read of the record, because the platform may notify before its own answers show the change. */
+  /** Schedules another read of the record, because the platform may notify before its API shows the change. */
   async recheck(claim: ClaimedEvent, signal: AbortSignal): Promise<void> {
     const { recheckAfter } = this.#options;
     if (recheckAfter === false || claim.ref === null) return;
@@ -318,7 +321,7 @@ export class FurtherEvents {
       notification: JSON.stringify({ recheckOf: claim.eventId, decideBy: decideByOf(claim) }),
       traceparent: claim.traceparent ?? null,
     };
-    if ((await this.#add(event, signal, { dueIn: recheckAfter })) === undefined) return;
+    await this.#add(event, signal, { dueIn: recheckAfter });
     for (const oldest of this.#rechecks) {
       if (this.#rechecks.size < KNOWN_RECHECKS) break;
       this.#rechecks.delete(oldest);
@@ -326,7 +329,7 @@ export class FurtherEvents {
     this.#rechecks.add(eventId);
   }
 
-  /** Adds an event with the same notification under the ref of the booking's own code. */
+  /** Adds an event with the notification of `claim`. `ref` has the booking code that the API returned. */
   async followUp(claim: ClaimedEvent, ref: string, signal: AbortSignal): Promise<void> {
     const eventId = followUpId(claim.eventId, ref);
     const { source, topic, notification, traceparent = null } = claim;
@@ -344,20 +347,24 @@ export class FurtherEvents {
     this.#options.onFollowUp(claim.eventId, eventId);
   }
 
-  /** Repeats while the store fails, because that is no failure of the event. `undefined` if the signal aborts. */
+  /**
+   * Adds an event. Tries again while the store fails, so that the attempt does not fail. Tries once even if the
+   * signal has aborted, because the attempt may still end in time. If the store fails after the abort, throws: the
+   * attempt must not succeed without the added event.
+   */
   async #add(event: NewEvent, signal: AbortSignal, options?: AddOptions) {
-    while (!signal.aborted) {
+    for (;;) {
       try {
         return await this.#options.add(event, options);
       } catch {
+        signal.throwIfAborted();
         await pause(ADD_AGAIN, signal);
       }
     }
-    return undefined;
   }
 }
 
-/** The id of the event that follows `eventId` under `ref`. */
+/** Returns the id of the follow-up event of `eventId` that has the ref `ref`. */
 function followUpId(eventId: string, ref: string): string {
   return idOf("follow-up", eventId, ref);
 }

@@ -4,14 +4,14 @@ import { CancellableRun } from "../../queue/attempt.ts";
 import type { AttemptResult, ProcessAttempt, Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
-import { logDoubts } from "../receiving/answers.ts";
+import { logDoubts, withSubject } from "../receiving/answers.ts";
 import { parseBody } from "../receiving/parse.ts";
 
 /** Options of {@link WebhookHandler.process}. */
 export interface ProcessOptions {
-  /** Ends the attempt when it aborts, as `attemptTimeout` does. */
+  /** Cuts off the attempt: if this signal aborts, `event.signal` aborts, too. */
   readonly signal?: AbortSignal | undefined;
-  /** The number of the attempt, from 1; becomes `event.attempt`. Default 1. */
+  /** The number of the attempt, from 1, which becomes `event.attempt`. Default 1. */
   readonly attempt?: number | undefined;
 }
 
@@ -21,17 +21,17 @@ export interface Processed {
   readonly eventId: string;
   /** The event's type, such as `booking.Confirmed`. */
   readonly type: string;
-  /** The record's status; `undefined` where the notification is about no record. */
+  /** The record's status. It is `undefined` if the notification refers to no record. */
   readonly status: string | undefined;
 }
 
-/** A notification could not be processed. Says whether and when your queue should try again. */
+/** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
   /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";
   /** Whether another attempt can help. */
   readonly retryable: boolean;
-  /** Seconds that the platform asks to wait. `undefined` if it does not ask. */
+  /** The wait that the platform asks for, in seconds. It is `undefined` if the platform asks for no wait. */
   readonly retryAfter: number | undefined;
 
   constructor(
@@ -49,11 +49,11 @@ export class ProcessingError extends StayhookError {
 
 export interface ProcessingOptions<Tx> {
   readonly work: Work<Tx>;
-  /** ms */
+  /** How long the attempt may take, ms. */
   readonly attemptTimeout: number;
   readonly maxAttempts: number;
   readonly log: Log;
-  /** Wraps the attempt. */
+  /** Wraps the attempt, for telemetry. */
   readonly process?: ProcessAttempt | undefined;
 }
 
@@ -83,7 +83,7 @@ export async function processNow<Tx>(
   return result;
 }
 
-/** Takes a notification or the event that `forwardTo` sent, parsed or as JSON text. */
+/** Accepts a notification, or an event that `forwardTo` sent, as an object or as JSON text. */
 function toEvent(given: unknown, log: Log): NewEvent {
   const sent = typeof given === "string" ? parse(given) : given;
   const { text, topic, traceparent } = isForwarded(sent)
@@ -95,8 +95,8 @@ function toEvent(given: unknown, log: Log): NewEvent {
     return { ...parsed.event, traceparent };
   }
   const issues: readonly Issue[] = parsed?.issues ?? [{ path: [], message: "is not JSON" }];
-  const cause = new InvalidArgumentError(issues);
-  throw new ProcessingError(`This is not a notification: ${cause.message}`, {
+  const cause = new InvalidArgumentError(issues.map(withSubject));
+  throw new ProcessingError(`The value passed to process() is not a notification: ${cause.message}`, {
     reason: "invalid",
     retryable: false,
     cause,
@@ -125,7 +125,7 @@ function stringify(value: unknown): string | undefined {
   }
 }
 
-/** The event in the form in which a store returns it. The user's queue de-duplicates and excludes. */
+/** Makes the claim that a store would return. The lease is empty, because the user's own queue locks the event. */
 function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
   const now = Date.now();
   return {
@@ -135,7 +135,7 @@ function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
     attempts: attempt,
     outages: 0,
     outageFor: 0,
-    // There is no snapshot to compare with, so `dispatch: "changed"` must not skip the callback.
+    // A replayed event always runs its callback, even with `dispatch: "changed"`.
     replayed: true,
     previous: undefined,
     sequence: 0,

@@ -14,18 +14,24 @@ import type { ClaimedEvent, Snapshot, TrackedValue } from "../../stores/event-st
 import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
 import { serialise } from "../receiving/body.ts";
 
-/** The fields of a record that are compared to find a change. `undefined` counts as `null`. */
+/** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */
 export type Tracked = Record<string, string | number | boolean | null | undefined>;
 
 /** Functions that choose the fields of a record's snapshot. */
 export interface Track<B extends Booking = Booking, L extends Listing = Listing> {
-  /** Default: `checkIn`, `checkOut` (as `YYYY-MM-DD` where they can be read) and `listingId`. */
+  /**
+   * Chooses a booking's fields. Default: `checkIn`, `checkOut` and `listingId`. A date that can be read becomes
+   * `YYYY-MM-DD`.
+   */
   readonly booking?: ((booking: B) => Tracked) | undefined;
-  /** Default: `listingName`. */
+  /** Chooses a listing's fields. Default: `listingName`. */
   readonly listing?: ((listing: L) => Tracked) | undefined;
 }
 
-/** A snapshot with the names of its tracked fields. Its other fields are for the reconciler. */
+/**
+ * A snapshot, and the names of its tracked fields. A booking's snapshot contains `checkOut` even if `checkOut` is not
+ * tracked. In that case, only the reconciler uses `checkOut`.
+ */
 export interface TrackedSnapshot {
   readonly snapshot: Snapshot;
   readonly tracked: readonly string[];
@@ -40,12 +46,12 @@ export interface Comparison {
   readonly previous: PreviousRecord | undefined;
 }
 
-/** The largest snapshot of a `track` function, in bytes of JSON. */
+/** The size limit for a snapshot's status and tracked fields, in bytes of JSON. */
 const MAX_BYTES = 4096;
-/** How many characters of its JSON a default field keeps if it cannot keep the value. */
+/** If a value does not fit into a snapshot, its JSON is cut to this number of characters. */
 const MAX_CUT = 200;
 
-/** Makes a function that takes snapshots. It throws if a `track` function throws or returns values that cannot be kept. */
+/** Returns a function that makes a record's snapshot, and that throws if `track` throws or returns invalid values. */
 export function snapshots<B extends Booking, L extends Listing>(track: Track<B, L> = {}): SnapshotOf {
   return (kind, record) => {
     const own = track[kind] as ((record: object) => Tracked) | undefined;
@@ -56,13 +62,13 @@ export function snapshots<B extends Booking, L extends Listing>(track: Track<B, 
     }
     const fields = checked(own(record), status, `track.${kind}`);
     const tracked = Object.keys(fields);
-    // The reconciler reads the end of a stay from the snapshot, even if the user does not track it.
+    // Keep `checkOut` even if the user does not track it: the reconciler reads the end of the stay from the snapshot.
     const kept = kind === "booking" && !Object.hasOwn(fields, "checkOut") ? checkOutOf(record) : {};
     return { snapshot: { status, fields: { ...kept, ...fields } }, tracked };
   };
 }
 
-/** Compares a record with its previous snapshot, by its status and the tracked fields that both have. */
+/** Compares a record with its previous snapshot. Ignores tracked fields that the previous snapshot does not have. */
 export function compare(previous: Snapshot | undefined, { snapshot, tracked }: TrackedSnapshot): Comparison {
   const changes: Record<string, FieldChange> = {};
   const note = (name: string, from: TrackedValue | undefined, to: TrackedValue) => {
@@ -80,7 +86,7 @@ export function compare(previous: Snapshot | undefined, { snapshot, tracked }: T
   };
 }
 
-/** JSON with sorted keys, so that equal snapshots of different stores have the same text. */
+/** Returns JSON with sorted keys, so that equal snapshots from different stores have the same text. */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) =>
     typeof part === "object" && part !== null && !Array.isArray(part)
@@ -115,7 +121,7 @@ function checkOutOf(booking: object): Fields {
   return fitting("", { checkOut: day(read(booking, "checkOut")) });
 }
 
-/** Reads a property whose getter, in a model of the user, may throw. */
+/** Reads a property. Returns `null` if the property is a getter that throws. The user's model may add such getters. */
 function read(record: object, name: string): unknown {
   try {
     return (record as Readonly<Record<string, unknown>>)[name] ?? null;
@@ -128,7 +134,7 @@ function day(value: unknown): unknown {
   return dayOf(value) ?? value;
 }
 
-/** Cuts the values that a snapshot cannot keep. If the snapshot is still too large, it also cuts long texts. */
+/** Turns values that are not allowed in a snapshot into short texts. Cuts long texts if the snapshot is too large. */
 function fitting(status: string, values: Readonly<Record<string, unknown>>): Fields {
   const keepable = (value: unknown): value is TrackedValue =>
     value === null ||
@@ -138,7 +144,7 @@ function fitting(status: string, values: Readonly<Record<string, unknown>>): Fie
   const mapped = (map: (value: unknown) => TrackedValue): Fields =>
     Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
   const fields = mapped((value) => (keepable(value) ? value : cut(value)));
-  // A UTF-16 unit takes at most 3 bytes of UTF-8. Most records need no exact count.
+  // A UTF-16 unit takes at most 3 bytes in UTF-8, so most records need no exact count of bytes.
   if (3 * JSON.stringify({ status, fields }).length <= MAX_BYTES || sizeOf({ status, fields }) <= MAX_BYTES)
     return fields;
   return mapped((value) => (keepable(value) && typeof value !== "string" ? value : shortened(value)));
@@ -149,7 +155,7 @@ function shortened(value: unknown): TrackedValue {
 }
 
 function cut(value: unknown): string | null {
-  // By characters, because stores keep half a surrogate pair differently.
+  // Do not cut a surrogate pair in half: some stores change a half, and the stored snapshot would differ.
   const json = serialise(value, Number.POSITIVE_INFINITY)?.slice(0, 2 * MAX_CUT);
   return json === undefined ? null : [...json].slice(0, MAX_CUT).join("");
 }
@@ -167,15 +173,17 @@ function checked(given: unknown, status: string, name: string): Fields {
     if (field === "status" || field === "__proto__") return refuse(`must not return a field named ${field}`);
     if (value !== null && !["string", "number", "boolean"].includes(typeof value))
       return refuse(
-        `returned a value of type ${typeof value} for the field ${shownName}: return a text, a number, a boolean or null`,
+        `returned a value of type ${typeof value} for the field ${shownName}. Return a string, a number, a boolean or null`,
       );
     if (typeof value === "number" && !Number.isFinite(value))
-      return refuse(`returned ${value} for the field ${shownName}: return a finite number or null`);
+      return refuse(`returned ${value} for the field ${shownName}. Return a finite number or null`);
     fields[field] = value as TrackedValue;
   }
   const size = sizeOf({ status, fields });
   if (size > MAX_BYTES)
-    return refuse(`returned too much: the snapshot has ${size} bytes of JSON, and may have ${MAX_BYTES}`);
+    return refuse(
+      `returned too much: the snapshot has ${size} bytes of JSON. The limit is ${MAX_BYTES} bytes`,
+    );
   return fields;
 }
 
@@ -183,26 +191,26 @@ function sizeOf(snapshot: Snapshot): number {
   return new TextEncoder().encode(JSON.stringify(snapshot)).length;
 }
 
-/** How long an answer may be used, ms. */
+/** How long an answer of the platform may be reused, ms. */
 const LIFETIME = 10_000;
-/** How many answers are kept. */
+/** The largest number of answers that are retained. */
 const MOST = 1000;
 
 interface Answer {
-  /** A copy: a callback may change its own object. */
+  /** A copy, because a callback may change the object that it gets. */
   readonly record: Booking | Listing;
-  /** When the event that caused the read was claimed, by the store's clock. */
+  /** The claim time of the event that caused the read, by the store's clock. */
   readonly claimedAt: number;
-  /** Time of `performance.now()`. */
+  /** When the answer was retained, by `performance.now()`. */
   readonly keptAt: number;
 }
 
 /**
- * Keeps the platform's last answer for each record, so that one read serves all events that waited for it. An answer is
- * fresh enough for an event if its read began after the event was recorded.
+ * Retains the platform's last answer for each record, so that one read serves all waiting events of the record. An
+ * event may use an answer only if the read began after the event was recorded.
  */
 export class RecentAnswers {
-  // The oldest answer is the first.
+  // Sorted by age. The oldest answer is first.
   readonly #answers = new Map<string, Answer>();
 
   /** Returns a copy of the record if an answer is fresh enough for this attempt. */
@@ -216,7 +224,7 @@ export class RecentAnswers {
     return isFresh && !isOver(answer) ? copyOf(answer.record) : undefined;
   }
 
-  /** Keeps an answer, unless the user's model makes other values than plain data: a copy of them would differ. */
+  /** Retains a copy of an answer. Skips a record that is not plain data, because its copy could behave differently. */
   keep({ ref, claimedAt }: ClaimedEvent, record: Booking | Listing): void {
     if (ref === null) return;
     this.#answers.delete(ref);
@@ -237,12 +245,11 @@ function isOver({ keptAt }: Answer): boolean {
   return performance.now() - keptAt > LIFETIME;
 }
 
-/** `undefined` if the record is not plain data. */
+/** Returns `undefined` if the record is not plain data, or is nested too deeply. */
 function copyOf<T extends object>(record: T): T | undefined {
   try {
     return copyOfPlain(record) as T;
   } catch {
-    // The record is not plain data, or is nested too deeply.
     return undefined;
   }
 }
@@ -254,7 +261,7 @@ function copyOfPlain(value: unknown): unknown {
   if (value instanceof Date) return new Date(value);
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw new TypeError("not plain");
-  // A spread is much faster than a copy of each property, and each answer is copied.
+  // Each answer is copied, so speed matters: a spread is much faster than copying each property.
   const copy: Record<string, unknown> = { ...value };
   for (const key of Object.keys(copy)) {
     const each = copy[key];
@@ -268,10 +275,10 @@ function isPrimitive(value: unknown): boolean {
   return value === null || (type !== "object" && type !== "function" && type !== "symbol");
 }
 
-/** The attempts for a record that the platform refuses or does not know. */
+/** An event is parked after this many attempts if the platform does not find its record or denies access to it. */
 const REFUSED_ATTEMPTS = 5;
 
-/** Maps a failed read to the reason and the limits of its event: the table of failures in docs/how-it-works.md. */
+/** Maps the error of a read to a failure, which decides about retries. docs/how-it-works.md has a table of failures. */
 export function fetchFailure(error: unknown): WorkFailure {
   if (error instanceof APIError) return answerFailure(error);
   if (error instanceof ResponseValidationError) return { reason: "invalid-record", error };

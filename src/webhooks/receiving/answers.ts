@@ -3,18 +3,18 @@ import type { Log, LogLevel } from "../../logger.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import type { Doubt } from "./parse.ts";
 
-/** The problem, and what to do, if a body parser has read the body before. */
+/** The message for a body that a body parser has already read. */
 export const ALREADY_READ =
-  "something in front, such as a body parser, has already read the body. " +
-  "Mount the webhook handler before it, or pass on the bytes";
+  "a body parser or other middleware has already read the body. " +
+  "Mount the webhook handler before that middleware, or pass the unparsed body to the handler";
 
-/** An answer, for any server to send. */
+/** The answer that the server must send. */
 export interface ReceiveResult {
   /** The HTTP status of the answer. */
   readonly status: number;
-  /** Names in lower case. */
+  /** The headers by name, in lower case. */
   readonly headers: Record<string, string>;
-  /** The body of the answer; may be empty. */
+  /** The body of the answer, which may be empty. */
   readonly body: string;
 }
 
@@ -33,7 +33,7 @@ export type Refusal =
   | "backlog"
   | "internal";
 
-/** An answer to the sender, who reads `detail`, and its log line. */
+/** How to answer and log a refused request. The answer contains `detail`, and the log line contains `line`. */
 interface Row {
   readonly status: number;
   readonly detail: string;
@@ -49,11 +49,11 @@ const rows: Readonly<Record<Refusal, Row>> = {
   },
   verify: {
     ...{ status: 401, detail: "The request was not accepted." },
-    ...{ level: "warn", line: "verify did not accept it" },
+    ...{ level: "warn", line: "verify did not accept the request" },
   },
   "verify-timeout": {
     ...{ status: 503, detail: "The request could not be checked in time." },
-    ...{ level: "warn", line: "verify did not decide within replyWithin" },
+    ...{ level: "warn", line: "verify took longer than replyWithin" },
   },
   "too-large": {
     ...{ status: 413, detail: "The body is too large." },
@@ -64,8 +64,8 @@ const rows: Readonly<Record<Refusal, Row>> = {
     ...{ level: "warn", line: "its body stalled for 10 s, or took longer than replyWithin" },
   },
   aborted: {
-    ...{ status: 400, detail: "The request ended before its body did." },
-    ...{ level: "debug", line: "it ended before its body did" },
+    ...{ status: 400, detail: "The request ended before its body was complete." },
+    ...{ level: "debug", line: "the request ended before its body was complete" },
   },
   "already-read": {
     ...{ status: 500, detail: "The body could not be read." },
@@ -73,15 +73,18 @@ const rows: Readonly<Record<Refusal, Row>> = {
   },
   store: {
     ...{ status: 503, detail: "The notification could not be recorded." },
-    ...{ level: "error", line: "the store could not record its notification" },
+    ...{ level: "error", line: "the store could not record the notification" },
   },
   "store-timeout": {
     ...{ status: 503, detail: "The notification could not be recorded in time." },
-    ...{ level: "error", line: "the store did not record its notification in time" },
+    ...{ level: "error", line: "the store did not record the notification in time" },
   },
   backlog: {
     ...{ status: 503, detail: "Too many notifications wait to be handled." },
-    ...{ level: "error", line: "more than maxWaiting events wait. Discard those that you do not need" },
+    ...{
+      level: "error",
+      line: "more events wait than maxWaiting allows. Discard unneeded events, or raise maxWaiting",
+    },
   },
   internal: { status: 500, detail: "Something went wrong.", level: "error", line: "unexpected error" },
 };
@@ -101,12 +104,12 @@ const headersOf: Readonly<Record<number, Record<string, string>>> = {
   503: { "retry-after": "5" },
 };
 
-/** The answer to a reachability check. */
+/** The answer to a GET or HEAD request of a monitor. */
 export function reachable(): ReceiveResult {
   return { status: 200, headers: {}, body: "" };
 }
 
-/** The answer to a notification that is recorded, now or before. */
+/** The answer to a recorded notification, or to its duplicate. */
 export function accepted(): ReceiveResult {
   return { status: 200, headers: { "content-type": "application/json" }, body: '{"received":true}' };
 }
@@ -116,7 +119,7 @@ export function refused(reason: Refusal): ReceiveResult {
   return problem(status, { detail });
 }
 
-/** Names each wrong field. Repeats nothing of the request. */
+/** The answer to an invalid notification. It names each wrong field, but repeats nothing of the request. */
 export function invalid(issues: readonly Issue[]): ReceiveResult {
   const errors = issues.map(({ path, message }) => ({ path, message }));
   return problem(400, { detail: "The body is not a valid notification.", errors });
@@ -130,40 +133,38 @@ function problem(status: number, details: object): ReceiveResult {
   };
 }
 
-/**
- * `observe` gets it when a notification has arrived. `received`: its event was recorded. `duplicate`: its id was known.
- */
+/** Reports a notification. `received`: the store recorded its event. `duplicate`: the store already had this id. */
 export interface ReceivedObservation {
   readonly kind: "received" | "duplicate";
   /** The id of the event in lower case. */
   readonly eventId: string;
-  /** `booking:<code>`, `listing:<id>`, or `null`. */
+  /** `booking:<code>`, `listing:<id>`, or `null` if the event refers to no record. */
   readonly ref: string | null;
-  /** The topic of the endpoint; `null` where it is not known. */
+  /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
 }
 
-/** `observe` gets it when the body of a request is not a notification. */
+/** Reports a request whose body is not a valid notification. */
 export interface InvalidObservation {
   readonly kind: "invalid";
-  /** The topic of the endpoint; `null` where it is not known. */
+  /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
   /** Each part of the body that is wrong. */
   readonly issues: readonly Issue[];
-  /** The first 2 KiB of the body, so that the notification can be recovered. */
+  /** The first 2 KiB of the body, so that you can recover the notification. */
   readonly body: string;
 }
 
-/** `observe` gets it when a request was refused. */
+/** Reports a refused request. */
 export interface RefusedObservation {
   readonly kind: "refused";
-  /** The topic of the endpoint; `null` where it is not known. */
+  /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
   /** The status of the answer. */
   readonly status: number;
-  /** Why the handler did not take the request. */
+  /** Why the handler refused the request. */
   readonly reason: Refusal;
-  /** The error of `verify` or the store. */
+  /** The error that caused the refusal, such as an error of `verify` or the store. */
   readonly error?: unknown;
 }
 
@@ -172,17 +173,23 @@ export type ReceiveObservation = ReceivedObservation | InvalidObservation | Refu
 
 export type Observe = (event: ReceiveObservation) => void;
 
-/** How much of an invalid body `observe` gets, in bytes of UTF-8. */
+/** `observe` gets this many bytes from the beginning of an invalid body. */
 const SHOWN_BYTES = 2048;
 
 const doubtLines: Readonly<Record<Doubt, string>> = {
-  timestamp: "has no readable timestamp, so its event.timestamp is the time of its receipt",
-  references: "refers to a booking and a listing, so it counts for the booking. Tell the endpoint its topic",
+  timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
+  references:
+    "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
 };
 
 export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
   for (const doubt of doubts)
     log.limited(doubt, "warn", `the notification ${eventId} ${doubtLines[doubt]}`, { eventId, ref });
+}
+
+/** Puts the words `the body` before the message of an issue about the whole body. */
+export function withSubject({ path, message }: Issue): Issue {
+  return { path, message: path.length === 0 ? `the body ${message}` : message };
 }
 
 /** Reports each request to `observe` and the log. */
@@ -198,7 +205,8 @@ export class Reporter {
   recorded(event: NewEvent, added: "added" | "duplicate" | "conflict", doubts: readonly Doubt[]): void {
     const { eventId, ref, topic } = event;
     if (added === "conflict") {
-      const problem = "was delivered before with a different reference. The first delivery counts";
+      const problem =
+        "was delivered before with a different booking or listing. The handler ignores the new delivery";
       this.#log.limited("conflict", "warn", `event ${eventId} ${problem}`, { eventId, ref });
     }
     logDoubts(event, doubts, this.#log);
@@ -206,21 +214,15 @@ export class Reporter {
   }
 
   invalid(topic: string | undefined, issues: readonly Issue[], body: string | Uint8Array = ""): void {
-    const list = issues.map((issue) =>
-      issue.path.length === 0 ? `the body ${issue.message}` : describeIssue(issue),
-    );
-    this.#log.limited(
-      "invalid",
-      "warn",
-      `refused a notification that is not valid (400): ${list.join("; ")}`,
-    );
+    const list = issues.map((issue) => describeIssue(withSubject(issue))).join("; ");
+    this.#log.limited("invalid", "warn", `refused an invalid notification (400): ${list}`);
     this.#observe({ kind: "invalid", topic: topic ?? null, issues, body: beginningOf(body) });
   }
 
   refused(reason: Refusal, topic: string | undefined, error?: unknown): void {
     const { status, level, line } = rows[reason];
     const message = `refused a request (${status}): ${line}`;
-    // An error of verify may quote the URL with its secret, so only its class is logged.
+    // Log only the class of an error of `verify`, because the error may quote the URL with the secret.
     if (reason === "verify" && error !== undefined)
       this.#log.limited(
         "verify-threw",
@@ -234,7 +236,7 @@ export class Reporter {
 }
 
 function beginningOf(body: string | Uint8Array): string {
-  // A character has at least one byte, so a longer part need not be encoded.
+  // Each character has at least one byte, so encode no more than `SHOWN_BYTES` characters.
   const bytes = typeof body === "string" ? new TextEncoder().encode(body.slice(0, SHOWN_BYTES)) : body;
   if (bytes.length <= SHOWN_BYTES) return new TextDecoder().decode(bytes);
   return new TextDecoder().decode(bytes.subarray(0, SHOWN_BYTES), { stream: true });

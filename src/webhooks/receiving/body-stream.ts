@@ -1,7 +1,7 @@
 import { idleTimer } from "../../async.ts";
 import { type Deadlines, now } from "./request-timers.ts";
 
-/** Why a body could not be had. */
+/** Why a body could not be read. */
 export type BodyFailure =
   | "too-large"
   | "body-timeout"
@@ -10,21 +10,20 @@ export type BodyFailure =
   | "not-json"
   | "not-base64";
 
-/** A body, or why it could not be read. */
 export type ReadBody =
   | { readonly content: Uint8Array | string; readonly failure?: undefined }
-  | { readonly failure: BodyFailure; readonly error?: unknown };
+  | { readonly failure: BodyFailure; readonly error?: unknown; readonly content?: string };
 
 export interface BodyLimits {
   readonly maxBodyBytes: number;
-  /** ms that may pass between two chunks. */
+  /** The longest time between two chunks, ms. */
   readonly bodyTimeout: number;
-  /** The time of `now()` by which the whole body must have been read. */
+  /** The deadline for reading the whole body, by `now()`. */
   readonly replyBy: number;
   readonly deadlines: Deadlines;
 }
 
-/** The part of a Node stream that is used here, so that no import of Node is needed. */
+/** The members of a Node stream that this module uses. Declared here, so that the module needs no import from Node. */
 export interface NodeStream {
   on(event: string, listener: (argument: unknown) => void): unknown;
   removeListener(event: string, listener: (argument: unknown) => void): unknown;
@@ -36,21 +35,21 @@ export interface NodeStream {
 
 export type BodyStream = ReadableStream<unknown> | NodeStream | AsyncIterable<unknown>;
 
-/** Takes the chunks of a source. After `fail`, or a `chunk` that returned `false`, the source must stop. */
+/** Receives the chunks of a source. The source must stop after it calls `fail`, or when `chunk` returns `false`. */
 interface Sink {
   chunk(value: unknown): boolean;
   end(): void;
   fail(error: unknown): void;
 }
 
-/** Releases a source. `ended`: the source was read to its end. */
+/** Releases a source. `ended` is `true` if the source was read to its end. */
 type Release = (ended: boolean) => void;
 
 /**
- * Reads a stream to its end or to a limit, and no chunk more.
+ * Reads a stream until it ends or reaches a limit.
  *
- * @param settled - called once
- * @returns a function that stops reading. The body then counts as aborted
+ * @param settled - called once, with the body or the failure
+ * @returns a function that stops reading, with the failure `aborted`
  */
 export function readStream(
   stream: BodyStream,
@@ -71,12 +70,11 @@ export function readStream(
     letGo(ended);
     settled(body);
   };
-  // A source that throws here must not prevent the answer.
   const letGo = (whole: boolean): void => {
     try {
       release?.(whole);
     } catch {
-      // The body is settled already.
+      // An error of the source must not prevent the answer.
     }
   };
   const deadline = deadlines.add(stallsAt(), () => finish({ failure: "body-timeout" }));
@@ -84,7 +82,8 @@ export function readStream(
   release = open(stream, {
     chunk(value) {
       const bytes = toBytes(value);
-      if (bytes === undefined) finish({ failure: "aborted", error: new TypeError("a chunk is not bytes") });
+      if (bytes === undefined)
+        finish({ failure: "aborted", error: new TypeError("a chunk of the body is neither bytes nor text") });
       else if (size + bytes.length > maxBodyBytes) finish({ failure: "too-large" });
       else if (bytes.length > 0) {
         size += bytes.length;
@@ -100,7 +99,7 @@ export function readStream(
   return () => finish({ failure: "aborted" });
 }
 
-/** The bytes of any binary value or text, from any realm. `undefined` for other values. */
+/** Returns the bytes of a text or a binary value, even from another realm. Returns `undefined` for other values. */
 export function toBytes(value: unknown): Uint8Array | undefined {
   if (value instanceof Uint8Array) return value;
   if (typeof value === "string") return new TextEncoder().encode(value);
@@ -149,10 +148,10 @@ function openWebStream(stream: ReadableStream<unknown>, sink: Sink): Release {
   };
 }
 
-/** Listens to events, which is twice as fast as iterating. */
+/** Listens to the stream's events, because `for await` would take twice as long. */
 function openNodeStream(stream: NodeStream, sink: Sink): Release {
   const data = (chunk: unknown): void => void sink.chunk(chunk);
-  // These listeners stay, because an error without a listener ends the process.
+  // Do not remove the listener of `error` on release, because an error without a listener ends the process.
   stream.on("error", sink.fail);
   stream.on("close", () => sink.fail(undefined));
   stream.on("end", sink.end);
@@ -172,7 +171,7 @@ function openIterator(iterator: AsyncIterator<unknown>, sink: Sink): Release {
   };
 }
 
-/** How many chunks are read before other work gets a turn. */
+/** How many chunks are read before the event loop can run other work. */
 const CHUNKS_PER_TURN = 1_000;
 
 async function pump(
@@ -184,7 +183,7 @@ async function pump(
       const { done, value } = await next();
       if (done) return sink.end();
       if (!sink.chunk(value)) return;
-      // A source that is always ready would hold up timers and other requests.
+      // Without this wait, a source that always has a chunk ready would block timers and other requests.
       if (count % CHUNKS_PER_TURN === 0) await new Promise((resolve) => setTimeout(resolve));
     }
   } catch (error) {
@@ -193,15 +192,15 @@ async function pump(
 }
 
 /**
- * Cancels a source a second later. Behind most servers that use `Request` on Node, cancelling destroys the socket, and
- * with it the answer that is about to be written.
+ * Cancels a source one second later, so that the server can write the answer first. On Node, most servers that use
+ * `Request` destroy the socket when the source is canceled.
  */
 function afterTheAnswer(cancel: () => unknown): void {
   idleTimer(async () => {
     try {
       await cancel();
     } catch {
-      // The body is settled already.
+      // Ignore the error, because the request already has its answer.
     }
   }, 1_000);
 }

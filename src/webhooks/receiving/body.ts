@@ -15,7 +15,7 @@ import { headerOf, type ReceiveRequest, type RequestHeaders } from "./request.ts
 
 const encoder = new TextEncoder();
 
-/** The body of a request: a stream, bytes, text, or an object that a parser made. It is read once at most. */
+/** Reads the body of a request, at most once. The body is a stream, bytes, text, or an object from a body parser. */
 export class RequestBody {
   readonly #body: unknown;
   readonly #isBase64: boolean;
@@ -35,7 +35,6 @@ export class RequestBody {
     this.#limits = limits;
   }
 
-  /** Whether a read has failed. */
   get hasFailed(): boolean {
     return this.#failed;
   }
@@ -49,15 +48,14 @@ export class RequestBody {
     return this.#read;
   }
 
-  /** The bytes, for `verify`. Rejects with the reason if they cannot be read. */
+  /** Resolves to the bytes of the body, for `verify`. Rejects if the body cannot be read. */
   raw(): Promise<Uint8Array> {
     const bytes = this.#bytes();
-    // A `verify` may drop the promise, and its rejection must not end the process.
+    // If `verify` ignores the promise, a rejection must not end the process.
     bytes.catch(() => {});
     return bytes;
   }
 
-  /** Stops reading. */
   stop(): void {
     this.#stop?.();
   }
@@ -73,7 +71,7 @@ export class RequestBody {
     if (failure === "too-large") return `the body is larger than ${this.#limits.maxBodyBytes} bytes`;
     if (failure === "not-base64") return "the body is not base64";
     if (failure === "body-timeout") return "the body did not arrive in time";
-    return failure === "already-read" ? ALREADY_READ : "the request ended before its body did";
+    return failure === "already-read" ? ALREADY_READ : "the request ended before its body was complete";
   }
 
   #start(): ReadBody | Promise<ReadBody> {
@@ -98,16 +96,18 @@ export class RequestBody {
   }
 
   #decode(base64: string): ReadBody {
-    // Before decoding, so that a body that is too large takes no memory.
+    // Check the length before decoding, so that a body that is too large takes no memory.
     if (decodedLength(base64) > this.#limits.maxBodyBytes) return { failure: "too-large" };
-    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0) return { failure: "not-base64" };
+    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0) {
+      return { failure: "not-base64", content: base64 };
+    }
     const { Buffer } = globalThis;
     return this.#sized(
       Buffer ? Buffer.from(base64, "base64") : Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
     );
   }
 
-  // The length header counts the bytes that were sent. Without it, or if they were compressed, the text counts.
+  // Checks `content-length`. If that header is missing or counts compressed bytes, checks the size of the JSON text.
   #reserialise(parsed: unknown): ReadBody {
     const length =
       headerOf(this.#headers, "content-encoding") === undefined ? this.#contentLength() : undefined;
@@ -131,19 +131,18 @@ export class RequestBody {
   }
 }
 
-/** The length of the decoded base64. */
 function decodedLength(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.floor((base64.length * 3) / 4) - padding;
 }
 
 function textFits(text: string, maxBytes: number): boolean {
-  // A UTF-16 unit has three bytes at most, so most texts need not be encoded.
+  // A UTF-16 unit takes at most 3 bytes in UTF-8, so most texts need not be encoded.
   if (3 * text.length <= maxBytes) return true;
   return encoder.encode(text).length <= maxBytes;
 }
 
-/** Whether a parser made this object of the bytes. */
+/** Whether `body` is an object that a body parser made. */
 function isParsed(body: unknown): boolean {
   if (body === undefined || body === null || typeof body === "string") return false;
   return toBytes(body) === undefined && !isStream(body);
@@ -159,22 +158,22 @@ function wasRead(stream: BodyStream): boolean {
   return (stream as NodeStream).readableDidRead === true;
 }
 
-/** Whether an empty stream has ended already. It emits no further event. */
+/** Whether an unread stream has already ended. Such a stream is empty, and emits no further event. */
 function hasEnded(stream: BodyStream): boolean {
   return (stream as NodeStream).readableEnded === true;
 }
 
 /**
- * The JSON of a value that a parser made, however deep it is nested.
+ * Returns the JSON of a parsed value, at any depth of nesting.
  *
- * @param maxLength - the longest text to return: no JSON that the handler accepts is longer
- * @returns `undefined` if the value has no JSON, or a longer one
+ * @param maxLength - the longest text for a value that is too deep for `JSON.stringify`. Other values have no limit
+ * @returns `undefined` if the value has no JSON, or if the text would be longer than its limit
  */
 export function serialise(value: unknown, maxLength: number): string | undefined {
   try {
     return JSON.stringify(value);
   } catch (error) {
-    // JSON.parse reads any depth, but JSON.stringify writes a few thousand levels only.
+    // `JSON.parse` reads any depth, but `JSON.stringify` fails after a few thousand levels.
     if (!(error instanceof RangeError)) return undefined;
   }
   try {

@@ -14,10 +14,10 @@ export interface ParsedEvent {
 
 export type ParsedBody = ParsedEvent | { readonly ok: false; readonly issues: readonly Issue[] };
 
-// Refuses invalid UTF-8, because a replacement character could make the code of another booking.
+// Refuses invalid UTF-8. A replacement character could turn a booking's code into the code of another booking.
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Makes the event to record, or says what is wrong with the body. Never throws. */
+/** Returns the event to record, or the issues of an invalid body. Never throws. */
 export function parseBody(content: Uint8Array | string, topic: string | undefined): ParsedBody {
   const text = typeof content === "string" ? withoutMark(content) : decode(content);
   if (text === undefined) return refuse("is not UTF-8");
@@ -42,18 +42,18 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   };
 }
 
-/** Refuses the whole body. */
+/** Returns an issue about the whole body. */
 export function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
   return { ok: false, issues: [{ path: [], message }] };
 }
 
-/** If a notification has both references, the topic of the endpoint decides. Without one, the booking counts. */
+/** If a notification has a booking and a listing, the booking counts, unless the topic is `listings`. */
 function refOf({ bookingCode, listingId }: ParsedNotification, topic: string | undefined): string | null {
   if (listingId !== null && (bookingCode === null || topic === "listings")) return listingRef(listingId);
   return bookingCode === null ? null : bookingRef(bookingCode);
 }
 
-/** Drops a byte order mark. */
+/** Returns the text without a byte order mark, or `undefined` if the bytes are not UTF-8. */
 function decode(bytes: Uint8Array): string | undefined {
   try {
     return decoder.decode(bytes);
@@ -67,8 +67,8 @@ function withoutMark(text: string): string {
 }
 
 /**
- * Escapes lone surrogates, which have no UTF-8, as JSON allows. Call it with valid JSON only: after a stray backslash
- * the escape would repair the text.
+ * Escapes lone surrogates, because UTF-8 cannot encode them. `json` must be valid JSON: in invalid JSON, a backslash
+ * may stand before a surrogate. With the escape, the text would be `\\ud800`, which is valid JSON but wrong.
  */
 function wellFormed(json: string): string {
   if (json.isWellFormed()) return json;

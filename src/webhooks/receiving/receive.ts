@@ -13,7 +13,7 @@ import {
 } from "./answers.ts";
 import { RequestBody } from "./body.ts";
 import { type ParsedEvent, parseBody, refuse as refuseBody } from "./parse.ts";
-import { type ReceiveRequest, type TopicFrom, toHeaders, topicIn } from "./request.ts";
+import { type ReceiveRequest, type RequestHeaders, type TopicFrom, toHeaders, topicIn } from "./request.ts";
 import { type Deadlines, deadlineSource, LATE, now } from "./request-timers.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
@@ -25,7 +25,7 @@ const RECORD_TIMEOUT = 10_000;
 /** The result of a request. */
 export interface Received {
   readonly result: ReceiveResult;
-  /** The event of a notification that is recorded, now or before. `undefined` for every other request. */
+  /** The event of an accepted notification, new or duplicate. It is `undefined` for every other request. */
   readonly recorded?:
     | { readonly event: NewEvent; readonly added: "added" | "duplicate" | "conflict" }
     | undefined;
@@ -38,11 +38,11 @@ export interface ReceiverOptions {
   readonly topicFrom?: TopicFrom | undefined;
   readonly answerChecks?: boolean | undefined;
   readonly maxBodyBytes: number;
-  /** ms */
+  /** How long a request may take until its answer, ms. */
   readonly replyWithin: number;
-  /** ms */
+  /** The longest time between two chunks of a body, ms. Default 10,000. */
   readonly bodyTimeout?: number | undefined;
-  /** ms */
+  /** How long the store may take to record an event, ms. Default 10,000. */
   readonly recordTimeout?: number | undefined;
   readonly closing: () => boolean;
   readonly backlog?: Pick<Backlog, "isFull"> | undefined;
@@ -54,7 +54,7 @@ export interface ReceiverOptions {
   readonly log: Log;
 }
 
-/** Never rejects. @param arrivedAt - by `performance.now()`; default: now */
+/** Never rejects. `arrivedAt` is a time of `performance.now()`, by default the present time. */
 export type Receiver = (request: ReceiveRequest, arrivedAt?: number) => Promise<Received>;
 
 /** A request that is being handled. */
@@ -65,7 +65,7 @@ interface Arrival {
   readonly deadlines: Deadlines;
 }
 
-/** Checks requests in the order of docs/how-it-works.md, and records their events. */
+/** Makes the function that checks requests and records their events. docs/how-it-works.md lists the checks in order. */
 export function createReceiver(options: ReceiverOptions): Receiver {
   const { topicFrom = { query: "topic" }, answerChecks = false } = options;
   const { bodyTimeout = BODY_TIMEOUT, recordTimeout = RECORD_TIMEOUT } = options;
@@ -76,7 +76,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const topic = topicOf(request, topicFrom);
     const replyBy = arrivedAt + options.replyWithin;
     const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
-    // Keeps the timer running from the body to the answer, because each stop and start of the timer costs time.
+    // This deadline keeps the timer running until the answer, because each stop and start of the timer costs time.
     const whole = arrival.deadlines.add(replyBy, () => {});
     try {
       return await handle(arrival);
@@ -95,27 +95,37 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     if (method !== "POST" && !isCheck) return refuse(arrival, "method");
     const limits = { maxBodyBytes: options.maxBodyBytes, bodyTimeout, replyBy, deadlines };
     const body = new RequestBody(isCheck ? { ...request, body: undefined } : request, limits);
-    const refusal = options.verify && (await askVerify(options.verify, arrival, body));
+    const answer = options.verify === undefined || ask(options.verify, arrival, body);
+    // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
+    const refusal = answer === true && !body.hasFailed ? undefined : await judge(answer, arrival, body);
     if (refusal) return refusal;
-    // With `await`, as in all functions here: returning a promise takes two more turns of the microtask queue.
+    // Do not remove `await`: an async function that returns a promise takes two more microtasks.
     return isCheck ? { result: reachable(), replyBy } : await takeBody(arrival, body);
   }
 
-  /** @returns `undefined` if verify accepts the request */
-  async function askVerify(
-    verify: Verify,
+  /** Returns the answer of `verify`. If `verify` throws, the answer is a promise that rejects. */
+  function ask(verify: Verify, arrival: Arrival, body: RequestBody): boolean | Promise<boolean> {
+    try {
+      return verify(new RequestToVerify(arrival, body));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** @returns `undefined` if `verify` has accepted the request */
+  async function judge(
+    answer: boolean | Promise<boolean>,
     arrival: Arrival,
     body: RequestBody,
   ): Promise<Received | undefined> {
     let verdict: boolean | typeof LATE = false;
     let thrown: unknown;
     try {
-      const answer = verify(verifyRequest(arrival, body));
-      verdict = answer === true ? true : await arrival.deadlines.within(answer, arrival.replyBy);
+      verdict = await arrival.deadlines.within(answer, arrival.replyBy);
     } catch (error) {
       thrown = error ?? new Error(`verify threw ${error}`);
     }
-    // Before the verdict, because verify may have caught the failure of the body, or thrown because of it.
+    // Check the body before the verdict: `verify` may have caught the failure of the body, or failed because of it.
     if (body.hasFailed) return await takeBody(arrival, body);
     if (verdict === true) return undefined;
     body.stop();
@@ -126,7 +136,8 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const reading = body.read();
     const read = reading instanceof Promise ? await reading : reading;
     if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
-    if (read.failure === "not-base64") return refuseInvalid(arrival, refuseBody("is not base64").issues);
+    if (read.failure === "not-base64")
+      return refuseInvalid(arrival, refuseBody("is not base64").issues, read.content);
     if (read.failure !== undefined) return refuse(arrival, read.failure, read.error);
     const parsed = parseBody(read.content, arrival.topic);
     if (!parsed.ok) return refuseInvalid(arrival, parsed.issues, read.content);
@@ -150,7 +161,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     return { result: accepted(), recorded: { event, added }, replyBy: arrival.replyBy };
   }
 
-  /** A known event must be answered 200 even with a full backlog, or the platform repeats it forever. */
+  /** A duplicate must get 200 even if the backlog is full. Otherwise, the platform may send it forever. */
   function isKnown(eventId: string, { deadlines }: Arrival, by: number): Promise<boolean | typeof LATE> {
     return deadlines.within(options.isKnown?.(eventId) ?? Promise.resolve(false), by);
   }
@@ -170,7 +181,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
   }
 }
 
-/** `undefined` also for a broken request whose properties throw. */
+/** Returns `undefined` if the request has no topic, or if its properties throw because the request is broken. */
 function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefined {
   try {
     return request.topic ?? topicIn(request.url, topicFrom);
@@ -179,28 +190,44 @@ function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefi
   }
 }
 
-/** Makes `Headers` on demand, because a secret in the URL needs none. */
-function verifyRequest({ request, topic }: Arrival, body: RequestBody): VerifyRequest {
-  const { method, url, headers } = request;
-  let made: Headers | undefined;
-  return {
-    method,
-    url,
-    topic,
-    get headers() {
-      made ??= toHeaders(headers ?? {});
-      return made;
+/**
+ * The request that `verify` gets. Makes `Headers` only when `verify` reads them, because a check of the URL does not
+ * need them. `headers` is an own property, so that `{ ...request }` copies it. All requests share its getter: with a
+ * getter for each request, V8 would make a hidden class for each request, which slows garbage collection.
+ */
+class RequestToVerify implements VerifyRequest {
+  static readonly #lazyHeaders: PropertyDescriptor & ThisType<RequestToVerify> = {
+    enumerable: true,
+    get() {
+      this.#made ??= toHeaders(this.#given);
+      return this.#made;
     },
-    rawBody: () => body.raw(),
   };
+
+  readonly method: string;
+  readonly url: string;
+  readonly topic: string | undefined;
+  declare readonly headers: Headers;
+  readonly rawBody: () => Promise<Uint8Array>;
+  readonly #given: RequestHeaders;
+  #made: Headers | undefined;
+
+  constructor({ request: { method, url, headers }, topic }: Arrival, body: RequestBody) {
+    this.method = method;
+    this.url = url;
+    this.topic = topic;
+    this.rawBody = () => body.raw();
+    this.#given = headers ?? {};
+    Object.defineProperty(this, "headers", RequestToVerify.#lazyHeaders);
+  }
 }
 
-/** How old a count may be, ms. */
+/** How long a count of the waiting events may be reused, ms. */
 const FRESH = 1000;
-/** A count of this age is renewed in the background, so that no request has to wait for it, ms. */
+/** The age at which a count is renewed in the background, ms. Requests need not wait for the new count. */
 const RENEW = 500;
 
-/** Tells whether more events wait than `maxWaiting`. */
+/** Tells whether more than `maxWaiting` events wait. */
 export class Backlog {
   readonly #count: () => Promise<Record<EventState, number>>;
   readonly #most: number;
@@ -213,7 +240,7 @@ export class Backlog {
     this.#most = most;
   }
 
-  /** Returns no promise if a fresh count is known. */
+  /** Returns a promise only if there is no fresh count. */
   isFull(): boolean | Promise<boolean> {
     if (this.#most === Number.POSITIVE_INFINITY) return false;
     const age = performance.now() - this.#countedAt;

@@ -1,17 +1,17 @@
 import { MAX_TIMER } from "../../async.ts";
 
-/** Monotonic ms, so that setting the clock ends no request. */
+/** The monotonic time in ms, so that a change of the system clock does not end requests. */
 export const now = (): number => performance.now();
 
-/** {@link Deadlines.within} resolves to this when the work was not done in time. */
+/** The result of {@link Deadlines.within} if the work did not end in time. */
 export const LATE: unique symbol = Symbol("late");
 
-/** The latest time for something to happen. */
+/** A time limit, with a function to call when the limit has passed. */
 export interface Deadline {
-  /** A time of {@link now}. It may be set to a later time. */
+  /** When the limit passes, by {@link now}. Callers may set a later time. */
   at: number;
   readonly late: () => void;
-  /** Its neighbors in the list of pending deadlines. Both are `undefined` outside the list. */
+  /** `before` and `after` are the neighbors in the list of pending deadlines. They are `undefined` outside the list. */
   before: Deadline | undefined;
   after: Deadline | undefined;
 }
@@ -19,11 +19,11 @@ export interface Deadline {
 type Timer = ReturnType<typeof setTimeout> & { ref?(): unknown; unref?(): unknown };
 
 /**
- * Many deadlines on one timer. Most requests end within a millisecond, so a timer for each would cost more than the
- * request. The timer keeps a process alive only while a deadline is pending.
+ * Runs many deadlines on one timer. Most requests end within a millisecond, so a timer for each request would cost more
+ * than the request. The timer keeps a process alive only while a deadline is pending.
  */
 export class Deadlines {
-  /** The head of a linked list, to which adding takes a tenth of the time that adding to a `Set` takes. */
+  /** The head of a linked list. Adding to the list is ten times as fast as adding to a `Set`. */
   readonly #pending = ring();
   #timer: Timer | undefined;
   #ringsAt = Number.POSITIVE_INFINITY;
@@ -44,7 +44,7 @@ export class Deadlines {
     if (unlink(deadline) && this.#isEmpty) this.#rest();
   }
 
-  /** Settles as `work` does, or resolves to {@link LATE} at `at` and ignores how `work` ends. */
+  /** Settles like `work` if `work` ends before the time `at`. Otherwise, resolves to {@link LATE}. */
   within<T>(work: T | PromiseLike<T>, at: number): Promise<T | typeof LATE> {
     return new Promise((resolve, reject) => {
       const deadline = this.add(at, () => resolve(LATE));
@@ -85,7 +85,7 @@ export class Deadlines {
     return this.#pending.after === this.#pending;
   }
 
-  // The timer stays for the next request if it can be unref'd, so that it does not keep the process alive.
+  // If the timer has `unref`, keep the timer for the next request. After `unref`, the process can end.
   #rest(): void {
     if (this.#timer === undefined) return;
     if (this.#timer.unref !== undefined) this.#timer.unref();
@@ -97,7 +97,7 @@ export class Deadlines {
   }
 }
 
-/** The head of an empty list. */
+/** Makes the head of an empty list. */
 function ring(): Deadline {
   const head: Deadline = { at: 0, late: () => {}, before: undefined, after: undefined };
   head.before = head;
@@ -105,7 +105,7 @@ function ring(): Deadline {
   return head;
 }
 
-/** @returns `false` where the deadline is in no list */
+/** Removes a deadline from its list. Returns `false` if the deadline is in no list. */
 function unlink(deadline: Deadline): boolean {
   const { before, after } = deadline;
   if (before === undefined || after === undefined) return false;
@@ -116,10 +116,13 @@ function unlink(deadline: Deadline): boolean {
   return true;
 }
 
-/** Whether a timer outlives the request that set it. On Workers it does not. */
+/** Whether a timer outlives the request that set it. On Cloudflare Workers, the timer ends with the request. */
 const sharesTimers = /^(Node\.js|Bun|Deno)\b/.test(globalThis.navigator?.userAgent ?? "");
 
-/** Makes the function that gives each request its deadlines. All requests share them where timers outlive a request. */
+/**
+ * Makes the function that returns the `Deadlines` object for a request. If timers outlive a request, all requests
+ * share one object.
+ */
 export function deadlineSource(): () => Deadlines {
   if (!sharesTimers) return () => new Deadlines();
   const shared = new Deadlines();

@@ -1,14 +1,14 @@
 import { isTopic } from "../../models/records.ts";
 
-/** A request, from any server. */
+/** A request, in a form that any server can provide. */
 export interface ReceiveRequest {
   /** The HTTP method. */
   readonly method: string;
   /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
   readonly url: string;
-  /** The headers, as a `Headers` object or by name. */
+  /** The headers: a `Headers` object, an object with a member for each name, or pairs of name and value. */
   readonly headers: RequestHeaders;
-  /** The body as it came, or the object that a body parser made of it. A Node stream is an `AsyncIterable`. */
+  /** The body as received, or the object that a body parser made. A Node stream counts as an `AsyncIterable`. */
   readonly body?:
     | string
     | Uint8Array
@@ -18,9 +18,9 @@ export interface ReceiveRequest {
     | object
     | null
     | undefined;
-  /** Whether `body` is the base64 of the body's bytes, as on AWS Lambda. Default `false`. */
+  /** Whether `body` is encoded in base64, as on AWS Lambda. Default `false`. */
   readonly isBase64Encoded?: boolean | undefined;
-  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic in the URL, see `topicFrom`. */
+  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic that `topicFrom` finds in the URL. */
   readonly topic?: string | undefined;
 }
 
@@ -30,7 +30,7 @@ export type RequestHeaders =
   | Readonly<Record<string, string | readonly string[] | undefined>>
   | Iterable<readonly [string, string]>;
 
-/** Reads one header without making a `Headers` object. `name` is in lower case. */
+/** Reads one header without making a `Headers` object. `name` must be in lower case. */
 export function headerOf(headers: RequestHeaders, name: string): string | undefined {
   const direct = (headers as Readonly<Record<string, unknown>>)[name];
   if (typeof direct === "string") return direct;
@@ -41,7 +41,7 @@ export function headerOf(headers: RequestHeaders, name: string): string | undefi
   return undefined;
 }
 
-/** Makes a `Headers` object. Leaves out names and values that it cannot hold, such as HTTP/2's `:path`. */
+/** Makes a `Headers` object. Leaves out names and values that `Headers` refuses, such as HTTP/2's name `:path`. */
 export function toHeaders(headers: RequestHeaders): Headers {
   if (headers instanceof Headers) return headers;
   const result = new Headers();
@@ -57,7 +57,7 @@ function tryAppend(headers: Headers, name: string, value: string): void {
   try {
     headers.append(name, value);
   } catch {
-    // Not a header, such as `:path`.
+    // Leave out a name or value that `Headers` refuses.
   }
 }
 
@@ -71,13 +71,13 @@ function isIterable(headers: object): headers is Iterable<readonly [string, stri
   return Symbol.iterator in headers;
 }
 
-/** The place of an endpoint's topic in its URL. */
+/** The part of a URL that names the topic of the endpoint. */
 export interface TopicFrom {
   /** The name of a query parameter. */
   readonly query: string;
 }
 
-/** Reads the topic from a URL. `undefined` for an unknown topic, and if the URL has several. */
+/** Reads the topic from a URL. Returns `undefined` if the topic is missing or unknown, or if there are several. */
 export function topicIn(url: unknown, { query }: TopicFrom): string | undefined {
   if (typeof url !== "string" || !url.includes("?")) return undefined;
   const search = url.slice(url.indexOf("?") + 1).split("#", 1)[0]!;
@@ -85,10 +85,13 @@ export function topicIn(url: unknown, { query }: TopicFrom): string | undefined 
   return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
 }
 
-/** Printable ASCII without `%` and `+`, and without `?`: `URLSearchParams` drops a leading one. */
+/**
+ * Matches printable ASCII except `%`, `+` and `?`. `%` and `+` need decoding, and `URLSearchParams` drops a `?` at
+ * the start.
+ */
 const PLAIN_QUERY = /^[!-$&-*,->@-~]*$/;
 
-/** All values of a query parameter. A query without escapes needs no decoding, which takes several times as long. */
+/** Returns all values of a query parameter. Does not decode a plain query, because decoding is several times slower. */
 export function queryValues(search: string, name: string): string[] {
   if (!PLAIN_QUERY.test(search) || !/^[\w-]+$/.test(name)) return new URLSearchParams(search).getAll(name);
   const values: string[] = [];

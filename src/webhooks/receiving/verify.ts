@@ -10,18 +10,18 @@ export interface VerifyRequest {
   readonly url: string;
   /** The headers of the request. */
   readonly headers: Headers;
-  /** The topic of the endpoint, if it was told one. */
+  /** The topic of the endpoint. It is `undefined` if the endpoint has no topic. */
   readonly topic: string | undefined;
   /**
-   * Reads the bytes of the body. Rejects if the body is larger than `maxBodyBytes`, does not arrive in time, or was read
-   * by a body parser before.
+   * Reads the bytes of the body. Rejects if the body is larger than `maxBodyBytes`, does not arrive in time, or was
+   * already read by a body parser.
    */
   readonly rawBody: () => Promise<Uint8Array>;
 }
 
 /**
- * Decides whether the handler accepts a request. Only `true` accepts it. For any other value, and if it throws, the
- * handler answers 401. If it does not decide within `replyWithin`, the handler answers 503.
+ * Decides whether the handler accepts a request. Only the result `true` accepts the request. If the function returns
+ * another value or throws, the handler answers 401. If it takes longer than `replyWithin`, the handler answers 503.
  *
  * @example
  * ```ts
@@ -30,10 +30,10 @@ export interface VerifyRequest {
  */
 export type Verify = (request: VerifyRequest) => boolean | Promise<boolean>;
 
-// `require` loads another copy of the package than `import`. This symbol is the same in both.
+// `import` and `require` load separate copies of the package. `Symbol.for` gives the same symbol to each copy.
 const WEAKNESS = Symbol.for("stayhook.weakness");
 
-/** Marks a `verify` that strangers may get past. A handler made with it logs the text as a warning. */
+/** Marks a `verify` that is easy to bypass. The handler logs `weakness` as a warning. */
 export function withWeakness(verify: Verify, weakness: string): Verify {
   return Object.defineProperty(verify, WEAKNESS, { value: weakness });
 }
@@ -42,50 +42,52 @@ export function weaknessOf(verify: Verify): string | undefined {
   return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
 }
 
-// `query` stands last in the union, because TypeScript reports a missing place by the last member.
-/** Options of {@link sharedSecret}: the secret, and the one place where it is. Give exactly one of `query`, `header`, `pathSegment`. */
+// Keep `query` last in the union: if all three options are missing, the error of TypeScript names the last member.
+/** Options of {@link sharedSecret}: the secret, and exactly one of `query`, `header` and `pathSegment`. */
 export type SharedSecretOptions = {
   /**
-   * One secret, or several during a rotation: each of them is accepted. `undefined`, as of an unset variable, throws. A
-   * handler warns of a secret with fewer than 16 characters.
+   * The accepted secret, or several accepted secrets during a rotation. If an environment variable is unset, the
+   * secret is `undefined`, and `sharedSecret` throws. The handler logs a warning for a secret with fewer than 16
+   * characters.
    */
   readonly secret: string | readonly (string | undefined)[] | undefined;
 } & (
   | {
-      /** The last segment of the path. Give exactly one of `query`, `header`, `pathSegment`. */
+      /** The secret is the last segment of the URL's path. Do not add `query` or `header`. */
       readonly pathSegment: "last";
-      /** Absent: the secret is in `pathSegment`. */
+      /** `query` must be absent if the secret is in `pathSegment`. */
       readonly query?: undefined;
-      /** Absent: the secret is in `pathSegment`. */
+      /** `header` must be absent if the secret is in `pathSegment`. */
       readonly header?: undefined;
     }
   | {
-      /** Name of the header. Give exactly one of `query`, `header`, `pathSegment`. */
+      /** The name of the header that has the secret. Do not add `query` or `pathSegment`. */
       readonly header: string;
-      /** Absent: the secret is in `header`. */
+      /** `query` must be absent if the secret is in `header`. */
       readonly query?: undefined;
-      /** Absent: the secret is in `header`. */
+      /** `pathSegment` must be absent if the secret is in `header`. */
       readonly pathSegment?: undefined;
     }
   | {
-      /** Name of the query parameter. Give exactly one of `query`, `header`, `pathSegment`. */
+      /** The name of the query parameter that has the secret. Do not add `header` or `pathSegment`. */
       readonly query: string;
-      /** Absent: the secret is in `query`. */
+      /** `header` must be absent if the secret is in `query`. */
       readonly header?: undefined;
-      /** Absent: the secret is in `query`. */
+      /** `pathSegment` must be absent if the secret is in `query`. */
       readonly pathSegment?: undefined;
     }
 );
 
 /**
- * Makes a `verify` that accepts requests with a secret: in the endpoint URL that you gave the platform, or in a header that
- * a proxy adds. Compares in constant time. Refuses a parameter that occurs twice.
+ * Makes a `verify` that accepts requests with a secret. The secret is in the endpoint URL that you gave the platform,
+ * or in a header that a proxy adds. The comparison takes constant time. `verify` refuses a request whose query
+ * parameter occurs twice.
  *
- * @throws InvalidArgumentError if a secret is missing or empty, or has white space around it, or if the options do not name
- * exactly one place
+ * @throws InvalidArgumentError if a secret is missing, is empty, or has white space at its beginning or end. Also
+ * throws this error if the options do not have exactly one of `query`, `header` and `pathSegment`
  * @example
  * ```ts
- * // The platform was given https://example.com/hooks?key=<secret>
+ * // The platform calls https://example.com/hooks?key=<secret>
  * verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
  * ```
  */
@@ -95,7 +97,7 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   const find = checkPlace(options);
   const verify: Verify = (request) => {
     let matches = false;
-    // Always compares all pairs, so that the time does not tell which secret matched.
+    // Always compare all pairs, so that the time does not tell which secret matched.
     for (const given of find(request))
       for (const secret of secrets) matches = isEqual(given, secret) || matches;
     return matches;
@@ -104,11 +106,11 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   return isShort ? withWeakness(verify, SHORT) : verify;
 }
 
-/** A handler warns of shorter secrets. */
+/** The handler logs a warning for a secret with fewer characters. */
 const LEAST_LENGTH = 16;
 const SHORT =
-  `a secret of sharedSecret has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
-  "Make one with `openssl rand -hex 32`";
+  `a secret passed to sharedSecret has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
+  "Make a secret with `openssl rand -hex 32`";
 
 function checkSecrets(options: SharedSecretOptions): readonly string[] {
   const { secret } = (options ?? {}) as Partial<SharedSecretOptions>;
@@ -159,7 +161,7 @@ function isToken(name: unknown): boolean {
   return typeof name === "string" && /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name);
 }
 
-// The values of a repeated header arrive joined, and match no secret.
+// `Headers` joins the values of a repeated header, so a repeated header matches no secret.
 function inHeader(name: string): Find {
   return ({ headers }) => {
     const value = headers.get(name);
@@ -170,12 +172,12 @@ function inHeader(name: string): Find {
 function inQuery(name: string): Find {
   return ({ url }) => {
     const search = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
-    // The parameter of `??key=` is named `?key`, but URLSearchParams drops a leading question mark.
+    // `??key=` has a parameter named `?key`. `URLSearchParams` would drop the `?` of this name, so put `&` before it.
     const query = search.startsWith("?") ? `&${search}` : search;
     const values = queryValues(query, name);
-    // A second value could hide the one that a server in front has checked.
+    // Refuse a second value: a proxy may have checked only one of the values.
     if (values.length !== 1) return [];
-    // In a form, a plus sign is a space. In a secret that was pasted into a URL, it is itself.
+    // `+` means a space if the query was encoded, and a plus sign if the secret was pasted into the URL. Try both.
     return query.includes("+") ? [...values, ...withPlusAsItself(query, name)] : values;
   };
 }
@@ -196,13 +198,13 @@ const inPath: Find = ({ url }) => {
 };
 
 /**
- * Compares two texts in a time that depends only on the length of the known one. Does not use `timingSafeEqual`, which
- * needs a digest of both. The digests would cost as much as the rest of a check, and are asynchronous on Workers.
+ * Compares two texts in a time that depends only on the length of `known`. Does not use `timingSafeEqual`, which needs
+ * digests of both texts. Digests take as long as the rest of `verify`, and are asynchronous on Cloudflare Workers.
  */
 export function isEqual(given: string, known: string): boolean {
   let difference = given.length ^ known.length;
   for (let index = 0; index < known.length; index++)
-    // A short text is read again from its beginning, so that its length changes nothing.
+    // Read a short `given` again from its beginning, so that its length does not affect the time.
     difference |= given.charCodeAt(index % given.length) ^ known.charCodeAt(index);
   return difference === 0;
 }
