@@ -7,8 +7,8 @@ import { beforeAll, expect, test } from "vitest";
 const root = join(import.meta.dirname, "..");
 
 /**
- * The folders of src, and the folders that each may import: the arrows of ARCHITECTURE.md. Every folder may import
- * the files that lie in src itself, such as errors.ts.
+ * The folders of src, and the folders that each may import. ARCHITECTURE.md has the same table. Every folder may
+ * import the files that lie in src itself, such as errors.ts.
  */
 const arrows: Readonly<Record<string, readonly string[]>> = {
   models: [],
@@ -36,14 +36,14 @@ beforeAll(async () => {
       tsPreCompilationDeps: true,
       doNotFollow: { path: "node_modules" },
       exclude: { path: "node_modules" },
-      // Without it the rules are ignored.
+      // Without `validate`, dependency-cruiser ignores the rules.
       validate: true,
       ruleSet: {
         forbidden: [
           {
             name: "circular",
             from: {},
-            // An import of types alone is gone at run time. The sandbox and its page name each other's types.
+            // Allow circles of type imports, which are gone at run time. The sandbox and its page have such a circle.
             to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },
           },
         ],

@@ -130,7 +130,7 @@ describe("no logger", () => {
   });
 });
 
-describe("text from outside", () => {
+describe("text from outside in a log message", () => {
   it.each([
     ["a newline", "a\nb\r\nc", "a\\nb\\r\\nc"],
     ["an ANSI sequence", "\u001b[2Ja", "\\u001b[2Ja"],
@@ -158,7 +158,7 @@ describe("a kind of line that a stranger can cause", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it("is written once a minute, and the next one says how many were left out", () => {
+  it("a line that a stranger can cause is written once a minute, and the next line says how many lines were left out", () => {
     const { entries, log } = keeping();
     for (let index = 0; index < 5; index += 1) log.limited("a", "warn", `line ${index}`);
     log.limited("b", "warn", "other");
@@ -169,7 +169,7 @@ describe("a kind of line that a stranger can cause", () => {
     log.limited("a", "error", "line 6", { error: new Error("x"), eventId: "e" });
     expect(entries[2]).toMatchObject({
       level: "error",
-      message: "stayhook: line 6 (5 lines like this were left out): Error: x",
+      message: "stayhook: line 6 (5 similar lines were left out): Error: x",
       eventId: "e",
       suppressed: 5,
     });
@@ -197,7 +197,7 @@ describe("a kind of line that a stranger can cause", () => {
     expect(entries.slice(2)).toStrictEqual([
       {
         level: "warn",
-        message: "stayhook: third (2 lines like this were left out)",
+        message: "stayhook: third (2 similar lines were left out)",
         eventId: "3",
         suppressed: 2,
       },
@@ -275,7 +275,7 @@ describe("errorText", () => {
     ["a revoked proxy", revoked()],
     ["no prototype", Object.create(null)],
     ["a circular object", circular()],
-  ])("never throws: %s", (_, thrown) => expect(errorText(thrown)).toBe("something that cannot be shown"));
+  ])("never throws: %s", (_, thrown) => expect(errorText(thrown)).toBe("a value that cannot be shown"));
 
   it("has 2 KiB of UTF-8 at most, and cuts no character in two", () => {
     for (const character of ["x", "é", "東", "🏠"])

@@ -71,7 +71,7 @@ describe.each([
     const { port } = await serve(app);
     expect((await send(port, text, { path: "/api/hooks/geheim?a=1" })).status).toBe(200);
     expect((await send(port, text, { path: "/api/hooks/falsch" })).status).toBe(401);
-    // Express leaves only "/" of the URL if the mount path covers all of it.
+    // The mount path is the whole path, so Express passes only "/" on as the URL.
     app.use("/all/geheim", toNodeHandler(webhooks));
     expect((await send(port, text, { path: "/all/geheim" })).status).toBe(200);
   });

@@ -110,7 +110,7 @@ describe("a base64 body", () => {
     expect((await handle(ofBytes(maxBodyBytes + 1))).statusCode).toBe(413);
   });
 
-  test("is not decoded if it is too large or the secret is wrong", async () => {
+  test("a base64 body is not decoded if the body is too large or the secret is wrong", async () => {
     const { webhooks } = handlerOf({ verify });
     const handle = toLambdaHandler(webhooks);
     const decode = vi.spyOn(Buffer, "from");
@@ -130,7 +130,7 @@ describe("a base64 body", () => {
       const { statusCode, body: answer } = await toLambdaHandler(webhooks)(event(body));
       expect(statusCode).toBe(400);
       expect(JSON.parse(answer).errors).toEqual([{ path: [], message: "is not base64" }]);
-      expect(observed).toMatchObject([{ kind: "invalid" }]);
+      expect(observed).toMatchObject([{ kind: "invalid", body }]);
     },
   );
 
@@ -206,6 +206,19 @@ describe("nothing lives on after the answer", () => {
     await advance(1);
     expect(answered).toMatchObject({ statusCode: 200 });
   });
+
+  test("it waits for at most 20 s, inline processing included", async () => {
+    const on = { unknown: () => new Promise<void>(() => {}) };
+    const { webhooks } = handlerOf({ on, processing: "inline", replyWithin: 15_000 });
+    let answered = false;
+    toLambdaHandler(webhooks)(event()).then(() => {
+      answered = true;
+    });
+    await advance(19_999);
+    expect(answered).toBe(false);
+    await advance(1);
+    expect(answered).toBe(true);
+  });
 });
 
 describe("a batch of SQS messages", () => {
@@ -255,7 +268,7 @@ describe("a batch of SQS messages", () => {
     expect(logged).toHaveBeenCalledTimes(2);
     const lines = logged.mock.calls.map(([line]) => line).sort();
     expect(lines[0]).toMatch(
-      /^stayhook: SQS message 2 failed, and will be delivered again: ProcessingError: .*503/,
+      /^stayhook: SQS message 2 failed, so SQS will deliver it again: ProcessingError: .*503/,
     );
     expect(lines[1]).toMatch(/^stayhook: SQS message 3 .* not a notification/);
   });

@@ -26,7 +26,7 @@ async function open(port: number): Promise<Socket> {
   return socket;
 }
 
-/** Returns the bytes that arrive until `done` holds or the other side ends. */
+/** Returns the text that arrives until `done` returns true or the connection closes. */
 function heard(socket: Socket, done: (text: string) => boolean = () => false): Promise<string> {
   return new Promise((resolve) => {
     let all = "";
@@ -339,7 +339,7 @@ describe("what is no webhook handler", () => {
     "is refused when the adapter is made: %j",
     (wrong) => {
       expect(() => toNodeHandler(wrong as never)).toThrow(
-        /webhooks: must be a handler that createWebhookHandler has made/,
+        /webhooks: must be a handler from createWebhookHandler/,
       );
     },
   );

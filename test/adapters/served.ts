@@ -42,7 +42,7 @@ export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart 
   return { ...side, webhooks, starts: () => starts };
 }
 
-/** POSTs as Node's own client does. Resolves with the answer. Rejects if the connection breaks before it. */
+/** POSTs with Node's own client. Resolves to the answer. Rejects if the connection breaks before the answer ends. */
 export function send(
   port: number,
   body: string | Uint8Array | undefined,

@@ -22,7 +22,7 @@ import { send, serve } from "./served.ts";
 
 const express4: typeof express5 = (await import("express4" as string)).default;
 
-/** Makes an app that serves the handler at /hooks, with or without its body parser in front. */
+/** Makes an app that serves the handler at /hooks, with or without the framework's body parser in front of it. */
 type MakeApp = (webhooks: WebhookHandler, parses: boolean) => RequestListener | Promise<RequestListener>;
 
 const expressApp =
@@ -82,7 +82,7 @@ const apps: Record<string, MakeApp> = {
         handle(request, response);
       }
     }
-    // Call decorators as functions, because Node only strips types.
+    // Call decorators as functions: Node strips types, but does not compile decorators.
     Controller("hooks")(Hooks);
     All()(Hooks.prototype, "take", Object.getOwnPropertyDescriptor(Hooks.prototype, "take") ?? {});
     Req()(Hooks.prototype, "take", 0);
@@ -144,7 +144,7 @@ describe.each(matrix)("$name, $how", ({ name, parses }) => {
       status: 405,
       headers: { allow: "POST" },
     });
-    // Below the limit of the body parsers themselves.
+    // The body parsers accept this size, so only the handler's own limit rejects it.
     const large = text({ padding: "x".repeat(70_000) });
     expect((await send(port, large, { path, headers: json })).status).toBe(413);
     expect(Object.values(await store.counts()).every((count) => count === 0)).toBe(true);
@@ -164,7 +164,7 @@ describe.each(matrix)("$name, $how", ({ name, parses }) => {
   });
 });
 
-// If a body parser runs first, its own limit applies.
+// These apps have no body parser in front, because a body parser would apply its own limit first.
 describe.each(Object.keys(apps))("%s reads no body by itself", (name) => {
   test("413 to what is far too large, while it is sent", async () => {
     const { port } = await serveApp(name, false);
@@ -193,5 +193,7 @@ test("Hono: a body that was read in front is not there any more, and the log say
   const { port } = await serve(getRequestListener(app.fetch));
   const answer = await send(port, JSON.stringify(notificationOf()), { path: "/hooks", headers: json });
   expect(answer.status).toBe(500);
-  expect(logger.lines.join()).toContain("Mount the webhook handler before it, or pass on the bytes");
+  expect(logger.lines.join()).toContain(
+    "Mount the webhook handler before that middleware, or pass the unparsed body to the handler",
+  );
 });

@@ -115,7 +115,7 @@ describe("endpoints", () => {
     const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_TO: "" };
     await configWith(["ensure"], { ...unset, STAYHOOK_ENDPOINT_LISTINGS: url });
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: url, messages: other });
-    expect((await configWith(["ensure"], unset)).stderr).toContain("Give at least one of --bookings");
+    expect((await configWith(["ensure"], unset)).stderr).toContain("at least one of --bookings");
     expect(await configWith(["set"], { STAYHOOK_ENDPOINT_LISTINGS: url })).toMatchObject({
       code: 0,
       stderr: "",
@@ -133,14 +133,14 @@ describe("endpoints", () => {
     expect(await configWith(["set", "--bookings", "-"], {}, "\n")).toMatchObject({ code: 2 });
   });
 
-  test("on the command line go before the environment, with a warning of a query", async () => {
+  test("options override the environment, and a query in an endpoint causes a warning", async () => {
     const { sandbox, configWith } = await account();
     const { code, stderr } = await configWith(["set", "--bookings", url], {
       STAYHOOK_ENDPOINT_LISTINGS: other,
     });
     expect(code).toBe(0);
     expect(stderr).toContain(
-      "can read the query of --bookings. Use --bookings - or STAYHOOK_ENDPOINT_BOOKINGS",
+      "can read the query of the URL in --bookings. Give the URL on stdin (--bookings -) or in STAYHOOK_ENDPOINT_BOOKINGS",
     );
     expect(stderr).not.toContain("s3cret");
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url });

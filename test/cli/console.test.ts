@@ -36,7 +36,7 @@ async function opened(...args: string[]) {
 test("the URL that is printed opens the console once, and a cookie from then on", async () => {
   const { url, origin, eventId, running } = await opened();
   expect(new URL(url).hostname).toBe("127.0.0.1");
-  // 127.0.0.2 is another address of this machine.
+  // The console listens only on 127.0.0.1, not on another address of this machine.
   await expect(fetch(origin.replace("127.0.0.1", "127.0.0.2"))).rejects.toThrow();
   expect((await new Browser().get(origin)).status).toBe(403);
   expect((await new Browser().get(`${origin}/?token=guess`)).status).toBe(403);
@@ -105,7 +105,7 @@ test("a port that is taken is named", async () => {
   await store.close();
   const { code, stderr } = await cli(["console", "--store", file, "--port", port]);
   expect(code).toBe(2);
-  expect(stderr).toContain(`Port ${port} is taken.`);
+  expect(stderr).toContain(`Port ${port} is in use.`);
 });
 
 test.skipIf(!hasChromium)(

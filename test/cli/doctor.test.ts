@@ -89,10 +89,10 @@ describe("doctor", () => {
       [{ ...env, STAYHOOK_BASE_URL: page }, undefined, { code: 1, check: "base URL" }],
       [{ ...env, STAYHOOK_ACCESS_TOKEN: "" }, undefined, { code: 2, check: undefined }],
     ] as const) {
-      // The client gives up at once, because it never waits as long as this retryAfter.
+      // The client does not retry, because it never waits as long as this retryAfter.
       sandbox.faults.set(status === undefined ? [] : [{ status, retryAfter: 3600 }]);
       const { code, stdout } = await cli(["doctor", "--json"], { env: given });
-      // The platform's own text ends with a period.
+      // The platform's text ends with a period. Doctor must not add a period or a colon after it.
       expect(stdout).not.toMatch(/\.[.:]/);
       const check = stdout === "" ? undefined : JSON.parse(stdout).checks[0].check;
       expect({ code, check }).toEqual(expected);
@@ -115,8 +115,8 @@ describe("doctor", () => {
     const { code, stdout } = await cli(["doctor"], { env });
     expect(code).toBe(4);
     expect(stdout.trim().split("\n")).toEqual([
-      `✗ base URL: GET ${origin}/api/v2/listings was answered 404: is the base URL right? Set STAYHOOK_BASE_URL, or --base-url.`,
-      "✓ clock: It agrees with the platform's.",
+      `✗ base URL: GET ${origin}/api/v2/listings was answered with 404. Is the base URL right? Check STAYHOOK_BASE_URL or --base-url.`,
+      "✓ clock: The clocks of this machine and the platform agree.",
     ]);
   });
 
@@ -205,7 +205,7 @@ describe("doctor", () => {
     const { url } = await subscriber(env, "s3cret");
     await cli(["config", "set", "--bookings", url, "--listings", url], { env });
     let now = 0;
-    // This clock measures the endpoint. The platform is measured with another clock.
+    // Only requests to the endpoint are timed with this clock.
     const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 11_000));
     onTestFinished(() => clock.mockRestore());
     const late = await doctor(env, "--deliver");
@@ -244,7 +244,7 @@ describe("doctor", () => {
   });
 
   test.each([
-    [-40, "passed", "It agrees"],
+    [-40, "passed", "agree."],
     [-3600, "failed", "3600 s ahead of"],
     [+3600, "failed", "3600 s behind"],
   ])("compares the clocks: the platform's is %i s off", async (seconds, state, text) => {

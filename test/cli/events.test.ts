@@ -126,7 +126,7 @@ test.skipIf(mysql === undefined)(
     const url = Object.assign(new URL(server), { pathname: name }).href;
     const unused = await cli(["events", "ls", "--store", url]);
     expect(unused).toMatchObject({ code: 4, stdout: "" });
-    expect(unused.stderr).toContain(`There are no events in the database ${name} at ${server.host}`);
+    expect(unused.stderr).toContain(`There is no event store in the database ${name} at ${server.host}`);
     expect((await connection.query(`SHOW TABLES IN ${name}`))[0]).toEqual([]);
 
     const store = mysqlStore({ url });
@@ -364,13 +364,13 @@ describe("events", () => {
     for (const [args, question, result] of [
       [
         ["purge", "--state", "parked", "--reason", "callback", "--older-than", "0"],
-        "Delete all events that have been parked with reason callback for 0 or longer? [y/N] ",
+        "Delete all events that have been parked for 0 or longer and have the reason callback? [y/N] ",
         "2 events deleted\n",
       ],
       [
         ["erase", "booking:FINE"],
         "Delete 2 events and the snapshot of booking:FINE? [y/N] ",
-        "2 events deleted, and the snapshot of booking:FINE\n",
+        "2 events and the snapshot of booking:FINE deleted\n",
       ],
     ] as const) {
       const command = ["events", ...args, "--store", file];
@@ -415,7 +415,7 @@ describe("events", () => {
     const { events, json, parked } = await recorded();
     const [id = ""] = parked;
     expect((await events("show", id)).stdout).toMatch(
-      /\nattempt 1\t\S+Z parked \(callback\) after \d+ ms by \S+: Error: the calendar is closed\n$/,
+      /\nattempt 1\t\S+Z by \S+, took \d+ ms: parked \(callback\): Error: the calendar is closed\n$/,
     );
     expect(await json("show", id)).toMatchObject({
       history: [{ outcome: "parked", reason: "callback", error: "Error: the calendar is closed" }],
@@ -433,7 +433,7 @@ describe("events", () => {
       /^received\t\S+Z by webhook\nnext attempt\t\S+Z, as soon as a process of the app is free\n$/,
     );
     expect(await timeline(done)).toMatch(
-      /^received\t\S+Z by webhook\nattempt 1\t\S+Z done after \d+ ms by \S+\ndone\t\S+Z\n$/,
+      /^received\t\S+Z by webhook\nattempt 1\t\S+Z by \S+, took \d+ ms: done\ndone\t\S+Z\n$/,
     );
     await events("discard", parked[0] as string);
     expect(await timeline(parked[0] as string)).toMatch(/\ndiscarded\t\S+Z\n$/);
@@ -451,7 +451,23 @@ describe("events", () => {
     });
     await store.close();
     expect(await timeline(waiting)).toMatch(
-      /\nattempt 1\t\S+Z retrying \(unavailable\) after 5 ms by web-1:42: 502\nnext retry\t\S+Z, in 10 min\n$/,
+      /\nattempt 1\t\S+Z by web-1:42, took 5 ms: retrying \(unavailable\): 502\nnext retry\t\S+Z, in 10 min\n$/,
+    );
+  });
+
+  test("show numbers no attempt of a full history, because earlier attempts may be missing", async () => {
+    const { events, file, waiting } = await recorded();
+    const store = sqliteStore(file, { durability: "process-crash" });
+    for (let attempt = 1; attempt <= 11; attempt += 1) {
+      const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+      const entry = { duration: 5, reason: "callback", error: `failure ${attempt}` } as const;
+      await store.settle(claim!, { state: "retrying", in: 0, counted: true, reason: "callback", entry });
+    }
+    await store.close();
+    const { stdout } = await events("show", waiting);
+    const steps = stdout.split("\n").filter((line) => line.startsWith("attempt"));
+    expect(steps.map((line) => line.replace(/\t.*: /, ": "))).toEqual(
+      Array.from({ length: 10 }, (_, index) => `attempt: failure ${index + 2}`),
     );
   });
 
@@ -472,7 +488,7 @@ describe("events", () => {
       const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, eventId });
       await store.settle(claim!, { state: "parked", reason: "denied", entry });
     };
-    // A command that has read the store once prints the next event. It does not say before that it is ready.
+    // The commands do not say when they begin to follow the store, so add events until each command prints one.
     for (const running of [all, parkedOnly, json])
       await until(async () => {
         const eventId = crypto.randomUUID();
@@ -483,19 +499,21 @@ describe("events", () => {
       });
     const eventId = crypto.randomUUID();
     await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ref: "booking:NEW", ...rest });
-    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tpending\t`, "m")));
-    await park(eventId);
-    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\tdenied\t`, "m")));
-    await until(() => expect(parkedOnly.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\n$`, "m")));
-    expect(parkedOnly.stdout()).not.toContain("\tpending\t");
+    // A command may also see the event between its claim and its settle.
     const states = () =>
       json
         .stdout()
         .trim()
         .split("\n")
         .map((line) => JSON.parse(line))
-        .filter((event) => event.eventId === eventId)
+        .filter((event) => event.eventId === eventId && event.state !== "processing")
         .map(({ state }) => state);
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tpending\t`, "m")));
+    await until(() => expect(states()).toEqual(["pending"]));
+    await park(eventId);
+    await until(() => expect(all.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\tdenied\t`, "m")));
+    await until(() => expect(parkedOnly.stdout()).toMatch(new RegExp(`^${eventId}\tparked\t.*\n$`, "m")));
+    expect(parkedOnly.stdout()).not.toContain("\tpending\t");
     await until(() => expect(states()).toEqual(["pending", "parked"]));
     for (const running of [all, parkedOnly, since, json]) {
       running.interrupt();
@@ -573,7 +591,7 @@ describe("events", () => {
       const before = readFileSync(each);
       const { code, stdout, stderr } = await cli(["events", "counts", "--store", each]);
       expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
-      expect(stderr).toContain("There are no events in");
+      expect(stderr).toContain("There is no event store in");
       expect(readFileSync(each).equals(before)).toBe(true);
     }
   });

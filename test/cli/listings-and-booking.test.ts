@@ -17,9 +17,9 @@ test("listings warns on stderr of a list that may have further pages", async () 
   await sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
   const { code, stdout, stderr } = await cli(["listings"], { env });
   expect({ code, stdout }).toEqual({ code: 0, stdout: "1\tHidden\tA\n" });
-  expect(stderr).toMatch(/^stayhook: the list of listings may have further pages, which were not read: /);
+  expect(stderr).toMatch(/^stayhook: the list of listings may be incomplete: .* hints at more pages/);
   expect(JSON.parse((await cli(["listings", "--json"], { env })).stderr)).toMatchObject({
-    warning: { message: expect.stringContaining("further pages") },
+    warning: { message: expect.stringContaining("more pages") },
   });
 });
 

@@ -72,7 +72,7 @@ describe("reconcile", () => {
     const { code, stdout, stderr } = await reconcile();
     expect(code).toBe(0);
     expect(stderr).toMatch(
-      /^webhook configuration: delivery is off or not configured\nbooking:AB12: status Request -> Confirmed, checkIn \S+ -> 2030-07-01\nbooking:AB12: missed, no notification of this change arrived\n$/,
+      /^webhook configuration: delivery is off or not configured\nbooking:AB12: status Request -> Confirmed, checkIn \S+ -> 2030-07-01\nbooking:AB12: changed, but no notification of the change arrived\n$/,
     );
     expect(stdout).toMatch(/^checked\t1\nchanged\t1\nfailed\t0\nduration\t\d+ ms\n$/);
     await cli(["config", "ensure", "--bookings", "https://example.com"], { env });
@@ -82,7 +82,7 @@ describe("reconcile", () => {
   test("shows its progress on a terminal, but not with --json", async () => {
     const { env, file } = await app();
     const shown = await cli(["reconcile", "--store", file], { env, terminal: true });
-    expect(shown.stderr).toContain("1 checked");
+    expect(shown.stderr).toContain("records checked: 1");
     expect(shown.stderr.endsWith("\r\u001b[2K")).toBe(true);
     const json = await cli(["reconcile", "--json", "--store", file], { env, terminal: true });
     expect(json.stderr).toBe("");
@@ -131,7 +131,10 @@ describe("reconcile", () => {
     await until(() => expect(asked).toBe(true));
     running.interrupt();
     const { code, stderr } = await running.ended;
-    expect({ code, stderr }).toMatchObject({ code: 130, stderr: expect.stringContaining("Interrupted.") });
+    expect({ code, stderr }).toMatchObject({
+      code: 130,
+      stderr: expect.stringContaining("The pass was interrupted."),
+    });
   });
 
   test("ends with 5 if the platform is out of reach, and with 3 if it refuses the token", async () => {

@@ -52,7 +52,7 @@ describe("sandbox", () => {
       checkIn: "2030-07-01",
       checkOut: "2030-07-04",
     });
-    expect(running.stderr()).toContain("Write each field as checkIn=2026-07-03");
+    expect(running.stderr()).toContain("Write each field as <field>=<value>, such as checkIn=2026-07-03");
     expect(running.stderr()).toContain("approve needs an argument: approve <code>");
     const { stdout } = running;
     expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n");
@@ -156,7 +156,7 @@ describe("sandbox", () => {
     const { url: to, received } = await receiver();
     const running = await sandbox(["--to", to]);
     running.type("redeliver");
-    await until(() => expect(running.stderr()).toContain("Nothing was delivered so far."));
+    await until(() => expect(running.stderr()).toContain("has not delivered any notification yet."));
     running.type("book X1");
     await until(() => expect(received()).toHaveLength(1));
     running.type("book X2");
@@ -176,9 +176,9 @@ describe("sandbox", () => {
       running.type(line);
     await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
     const { stderr } = running;
-    expect(stderr()).toContain("There is no command constructor. Type help.");
+    expect(stderr()).toContain("There is no command constructor. To list the commands, type: help");
     expect(stderr()).toContain("NONE");
-    expect(stderr()).toContain("no active configuration has a URL");
+    expect(stderr()).toContain("no active webhook configuration has a URL");
     expect(stderr()).toMatch(/^ {2}request \[code\] +a guest requests/m);
   });
 

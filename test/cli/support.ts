@@ -15,7 +15,7 @@ export interface Ended {
 
 interface Given {
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Whether both outputs are a terminal. */
+  /** Whether stdout and stderr are terminals. */
   readonly terminal?: boolean | undefined;
   /** Whether stdin is a terminal. */
   readonly typing?: boolean | undefined;
@@ -64,7 +64,7 @@ function sink(isTTY: boolean) {
   return { stream, text: () => Buffer.concat(chunks).toString() };
 }
 
-/** Starts a sandbox. Also returns the environment variables that lead a command to it. */
+/** Starts a sandbox. Returns it with the environment variables that make a command use it. */
 export async function platform(options: Parameters<typeof createProfiledSandbox>[0] = {}): Promise<{
   readonly sandbox: Sandbox;
   readonly env: Readonly<Record<string, string>>;

@@ -65,8 +65,8 @@ test("--version prints the package's version", async () => {
 describe("wrong usage ends with 2 and an error", () => {
   test.each([
     [["nonsense"], "There is no command nonsense. See stayhook --help."],
-    [["listing"], "There is no command listing. Did you mean listings?"],
-    [["events", "lss"], "There is no command lss. Did you mean events ls?"],
+    [["listing"], 'There is no command listing. Did you mean "stayhook listings"?'],
+    [["events", "lss"], 'There is no command lss. Did you mean "stayhook events ls"?'],
     [["config", "hunter2"], "There is no such command. See stayhook config --help."],
     [["--store", "x", "events"], "The command must come before its options."],
     [["listings", "--nonsense"], "There is no option --nonsense. See stayhook listings --help."],
@@ -88,13 +88,16 @@ describe("wrong usage ends with 2 and an error", () => {
     [["events", "ls", "--limit", "0", "--store", "x"], "--limit must be an integer"],
     [["events", "replay", "--store", "x"], "Give ids of events, or a filter, or --all."],
     [["events", "replay", "--all", "A", "--store", "x"], "Give ids of events, or a filter, or --all."],
-    [["events", "replay", "--reason", "callback", "A", "--store", "x"], "Give ids of events"],
+    [["events", "replay", "--reason", "callback", "A", "--store", "x"], "Give ids of events, or"],
     [
       ["events", "replay", "--state", "pending", "--store", "x"],
       "--state must be one of done, parked, retrying.",
     ],
     [["events", "ls", "--ref", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
-    [["events", "ls", "--follow", "--limit", "3", "--store", "x"], "--follow does not go with --limit."],
+    [
+      ["events", "ls", "--follow", "--limit", "3", "--store", "x"],
+      "--follow cannot be combined with --limit.",
+    ],
     [["events", "ls", "--reason", "bad", "--store", "x"], "--reason must be one of callback"],
     [
       ["events", "ls", "--since", "yesterday", "--store", "x"],
@@ -104,11 +107,14 @@ describe("wrong usage ends with 2 and an error", () => {
     [["config", "off"], "--yes"],
     [["config", "delete"], "--yes"],
     [["config", "ensure", "--to", "https://x.example", "--bookings", "https://x.example"], "but not both."],
-    [["events", "counts", "--store", "mongodb://x/y"], "--store must be an SQLite file, or a postgres://"],
+    [
+      ["events", "counts", "--store", "mongodb://x/y"],
+      "--store or STAYHOOK_STORE must be an SQLite file, or a postgres://",
+    ],
     [["events", "erase", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
     [["listen", "--store", "x"], "--to or STAYHOOK_TO"],
-    [["listen", "--to", "nowhere", "--store", "x"], "--to must be an http or https URL."],
-    [["sandbox", "--retry", "1s,soon"], "--retry must be a time such as 500ms"],
+    [["listen", "--to", "nowhere", "--store", "x"], "--to or STAYHOOK_TO must be an http or https URL."],
+    [["sandbox", "--retry", "1s,soon"], "--retry must be a list of times such as 1s,10s,1m."],
     [["sandbox", "--delay", "1s-2s-3s"], "--delay must be a time such as 2s, or a range"],
     [["sandbox", "--timeout", ""], "--timeout must be a time"],
     [["sandbox", "--port", "many"], "--port must be an integer"],
@@ -116,11 +122,11 @@ describe("wrong usage ends with 2 and an error", () => {
     [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
-    [["trigger", "booking", "A", "--to", "nowhere"], "--to must be"],
+    [["trigger", "booking", "A", "--to", "nowhere"], "--to or STAYHOOK_TO must be"],
     [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "A message has no code or id."],
     [
       ["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"],
-      "--booking requires booking",
+      "--booking works only with",
     ],
     [["config", "ensure"], "at least one of --bookings"],
   ])("%j", async (args, message) => {
@@ -197,7 +203,7 @@ test.each([
   [418, 1],
 ])("the platform's %i gives exit code %i", async (status, expected) => {
   const { sandbox, env } = await platform();
-  // The client gives up at once, because it never waits as long as this retryAfter.
+  // The client does not retry, because it never waits as long as this retryAfter.
   sandbox.faults.set([{ status, retryAfter: 3600 }]);
   const { code, stdout, stderr } = await cli(["listings", "--json"], { env });
   expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
@@ -217,7 +223,7 @@ test("an error names the host and the reason", async () => {
   });
   expect(code).toBe(5);
   expect(stderr).toContain("ECONNREFUSED");
-  expect(stderr).not.toContain("see cause");
+  expect(stderr).not.toContain("see error.cause");
   // The message contains the reason only once.
   expect(stderr).toBe(
     `stayhook: GET ${baseUrl}/v2/listings: connection refused (ECONNREFUSED). Is STAYHOOK_BASE_URL right?\n`,

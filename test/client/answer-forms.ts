@@ -84,7 +84,7 @@ export const beside = fc.subarray([
 ] as [string, unknown][]);
 export const layers = fc.record({ name: fc.constantFrom(...names), beside });
 
-/** Puts a value into up to two wrappers. At one level, an array may surround it. */
+/** Envelopes of a value: up to two wrappers, and at most one array, which is around the value or around a wrapper. */
 export const envelopes = fc.record({
   wrappers: fc.array(layers, { maxLength: 2 }),
   arrayAt: fc.constantFrom(undefined, 0, 1, 2),

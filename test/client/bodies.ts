@@ -37,7 +37,7 @@ export const none: [Reply][] = [
   [{ json: { status: 410 } }],
 ];
 
-// None of these says so, and none holds a configuration or record.
+// Each of these is unclear: it holds no configuration or record, but does not clearly say that there is none.
 export const unclear: [Reply][] = [
   [{ json: { message: "no configuration" } }],
   [{ json: { success: true, message: "no configuration" } }],

@@ -17,8 +17,8 @@ import {
 } from "./answer-forms.ts";
 import { accessToken, type Platform, platformUntilEnd, rejection } from "./support.ts";
 
-// The platform's bodies are not documented. The client must return the same record for every form of the body. For a
-// body without such a record, it must throw an error that names the place, or return "there is none".
+// The platform's bodies are not documented. The client must return the same record for every form of the body. If the
+// body has no valid record, the client must say that there is none, or throw an error with the path in the body.
 
 const seed = seedOf("COMBINATIONS");
 const numRuns = 300;

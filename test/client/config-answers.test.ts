@@ -75,7 +75,7 @@ describe("create, update and toggle", () => {
         name: "APIError",
         status: 201,
         body: json,
-        message: expect.stringMatching(new RegExp(`was answered 201: ${detail}$`)),
+        message: expect.stringMatching(new RegExp(`was answered with 201: ${detail}$`)),
       });
   });
 

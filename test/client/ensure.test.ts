@@ -5,7 +5,7 @@ import { clientOf, platform, type Received, type Reply, rejection } from "./supp
 const bookings = "https://hooks.example/b";
 const listings = "https://hooks.example/l";
 
-/** Makes a platform that answers reads in turn and writes as given. */
+/** Calls `ensure`. The platform answers each GET with the next of `reads`, and every other request with `writes`. */
 async function ensuring(
   reads: Reply[],
   input: EnsureInput,

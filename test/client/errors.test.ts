@@ -50,7 +50,7 @@ describe("an APIError", () => {
     });
     expect(error.headers).toBeInstanceOf(Headers);
     expect(error.headers.get("x-a")).toBe("b");
-    expect(error.message).toBe("GET /v2/bookings/A was answered 422: no such code");
+    expect(error.message).toBe("GET /v2/bookings/A was answered with 422: no such code");
   });
 
   it.each([
@@ -86,7 +86,7 @@ describe("an APIError", () => {
     expect(error.issues).toHaveLength(500);
     const issues = ["a", "b", "c", "d", "e"].map((name) => ({ path: [name], message: "is missing" }));
     expect(new errors.ResponseValidationError("GET /x", issues, {}).message).toBe(
-      "GET /x was answered with an unexpected body: a: is missing; b: is missing; c: is missing; and 2 more, see issues",
+      "GET /x was answered with an unexpected body: a: is missing; b: is missing; c: is missing; for 2 more, see error.issues",
     );
   });
 

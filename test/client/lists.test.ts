@@ -147,7 +147,7 @@ describe("without nextPage, an answer that hints at further pages", () => {
     const list = await (await answering(reply, { logger })).listings.list();
     expect(list).toEqual(read);
     expect(warnings).toEqual([
-      `stayhook: the list of listings may have further pages, which were not read: see ${hint}. Give the client the option nextPage.`,
+      `stayhook: the list of listings may be incomplete: ${hint} in the answer hints at more pages. Give the client the option \`nextPage\`.`,
     ]);
     expect(listFactsOf(list)).toEqual({ partial: true, invalid: 0 });
   });
@@ -178,7 +178,7 @@ describe("without nextPage, an answer that hints at further pages", () => {
     const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
     try {
       await (await answering({ json: { data: rows, next: "x" } })).listings.list();
-      expect(warn.mock.calls).toEqual([[expect.stringContaining("further pages")]]);
+      expect(warn.mock.calls).toEqual([[expect.stringContaining("more pages")]]);
     } finally {
       warn.mockRestore();
     }
@@ -265,7 +265,7 @@ describe("nextPage", () => {
     const error = await rejection(clientOf(server, { nextPage }).listings.list({ query }));
     expect(error).toMatchObject({
       name: "ResponseValidationError",
-      message: expect.stringContaining("nextPage gave the same query twice"),
+      message: expect.stringContaining("nextPage returned the same query twice"),
       issues: [{ path: [] }],
     });
     expect(server.requests).toHaveLength(given.length);
@@ -295,8 +295,8 @@ describe("nextPage", () => {
         "nextPage threw",
         cause,
       ],
-      [() => "page=2" as never, "nextPage gave a bad query", undefined],
-      [() => ({ page: {} }) as never, "nextPage gave a bad query (query.page", undefined],
+      [() => "page=2" as never, "nextPage returned an invalid query", undefined],
+      [() => ({ page: {} }) as never, "nextPage returned an invalid query (query.page", undefined],
     ];
     for (const [nextPage, message, thrown] of bad) {
       const error = await rejection(clientOf(await paged(2), { nextPage }).listings.list());

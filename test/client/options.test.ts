@@ -83,7 +83,7 @@ describe("a misspelled option", () => {
     const input = { isActive: true, endpoints: { reviews: url } } as never;
     for (const call of [client.webhookConfig.create, client.webhookConfig.ensure])
       expect((await rejection(call(input))).message).toBe(
-        "unknown option `endpoints.reviews`; known are `endpoints.bookings`, `endpoints.listings`, `endpoints.messages` (topics that are newer than this package go in otherEndpoints)",
+        "unknown option `endpoints.reviews`; the known options are `endpoints.bookings`, `endpoints.listings`, `endpoints.messages` (a topic that is newer than this package belongs in otherEndpoints)",
       );
   });
 
@@ -135,7 +135,7 @@ describe("checkNoUnknown", () => {
     expect(said("TIMEOUT")).toBe("did you mean `timeout`?");
     expect(said("singal")).toBe("did you mean `signal`?");
     for (const name of ["colour", "s", "", "__proto__x", "x".repeat(100_000)])
-      expect(said(name)).toBe("known are `timeout`, `maxRetries`, `signal`");
+      expect(said(name)).toBe("the known options are `timeout`, `maxRetries`, `signal`");
   });
 });
 

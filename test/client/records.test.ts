@@ -126,7 +126,7 @@ describe("a record", () => {
     for (const [json, path] of wrapped) {
       const error = await rejection((await answering({ json })).bookings.get(asked));
       expect(error).toMatchObject({ name: "ResponseValidationError", issues: [{ path }], body: json });
-      expect(error.message).toContain("bookingCode: is not the one that was asked for");
+      expect(error.message).toContain("bookingCode: is not the requested bookingCode");
     }
   });
 

@@ -30,7 +30,7 @@ const forms: Record<string, string> = {
   "HTML entities, escaped once more": each((character) => `&amp;#${character.charCodeAt(0)};`),
 };
 
-test.each(Object.entries(forms))("a secret is taken out: %s", (_, form) => {
+test.each(Object.entries(forms))("a secret is removed from a text: %s", (_, form) => {
   expect(redact(`before ${form} after`)).toBe("before [redacted] after");
   expect(redact(`${form}${form}`)).not.toMatch(/Abc|def|ghi|jkl/);
 });
@@ -38,7 +38,7 @@ test.each(Object.entries(forms))("a secret is taken out: %s", (_, form) => {
 describe("in base64", () => {
   test.each([0, 1, 2])("at alignment %i", (alignment) => {
     const whole = base64(`${"x".repeat(alignment)}${secret} and more`);
-    // The first and last character also encode bits of the neighboring bytes.
+    // Leave out the first and last character of the secret: they also encode bits of the neighboring bytes.
     const core = whole.slice(
       Math.ceil((alignment * 8) / 6),
       Math.floor(((alignment + secret.length) * 8) / 6),

@@ -33,7 +33,7 @@ describe("a redirected read", () => {
     expect(four.requests).toHaveLength(4);
   });
 
-  it("is not followed to another origin", async () => {
+  it("a redirect to another origin is not followed", async () => {
     const other = await platform([{ json: booking }]);
     for (const location of [
       `${other.url}/x`,

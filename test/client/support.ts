@@ -12,7 +12,7 @@ export interface Received {
   readonly body: string;
 }
 
-/** An answer to a request: status, JSON, text and headers, or a function that uses the response. */
+/** An answer to a request: status, JSON, text and headers, or a function that writes the response itself. */
 export interface Reply {
   readonly status?: number;
   readonly json?: unknown;
@@ -35,7 +35,7 @@ export async function platform(answer: readonly Reply[] | Answering): Promise<Pl
   return started;
 }
 
-/** Starts such a server for all tests of a file. */
+/** Like {@link platform}, but closes the server after the last test of the file. */
 export async function platformUntilEnd(answer: readonly Reply[] | Answering): Promise<Platform> {
   const { close, ...started } = await startPlatform(answer);
   afterAll(close);

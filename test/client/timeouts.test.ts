@@ -57,7 +57,7 @@ describe("the timeout", () => {
     let refreshes = 0;
     const accessToken = ({ reason }: { reason: string }) =>
       reason === "initial" ? "old" : ++refreshes === 1 ? never() : "new";
-    const client = clientOf(server, { timeout: 60, maxRetries: 0, accessToken });
+    const client = clientOf(server, { timeout: 500, maxRetries: 0, accessToken });
     expect(await rejection(client.bookings.get("A"))).toMatchObject({ name: "ConnectionTimeoutError" });
     expect(await client.bookings.get("A")).toEqual(booking);
   });
@@ -76,10 +76,10 @@ describe("the timeout", () => {
 
   it("starts anew with each attempt", async () => {
     const server = await platform(async (_, index) => {
-      await sleep(60);
+      await sleep(250);
       return index < 2 ? { status: 503, headers: { "retry-after": "0" } } : { json: booking };
     });
-    expect(await clientOf(server, { timeout: 120 }).bookings.get("A")).toEqual(booking);
+    expect(await clientOf(server, { timeout: 600 }).bookings.get("A")).toEqual(booking);
   });
 
   it("holds even where fetch ignores its signal, and is not tried again for a POST", async () => {

@@ -93,7 +93,7 @@ describe("an access token", () => {
     const client = clientOf(server, { accessToken });
     await Promise.all(["a", "b", "c", "d", "slow"].map((code) => client.bookings.get(code)));
     expect(refreshes).toBe(1);
-    // A later call that gets the old token again refreshes it again.
+    // A later call gets "old" as its initial token, so it refreshes again.
     expect(await rejection(client.bookings.get("e"))).toMatchObject({ status: 401 });
     expect(refreshes).toBe(2);
   });

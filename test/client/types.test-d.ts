@@ -43,7 +43,7 @@ test("models flow into what is read", async () => {
   const zod = new StayhookClient({ ...base, models: { booking: Booking.extend({ guestName: z.string() }) } });
   expectTypeOf((await zod.bookings.get("A")).guestName).toEqualTypeOf<string>();
   expectTypeOf((await zod.bookings.get("A")).checkIn).toEqualTypeOf<string | number | null | undefined>();
-  // @ts-expect-error misspelled, on a model, too
+  // @ts-expect-error a misspelled field is an error with a custom model, too
   (await zod.bookings.get("A")).chekIn;
   const valibot = v.looseObject({ bookingCode: v.string(), status: v.string(), guests: v.number() });
   expectTypeOf(

@@ -16,8 +16,8 @@ import { seedOf } from "../system/random.ts";
 import { dates, envelopes, type Path, recordOf, records, wrap } from "./answer-forms.ts";
 import { accessToken, type Platform, platformUntilEnd } from "./support.ts";
 
-// A test sends a notification, reads its record over HTTP, and runs the callback. Every form of the answer must lead to
-// the same event, or to a parked event with an error that says why.
+// The handler gets a notification, reads its record over HTTP, and runs the callback. Every form of the record must
+// give the same event. An answer without a valid record must park the event, with an error that says why.
 
 const seed = seedOf("WHOLE_PATH");
 const numRuns = 250;

@@ -32,10 +32,10 @@ function launched(): Promise<Browser> {
 }
 
 /**
- * Opens a page in its own browser context. The test fails if the browser reports an error, such as a violation of the
- * CSP.
+ * Opens a page in its own browser context. The test fails if the browser reports an error or a warning, such as a
+ * violation of the CSP.
  *
- * @param expected - errors that may occur
+ * @param expected - matches errors and warnings that may occur
  */
 export async function openPage(options: BrowserContextOptions = {}, expected?: RegExp): Promise<Page> {
   const context = await (await launched()).newContext({ timezoneId: "UTC", ...options });

@@ -22,7 +22,7 @@ async function parked(consoleOptions: Parameters<typeof inboxOf>[1] = {}) {
   return { ...made, eventId: await made.handle("HX3K9", "Confirmed", { guest: "Ann Lee" }) };
 }
 
-/** Sends the form that replays an event to the console at this address, with a token and its cookie. */
+/** Sends the replay form of an event to `address`, with a CSRF token in the form and in the cookie. */
 function replay(
   { inbox, eventId }: Awaited<ReturnType<typeof parked>>,
   address: string,
@@ -70,7 +70,7 @@ describe("authorize", () => {
       },
     ],
     ["a rejection", async () => Promise.reject(new Error("secret database password"))],
-  ])("%s refuses pages, assets, streams and changes, and tells nothing", async (_, authorize) => {
+  ])("%s refuses pages, assets, streams and changes, and reveals nothing", async (_, authorize) => {
     const { url, eventId, store } = await parked({ authorize: authorize as () => boolean });
     for (const query of ["", `?event=${eventId}`, "?asset=script.js", "?live=1"]) {
       const { status, text } = await new Browser().get(`${url}/${query}`);
@@ -118,7 +118,7 @@ describe("every answer", () => {
 });
 
 describe("text from outside is escaped", () => {
-  test("a ref, a status, an error, a notification and a search", async () => {
+  test("a ref, a status, an error, a notification and a search are escaped", async () => {
     const { url, browser, receive, webhooks, platform } = await parked();
     platform.answer("*", { status: 200, body: { bookingCode: hostile, status: hostile } });
     const eventId = await receive({ bookingCode: hostile });
@@ -188,7 +188,7 @@ describe("a form from elsewhere is refused", () => {
     [{ "sec-fetch-site": "cross-site" }],
     [{ "sec-fetch-site": "same-site" }],
     [{ "sec-fetch-site": "none" }],
-  ])("with the right token, and %j", async (headers) => {
+  ])("a form with the right token and the headers %j is refused", async (headers) => {
     const made = await parked();
     const { inbox, store } = made;
     const page = await inbox.fetch(new Request("https://ops.example/console"));
@@ -215,7 +215,7 @@ describe("a form from elsewhere is refused", () => {
 
   test("a body that is too large or is no form", async () => {
     const { inbox } = await parked();
-    // A stream has no content-length.
+    // A stream has no content-length, so the console must count the bytes.
     const chunk = new TextEncoder().encode("x".repeat(10_000));
     let pulled = 0;
     const endless = new ReadableStream<Uint8Array>({
@@ -310,7 +310,7 @@ test("a store that fails is a 503 without its error, which is in the log", async
   expect(await answer.text()).not.toContain("closed");
   expect(logger.lines).toContainEqual(
     expect.stringContaining(
-      "stayhook: a page of Stayhook could not be made: StayhookError: The store is closed",
+      "stayhook: a web page of Stayhook could not be rendered: StayhookError: The store is closed",
     ),
   );
 });

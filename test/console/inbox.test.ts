@@ -35,7 +35,7 @@ describe("the list", () => {
   });
 
   test("is filtered by the query, field by field", async () => {
-    // A time without a zone is UTC, in any zone of the server.
+    // A time without a zone is UTC, whatever the server's own zone is.
     vi.stubEnv("TZ", "America/New_York");
     onTestFinished(() => void vi.unstubAllEnvs());
     const { handle, listed, store } = await served();
@@ -58,7 +58,7 @@ describe("the list", () => {
       [`?receivedAfter=${iso(at + 60_000)}`, []],
       [`?receivedBefore=${iso(at - 60_000)}`, []],
       [`?receivedAfter=${iso(at - 60_000)}&receivedBefore=${iso(at + 60_000)}`, [parked, done]],
-      // Browsers send the time in this format, in UTC.
+      // A browser's time field sends this format, which has no zone.
       [`?receivedAfter=${iso(at - 60_000).slice(0, 16)}`, [parked, done]],
       [`?receivedAfter=${iso(at + 120_000).slice(0, 16)}`, []],
     ] as const)
@@ -164,7 +164,7 @@ describe("several at once", () => {
     const pending = await receive({ bookingCode: "NEW" });
     const chosen = [parked, pending].map((eventId) => ["event", eventId] as const);
     const { text } = await browser.submit(`${url}/?personal=1`, "replay", chosen);
-    expect(plain(text)).toContain("Replayed 1 event. 1 event could not be replayed in the present state.");
+    expect(plain(text)).toContain("Replayed 1 event. 1 event could not be replayed because of its state.");
     expect(await store.counts()).toMatchObject({ pending: 2, parked: 1 });
     expect((await browser.submit(url, "discard", [])).status).toBe(400);
     const tooMany = Array.from({ length: 201 }, (_, n) => ["event", `none-${n}`] as const);
@@ -208,7 +208,9 @@ describe("several at once", () => {
     } as const;
     for (let n = 0; n < 10_600; n++) await store.add({ eventId: `event-${n}`, ...rest });
     const lists = vi.spyOn(store, "list");
-    expect(plain(await page("?confirm=discard&source=webhook"))).toContain("Discard at least 10,000 events?");
+    expect(plain(await page("?confirm=discard&source=webhook"))).toContain(
+      "Discard all matching events (10,000 or more)?",
+    );
     expect(lists.mock.calls.length).toBeLessThan(30);
     // The store counts events by state, so the page shows the exact number.
     expect(plain(await page("?confirm=discard&state=pending"))).toContain("Discard 10,600 events?");
@@ -277,7 +279,7 @@ describe("a record", () => {
     for (const code of ["HX3K9", "HX3K9", "OTHER"]) await handle(code, "Confirmed");
     const question = "?confirm=erase&record=booking%3AHX3K9";
     expect(await page("?record=booking:HX3K9")).toContain(question.replaceAll("&", "&amp;"));
-    expect(plain(await page(question))).toContain("This deletes 2 events with notifications and history");
+    expect(plain(await page(question))).toContain("will delete 2 events with notifications and history");
     expect(plain((await browser.submit(`${url}/${question}`, "erase")).text)).toContain("Erased 2 events.");
     expect(await store.recordOf("booking:HX3K9")).toBeUndefined();
     expect(await store.counts()).toMatchObject({ done: 1 });

@@ -53,7 +53,7 @@ async function season() {
 }
 
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
-  // Dark pages differ from light pages only in their colors, so test them at one width and with one rule.
+  // Dark pages differ from light pages only in their colors, so test dark pages at one width and with one rule.
   test.each([
     ["light", undefined],
     ["dark", ["color-contrast"]],

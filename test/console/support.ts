@@ -51,7 +51,7 @@ export function inboxOf(
   return { platform, logger, store, webhooks, inbox, receive, handle };
 }
 
-/** Serves such a console over HTTP, and makes a browser. */
+/** Serves the console of {@link inboxOf} over HTTP, and makes a browser. */
 export async function servedInboxOf(...options: Parameters<typeof inboxOf>) {
   const made = inboxOf(...options);
   return { ...made, url: await serve(toNodeHandler(made.inbox)), browser: new Browser() };

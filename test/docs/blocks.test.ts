@@ -133,7 +133,7 @@ const plans: Record<string, Plan> = {
     },
   },
   "contract-vitest": { given: [], shows: () => theContractHolds() },
-  // Only the restart cases run on disk. The block above runs the others, and a hundred files at once overload the disk.
+  // Run only the restart cases. The other cases have run in memory, and a hundred files at once overload the disk.
   "contract-node": { given: [], shows: () => theContractHolds("restart: ") },
 };
 
@@ -161,7 +161,7 @@ test("they all type-check, as their readers will have them", { timeout: 60_000 }
   const files = [...modules.values()];
   expect(files.length).toBeGreaterThan(10);
   const check = () =>
-    // The native compiler takes a third of the time.
+    // The newest compiler is native, and takes a third of the time of the others.
     execFileSync(
       "test/typescript/newest/node_modules/.bin/tsc",
       ["--noEmit", "-p", "test/docs/tsconfig.json"],

@@ -6,22 +6,22 @@ import { extractFiles } from "./extract.ts";
 
 type Edit = readonly [from: string, to: string];
 
-/** Edits that put a mistake into the driver. Each names the case of the contract that must fail. */
+/** Edits that put a mistake into the driver. `fails` is the case of the contract that must then fail. */
 const mistakes: Record<string, { readonly edit: Edit; readonly fails: string }> = {
   "the transactions of one connection mix": {
     edit: ["last.then(() => inTransaction(steps()))", "inTransaction(steps())"],
-    fails: "claim: claims at once share no event and no record",
+    fails: "claim: concurrent claims never return the same event or two events of one record",
   },
   "changes are not counted": {
     edit: [
       "Number(statement.run(...step.params).changes)",
       "Number(statement.run(...step.params).changes >= 0)",
     ],
-    fails: "add: a known id is a duplicate, whatever became of it",
+    fails: "add: `add` of a stored id returns `duplicate`, in every state of the event",
   },
   "the writes of `atomically` are left out": {
     edit: ["for (const write of step.writes) await write(db as never);", ""],
-    fails: "writes: writes run once, in order, with the store's own handle",
+    fails: "writes: the functions in `writes` run once, in order, with the same transaction handle",
   },
 };
 
@@ -70,7 +70,7 @@ test("the page's driver rolls back the writes of a callback that fails", async (
   await store.close();
 });
 
-/** A data URL cannot import by name, so the module gets `stayhook/store` from a global. */
+/** Loads a module from a data URL. Such a module cannot import `stayhook/store` by name, so it uses a global. */
 async function load(source: string): Promise<(path: string) => EventStore<unknown>> {
   Object.assign(globalThis, { storeModule: await import("stayhook/store") });
   const script = stripTypeScriptTypes(source).replace(

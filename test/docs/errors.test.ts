@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 const directory = new URL("../../docs/errors/", import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, directory), "utf8");
 
-/** `APIError` is on the page api-error.md. */
+/** Returns the page of an error: `api-error.md` for `APIError`. */
 const pageOf = (name: string) =>
   `${name
     .replaceAll(/([a-z])([A-Z])/g, "$1-$2")

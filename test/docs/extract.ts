@@ -31,7 +31,7 @@ export interface Block {
   readonly document: string;
   /** The name in the comment above the block: `<!-- block: name -->`. */
   readonly name: string | undefined;
-  /** The name in `<!-- file: name.ts -->`. The block is a part of that file. Named blocks import the file. */
+  /** The name in `<!-- file: name.ts -->`. The block is a part of that file, which other blocks import. */
   readonly file: string | undefined;
   readonly line: number;
   readonly code: string;
@@ -65,7 +65,7 @@ export function extractFiles(): Map<string, string> {
 
 /**
  * Makes a module of each block. The module has the imports of the block and a function around the rest. The function
- * receives the names that the text introduces. URLs point to the sandbox, and file names point to temporary files.
+ * receives the names that the text introduces. The module uses temporary files instead of events.db and backup.db.
  */
 export function generateModules(given: (name: string) => readonly string[]): Map<string, string> {
   rmSync(generated, { recursive: true, force: true });

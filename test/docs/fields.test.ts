@@ -13,15 +13,16 @@ function tableOf(model: "Booking" | "Listing"): string {
     ({ name, type, required, text }) =>
       `| \`${name}\` | \`${type.replaceAll("|", "\\|")}\` | ${required ? "yes" : "no"} | ${text} |`,
   );
-  return ["| Field | Type | Always there | |", "|---|---|---|---|", ...rows].join("\n");
+  return ["| Field | Type | Always present | Meaning |", "|---|---|---|---|", ...rows].join("\n");
 }
 
 function page(): string {
   const list = (statuses: readonly string[]) => statuses.map((status) => `\`${status}\``).join(", ");
   return `# Fields of bookings and listings
 
-The platform sends further fields, and the objects have them. Give the client a model to have them typed, or read them
-with \`booking as Booking & Record<string, unknown>\`. A test makes this page from the models.
+This page lists the fields that stayhook knows. Bookings and listings also have all other fields that the platform
+sends. To give these other fields types, pass a model to the client. Without a model, read the other fields with
+\`booking as Booking & Record<string, unknown>\`. A test makes this page from the models.
 
 ## Booking
 

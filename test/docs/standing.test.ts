@@ -1,4 +1,4 @@
-// Runs the blocks that have all their imports, without changes except for the port.
+// Runs the blocks that have all their imports. The test changes only the port.
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const SECRET = "a secret of many letters";
 const blocks = extractBlocks(standing);
 const app = blocks.find(({ name }) => name === "twelve-lines")?.code ?? "";
 const lines = app.split("\n");
-/** The file that other blocks import, as README says: the app without its last line. */
+/** The file `webhooks.mjs`, which other blocks import. README describes it as the app without its last line. */
 const webhooksFile = lines
   .slice(
     0,
@@ -255,7 +255,7 @@ test("every block is named, and has a check; every check has a block", () => {
 
 test("the blocks type-check", { timeout: 60_000 }, () => {
   const check = () =>
-    // The native compiler takes a third of the time.
+    // The newest compiler is native, and takes a third of the time of the others.
     execFileSync(join(home, "test/typescript/newest/node_modules/.bin/tsc"), [
       ...["--noEmit", "-p", join(home, "test/docs/standing.json")],
     ]);
@@ -289,8 +289,8 @@ test.each(Object.keys(checks))("%s", { timeout: 60_000 }, async (name) => {
 });
 
 /**
- * Tells whether a log line comes from the reconciler of an earlier block. A block that does not export its reconciler
- * cannot stop it, so its pass finds the store closed.
+ * Tells whether a log line comes from the reconciler of an earlier block. The test cannot stop a reconciler that its
+ * block does not export, so the reconciler's next pass finds the store closed.
  */
 function isOfAnEndedBlock(line: unknown): boolean {
   return /the reconciler's pass failed because of the store.*The store is closed/.test(String(line));

@@ -396,7 +396,7 @@ describe("the app", async () => {
     expect(first.output).not.toContain(`REMINDER: decide on ${calm}`);
     const lost = await request(sandbox, 15 * HOUR);
     await first.said(`decide on ${lost}`);
-    // The first read finds this booking before the request.
+    // The first event finds this booking as Initiated. The guest requests it afterwards.
     const { bookingCode: begun } = await sandbox.bookings.create({ status: "Initiated" });
     const timestamp = new Date().toISOString();
     const eventOf = () => ({ eventId: crypto.randomUUID(), timestamp, bookingCode: begun, listingId: null });
@@ -420,7 +420,7 @@ describe("the app", async () => {
     await sandbox.bookings.approve(lost);
     await sandbox.settled();
 
-    // Two of the requests then have half an hour left. The reminder that was cut off is due.
+    // Start 3.5 hours later. Two requests then have half an hour left, and the reminder that was cut off is due.
     const second = await start({
       sandbox,
       env,

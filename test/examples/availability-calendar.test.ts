@@ -36,7 +36,7 @@ function july(bookingCode: string, from: number, to: number, listingId = "7"): B
   return { bookingCode, listingId, checkIn: day(from), checkOut: day(to), nights: to - from };
 }
 
-/** Returns the blocked nights of listing 7, as `1-4`, with the number of changes of each. */
+/** Returns the blocked stays of listing 7, as `1-4 #0`: the days of arrival and departure, and the revision. */
 const blocked = (db: DatabaseSync) =>
   blockedStays(db, "7", today).map(
     ({ checkIn, checkOut, revision }) =>
@@ -358,7 +358,7 @@ describe("the app", async () => {
     await sandbox.send(eventOf(b));
     await third.said(`release ${b.bookingCode}`);
     expect(await feed(third, listingId)).toEqual([`${year}0802-${year}0804 #0`]);
-    // The overview lists the event while it is retried.
+    // The overview lists the event with the unreadable dates while it is retried.
     const unhandled = [
       { ref: `booking:${odd.bookingCode}`, state: "retrying", lastError: expect.stringContaining("checkIn") },
     ];

@@ -13,9 +13,9 @@ export interface Between {
    * answer before it holds it.
    */
   hold(path: RegExp, but?: number): void;
-  /** Resolves when so many answers are held. */
+  /** Resolves when `count` answers are held. */
   held(count: number): Promise<void>;
-  /** Sends the held answers unchanged, and holds no more. */
+  /** Sends the held answers, and stops holding answers. */
   release(): void;
   /** Changes the platform's answers to matching requests. */
   change(path: RegExp, change: (body: unknown) => unknown): void;

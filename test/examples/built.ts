@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Builds dist, because the examples import the package by its name. */
+/** Throws if dist is not built. The examples need it, because they import the package by its name. */
 export function built(): void {
   if (!existsSync(`${root}dist/index.js`)) throw new Error("dist is not there: npm run build");
 }

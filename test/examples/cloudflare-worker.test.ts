@@ -44,7 +44,7 @@ describe("the store in a Durable Object", () => {
     const runner = async () => {
       for (let name = left.shift(); name !== undefined; name = left.shift()) {
         const url = `${workerd.url}/?case=${encodeURIComponent(name)}`;
-        // workerd may close an idle connection while a request is on its way. Each case makes a store of its own.
+        // workerd may close an idle connection during a request. A second try is safe: each case makes its own store.
         const answer = await fetch(url).catch(() => fetch(url));
         const text = await answer.text();
         if (text !== "holds") broken.push([name, text]);

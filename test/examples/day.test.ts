@@ -27,7 +27,7 @@ async function runDay(env: NodeJS.ProcessEnv = {}) {
   return stdout;
 }
 
-/** Runs code in both processes before their own code. */
+/** Returns a Node option that runs `code` in both processes before their own code. */
 const preload = (code: string) => `--import data:text/javascript,${encodeURIComponent(code)}`;
 
 /** Returns the ids of the subscriber's processes from the output. */
@@ -42,7 +42,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-// A day mostly waits, so run these two at the same time.
+// The example waits most of the time, so run these two tests at the same time.
 it.concurrent("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
   timeout: 20_000,
 }, async (context) => {
@@ -73,7 +73,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
   expect(found.split(", ").sort()).toEqual(cut.split(", ").sort());
   expect(again.sort()).toEqual(cut.split(", ").sort());
 
-  // The totals also match the sum over the callbacks.
+  // The totals also match the nights that the callbacks have printed.
   const nights = (verb: string) =>
     [...stdout.matchAll(new RegExp(`${verb} (\\d+) nights?, `, "g"))].reduce(
       (sum, [, n]) => sum + Number(n),
@@ -88,7 +88,7 @@ it.concurrent("plays a day whose totals add up, though the subscriber is killed 
 
 it.concurrent("fails where a total does not add up", { timeout: 20_000 }, async (context) => {
   const TMPDIR = temporaryDirectory(context);
-  // Keeps back one message about a duplicate. Only the subscriber's process has a parent to send to.
+  // Drops one message about a duplicate. Only the subscriber's process has `process.send`.
   const unreliable = `
     const { send } = process;
     let kept = 0;

@@ -22,7 +22,7 @@ const project = await installed([
   ...["@nestjs/common", "@nestjs/core", "@nestjs/platform-express", "reflect-metadata", "rxjs"],
   ...["next", "react", "react-dom", "@types/react"],
 ]);
-// node_modules holds links to this repository's packages, so the root must be above both.
+// The project's node_modules links into this repository, so the root must be above the project and the repository.
 const nextConfig = "export default { turbopack: { root: '/' }, devIndicators: false };";
 
 const node = process.execPath;

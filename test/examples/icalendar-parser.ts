@@ -50,7 +50,7 @@ function unfold(text: string): string[] {
     if (/[\r\n]/.test(line)) throw new Error(`a bare line break in ${JSON.stringify(line)}`);
     const octets = new TextEncoder().encode(line).length;
     if (octets > 75) throw new Error(`${octets} octets: ${line}`);
-    // A line with half of a character does not survive the round trip.
+    // The encoder replaces half of a character, so the decoded line would differ.
     if (new TextDecoder().decode(new TextEncoder().encode(line)) !== line)
       throw new Error(`a character is cut in two: ${line}`);
     if (/^[ \t]/.test(line)) {

@@ -31,7 +31,7 @@ const listing = (listingId: number, status: string, listingName = `Loft ${listin
 
 const none: ReadonlySet<number> = new Set();
 
-/** Fetches the list and corrects the mirror by it, at one moment. */
+/** Corrects the mirror with a list. No event is written while the list is fetched. */
 function list(db: DatabaseSync, listings: ReturnType<typeof listing>[], now = 1000) {
   return correct(db, { listings, since: version(db), atWork: none }, now);
 }
@@ -144,7 +144,7 @@ describe("the mirror", () => {
   test("never goes back to an older state, in whatever order reads and writes come", {
     timeout: PATIENCE,
   }, () => {
-    // One listing has a status that counts up. One event and two lists read and write it in random order.
+    // The status of one listing counts up. One event and two lists read and write this status in random order.
     const step = fc.constantFrom("change", "event", "list0", "list1");
     fc.assert(
       fc.property(fc.array(step, { minLength: 10, maxLength: 80 }), (steps) => {
@@ -304,7 +304,7 @@ describe("the app", async () => {
     proxy.change(/\/listings$/, (all) =>
       (all as { listingId: number }[]).filter(({ listingId }) => listingId !== gone.listingId),
     );
-    // Hold a list that says InReview. Meanwhile an event says Published.
+    // Hold the list, which has the listing as InReview. Meanwhile an event publishes the listing.
     proxy.hold(/\/listings$/);
     const second = await start({ sandbox, env, directory: first.directory });
     await proxy.held(1);
@@ -337,7 +337,7 @@ describe("the app", async () => {
     const first = await start({ sandbox, env });
     await first.said("listed 1, corrected 1");
     await subscribe(sandbox, first);
-    // Hold an event's read that says Published. Then hide the listing.
+    // Hold the answer to an event's read, which has the listing as Published. Then the host hides the listing.
     proxy.hold(/\/listings\/\d+$/);
     await sandbox.listings.publish(listingId);
     await proxy.held(1);
@@ -347,7 +347,7 @@ describe("the app", async () => {
     await second.said("listed 1, corrected 0");
     proxy.release();
     await first.said(`listing ${listingId} (${listingName}): InReview -> Published`);
-    // The second process sees that its pass was not the last word, and reads the list again.
+    // An event was running while the second process read the list, so that process reads the list again.
     await second.said(`listing ${listingId} (${listingName}): Published -> Hidden`);
     expect(table(first)).toMatchObject([{ status: "Hidden" }]);
   });

@@ -25,7 +25,7 @@ test("knows after a kill -9 what it has handled", { timeout: 2 * PATIENCE }, asy
   const { bookingCode } = await sandbox.bookings.instantBook();
   await first.said(`block ${bookingCode}`);
   await sandbox.bookings.cancel(bookingCode);
-  // Events of one booking run one after the other, so the store has recorded the end of the confirmation by then.
+  // Events of one booking run in turn, so `release` comes only after the store has recorded the confirmation as done.
   await first.said(`release ${bookingCode}`);
   await sandbox.settled();
   await first.kill();

@@ -35,7 +35,7 @@ test("hears of what was changed while it was down, on the first pass of its next
   ]);
   expect(once.match(/ reconcile$/gm)).toHaveLength(2);
 
-  // The last pass is less than a day old, so the process makes none.
+  // The last pass is less than a day old, so the process does not make another one.
   const second = await startExample({ project, sandbox, from: "reconcile.ts", directory });
   await subscribe(sandbox, second);
   const other = await sandbox.bookings.instantBook();

@@ -11,7 +11,7 @@ test.each([
   ["2026-12-01", "15:00", "Europe/Lisbon", "2026-12-01T15:00:00.000Z"],
   ["2026-07-01", "11:00", "America/New_York", "2026-07-01T15:00:00.000Z"],
   ["2026-07-01", "00:30", "Pacific/Kiritimati", "2026-06-30T10:30:00.000Z"],
-  // The day of a clock change: before it, after it, and in the skipped hour.
+  // Days of clock changes. In March: before the change, after it, and in the skipped hour. In October: after it.
   ["2026-03-29", "00:30", "Europe/Lisbon", "2026-03-29T00:30:00.000Z"],
   ["2026-03-29", "11:00", "Europe/Lisbon", "2026-03-29T10:00:00.000Z"],
   ["2026-03-29", "01:30", "Europe/Lisbon", "2026-03-29T01:30:00.000Z"],

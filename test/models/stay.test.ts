@@ -84,7 +84,7 @@ describe("stay", () => {
     fc.assert(
       fc.property(days, fc.integer({ min: 1, max: 1000 }), notation, notation, (first, nights, a, b) => {
         const iso = (number: number) => new Date(number * 86_400_000).toISOString().slice(0, 10);
-        // In ms, days before 1973-03-03 would be read as seconds.
+        // Begin after 1973-03-03: `stay` reads smaller numbers as seconds, not ms.
         const [checkIn, checkOut] = [iso(first + 1200), iso(first + 1200 + nights)];
         expect(stay({ checkIn: a(checkIn), checkOut: b(checkOut) })).toEqual({ checkIn, checkOut, nights });
       }),

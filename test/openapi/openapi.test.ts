@@ -32,7 +32,7 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   })),
 );
 
-/** Returns the errors of a value by the schema at a pointer of the document. */
+/** Validates a value with the schema at a JSON pointer of the document. Returns the errors. */
 function problems(pointer: string, value: unknown): unknown {
   const validate = ajv.compile({ $ref: `openapi#${pointer}` });
   return validate(value) ? [] : validate.errors;
@@ -71,7 +71,7 @@ const record: typeof fetch = async (input, init) => {
   return response;
 };
 
-/** Calls every method of the client, and each failure that the description names. */
+/** A call of each operation, except `webhookConfig.delete`, which must come last. */
 const calls: Readonly<Record<string, () => Promise<unknown>>> = {
   "webhookConfig.create": () =>
     client.webhookConfig.create({ isActive: true, endpoints: { bookings: endpoint } }),

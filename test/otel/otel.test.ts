@@ -27,7 +27,7 @@ import { makeSdk, type SpanShown } from "./sdk.ts";
 // The type of the store's transaction does not matter here.
 type Store = EventStore;
 
-/** Starts a subscriber on loopback and its platform. Traces go into memory. */
+/** Starts a platform and a subscriber. Their traces stay in memory. */
 async function subscriber({ on = {}, ...options }: Partial<WebhookHandlerOptions> & { store?: Store } = {}) {
   const sdk = makeSdk();
   onTestFinished(() => sdk.end());
@@ -422,7 +422,7 @@ test("a traceparent that is none makes no link", async () => {
 
 test("a misspelled or wrong option throws", () => {
   expect(() => telemetry({ trace: {} } as never)).toThrow(InvalidArgumentError);
-  expect(() => telemetry({ tracer: {} as never })).toThrow("tracer: must be a tracer of OpenTelemetry");
-  expect(() => telemetry({ meter: {} as never })).toThrow("meter: must be a meter of OpenTelemetry");
+  expect(() => telemetry({ tracer: {} as never })).toThrow("tracer: must be an OpenTelemetry tracer");
+  expect(() => telemetry({ meter: {} as never })).toThrow("meter: must be an OpenTelemetry meter");
   expect(() => telemetry(null as never)).toThrow(InvalidArgumentError);
 });

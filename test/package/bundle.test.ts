@@ -40,7 +40,7 @@ async function bundled(
   };
 }
 
-// Each text occurs in the code of one half only.
+// Texts that occur in the code of one part only: the handler, its queue, the client or the memory store.
 const ofHandler = [
   "events could not be processed in waitUntil",
   "takes exactly one of query, header and pathSegment",

@@ -52,7 +52,7 @@ test("source maps carry their sources, as src is not in the tarball, and no path
     expect(map.sources.filter((source) => isAbsolute(source))).toEqual([]);
     expect(map.file ?? name).toBe(name);
     const without = map.sources.filter((_, index) => typeof map.sourcesContent?.[index] !== "string");
-    // The source map may leave out only the source text of the script itself.
+    // A source map may omit the text of the source called `name`, but of no other source.
     expect(without.filter((source) => source !== name)).toEqual([]);
   }
 });

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { subpaths } from "../../subpaths.config.ts";
 import { root } from "./support/pack.ts";
 
-/** Returns the names that the web types declare globally. An import of the same name would hide one. */
+/** Returns the global names of the web types. An import of the same name would hide the global. */
 function globalNames(): Set<string> {
   const library = join(dirname(createRequire(import.meta.url).resolve("typescript")), "lib.dom.d.ts");
   const source = ts.createSourceFile(library, ts.sys.readFile(library) ?? "", ts.ScriptTarget.Latest);

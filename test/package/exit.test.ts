@@ -7,8 +7,8 @@ beforeAll(async () => {
 }, 300_000);
 
 /**
- * Makes a script that receives one notification. It prints the end of its callback, and then for how many ms the
- * process lived on.
+ * Makes a script that receives one notification. At exit it prints the calls, and for how many ms the process lived on
+ * after the callback.
  */
 const script = (outcome: string) => `
 const { client, on, calls } = { client: new StayhookClient({

@@ -136,7 +136,7 @@ describe.each(Object.entries(formats))("%s", (format, { extension, load, taking 
     expect(await runs("across", script)).toEqual([aStayhookError, aStayhookError]);
   });
 
-  // The hook only sees `import`.
+  // The CommonJS build contains ky, so the hook would not see that ky is loaded.
   if (format === "esm")
     test("ky is loaded by the first retry, and not by a process that only receives and reads", async () => {
       const script = `

@@ -10,13 +10,13 @@ const document = join(root, "docs/size.md");
 
 const toUpdate = "STAYHOOK_UPDATE_SIZES=1 npx vitest run test/package/size.test.ts";
 
-/** The size budget of each import, in kB minified and gzipped. An import is a whole entry or names of it. */
+/** The size budget of each entry, in kB minified and gzipped. An entry is a subpath, or some names of a subpath. */
 const budgets: Readonly<Record<string, number>> = JSON.parse(readFileSync(file, "utf8"));
 
 /** Leave out optional peers: users of such an entry have them already. */
 const peers = Object.keys(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).peerDependencies);
 
-/** Returns the import statement of an entry such as `stayhook { stay }`. */
+/** Returns the statement that re-exports an entry such as `stayhook { stay }`. */
 function statementOf(entry: string): string {
   const [subpath, ...names] = entry.split(" ");
   return `export ${names.join(" ") || "*"} from "${subpath}";`;
@@ -69,7 +69,7 @@ describe("min+gzip, dependencies included", () => {
   });
 });
 
-/** Writes the measured sizes into both files, plus 3 %, for the next run. */
+/** Writes the measured sizes into docs/size.md, and the sizes plus 3 % into size-budget.json. */
 function update(): void {
   const entries = [...measured].map(([entry, { gzipped }]) => [entry, Math.ceil(kB(gzipped) * 10.3) / 10]);
   writeFileSync(file, `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`);

@@ -155,7 +155,7 @@ describe("for this repository's TypeScript", () => {
       "booking.Confirmed": (event) => event,
     } });`;
 
-  // The counts were 1,103 and 2,228 at the time of writing. `import * as z` adds 1,830 in node16: see `BookingSchema`.
+  // Measured instantiations: 1,103 and 2,228. `import * as z` would add 1,830 in node16: see `BookingSchema`.
   test.each([
     ["the README's first app", firstApp, 1_300],
     ["an app with every event, a model of its own, and SQLite", () => ownModel, 2_500],
@@ -196,7 +196,7 @@ describe("for this repository's TypeScript", () => {
     expect(checker.typeToString(type, event)).toBe(
       'BookingEventOf<"Confirmed", Booking, Listing> & Transactional<SqliteTransaction>',
     );
-    // An error about a client is long. TypeScript reports the first member that does not fit.
+    // TypeScript reports the first member that does not fit. `client` is last, because errors about it are long.
     const [named] = (type as ts.IntersectionType).types as [ts.Type];
     expect(named.getProperties().at(-1)?.name).toBe("client");
     expect(keys.size).toBe(13);
@@ -253,8 +253,8 @@ describe("for this repository's TypeScript", () => {
 });
 
 /**
- * Tells whether a member has a description or needs none. A member needs none if it is absent or private, or if it is
- * the discriminant of its parent.
+ * Tells whether a member has a description or needs none. A member needs none if its type is `undefined`, if it is
+ * private, or if it is the discriminant `kind`.
  */
 function isDescribed(
   member: ts.PropertySignature | ts.MethodSignature | ts.PropertyDeclaration | ts.MethodDeclaration,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidWriteError } from "../../src/errors.ts";
-import { safeBackoff } from "../../src/queue/retries.ts";
+import { defaultBackoff, safeBackoff } from "../../src/queue/retries.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import {
   alteredStore,
@@ -101,7 +101,10 @@ describe("a failed callback", () => {
       () => Number.POSITIVE_INFINITY,
       throws,
     ]) {
-      const { queue, add, ran } = queueOf({ work: () => callbackFailed, backoff: safeBackoff(backoff) });
+      const { queue, add, ran } = queueOf({
+        work: () => callbackFailed,
+        backoff: safeBackoff(backoff, defaultBackoff),
+      });
       await add("a");
       queue.start();
       await advance(3 * SECOND);
@@ -214,7 +217,7 @@ describe("the attempt's time", () => {
     queue.start();
     await advance(SECOND);
     expect(observed).toMatchObject([{ kind: "failed", reason: "callback" }]);
-    expect(String((observed[0] as { error: unknown }).error)).toMatch(/cut off after 1000 ms/);
+    expect(String((observed[0] as { error: unknown }).error)).toMatch(/took longer than 1000 ms/);
     expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 1 });
   });
 
@@ -238,7 +241,7 @@ describe("an event without a record", () => {
 });
 
 describe("an event that ends its process each time", () => {
-  test("is parked after maxAttempts attempts, without another one", async () => {
+  test("is parked after maxAttempts attempts, without another attempt", async () => {
     const store = memoryStore();
     await store.add(eventOf("deadly"));
     for (let n = 0; n < 3; n += 1) {
@@ -277,7 +280,7 @@ describe("the end of an attempt", () => {
     expect(logged.join()).toMatch(/was lost/);
   });
 
-  test.each([1, 12])("is not observed as failed either (maxAttempts %i)", async (maxAttempts) => {
+  test.each([1, 12])("is not observed as failed after a lost lease (maxAttempts %i)", async (maxAttempts) => {
     const store = alteredStore(memoryStore(), { settle: () => async () => false });
     const { queue, add, observed } = queueOf({ store, maxAttempts, work: () => callbackFailed });
     await add("a");
@@ -295,7 +298,7 @@ describe("the end of an attempt", () => {
     await add("a", "b", "c");
     queue.start();
     await advance(29 * SECOND);
-    // One event more than there are slots: the queue begins the next event while it records an outcome.
+    // There is only one slot, but the queue begins "b" while it records the outcome of "a".
     expect(ran).toEqual(["a", "b"]);
     hanging = false;
     await advance(SECOND);
@@ -305,7 +308,7 @@ describe("the end of an attempt", () => {
   test.each([
     { name: "is recorded while the next events run, at most one for each slot", result: done, begun: 4 },
     {
-      name: "keeps its slot where the user's writes are a part of it",
+      name: "keeps its slot if it includes the user's writes",
       result: { ...done, writes: [() => {}] },
       begun: 2,
     },
@@ -394,7 +397,7 @@ describe("writes that go with the end of an event", () => {
           try {
             for (const one of writes) await one(undefined as never);
           } catch {
-            // the store runs this event again, alone
+            // Like a real store, run this event again without its group.
           }
         }
         settles += 1;
@@ -441,7 +444,7 @@ describe("writes that go with the end of an event", () => {
         throw new Error("constraint");
       },
     ],
-  ])("when one %s, the attempt has failed", async (_, write) => {
+  ])("fail the attempt if one of them %s", async (_, write) => {
     const { queue, add, store } = queueOf({
       store: transactional(() => {}),
       work: () => ({ ...done, writes: [() => {}, write] }) as never,
@@ -460,7 +463,7 @@ describe("writes that go with the end of an event", () => {
   test("are tried again under the lease if the store's connection is lost, and no attempt counts", async () => {
     let settles = 0;
     let wrote = 0;
-    // A driver behaves like this: the user's own write rejects, and then the store reports a lost connection.
+    // Act like a driver that loses its connection: the user's write rejects, and then the store reports the loss.
     const store = alteredStore(memoryStore(), {
       settle: (own) => async (claim, outcome) => {
         settles += 1;

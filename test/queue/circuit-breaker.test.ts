@@ -53,7 +53,7 @@ describe("an outage", () => {
     expect(it.wait()).toBeGreaterThan(0);
   });
 
-  test("is not found if an answer comes in between", () => {
+  test("is not detected if an answer comes between the failures", () => {
     const it = breakerOf();
     for (let n = 0; n < 50; n += 1) {
       it.fail(`bad ${n}`);
@@ -62,7 +62,7 @@ describe("an outage", () => {
     expect(it.pauses).toEqual([]);
   });
 
-  test("is not found if an answer comes in between, also for records that failed before", () => {
+  test("is not detected if an answer comes between failures of records that failed before", () => {
     const it = breakerOf({ concurrency: 5 });
     for (let n = 0; n < 50; n += 1) {
       it.fail(`known bad ${n}`, { first: false });
@@ -71,7 +71,7 @@ describe("an outage", () => {
     expect(it.pauses).toEqual([]);
   });
 
-  test("takes as many records as run at once if all of them failed before", () => {
+  test("needs as many failed records as run at once if all of them failed before", () => {
     const it = breakerOf({ concurrency: 5 });
     for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
     for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
@@ -80,14 +80,14 @@ describe("an outage", () => {
     expect(it.paused()).toBe(true);
   });
 
-  test("takes two records even if one runs at a time", () => {
+  test("needs two failed records even if one record runs at a time", () => {
     const it = breakerOf({ concurrency: 1 });
     it.fail("bad", { first: false });
     it.fail("bad", { first: false });
     expect(it.paused()).toBe(false);
   });
 
-  test("is found at once for a rate limit or a missing token", () => {
+  test("is detected at once by a rate limit or a missing token", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true } });
     expect(it.paused()).toBe(true);
@@ -95,7 +95,7 @@ describe("an outage", () => {
 });
 
 describe("the wait", () => {
-  test("lets nothing begin, then half-open attempts, and grows to a minute", () => {
+  test("first blocks all attempts, then allows half-open attempts, and grows to a minute", () => {
     const it = breakerOf({ backoff: (n) => n * 20 * SECOND });
     it.fail("a");
     it.fail("b");
@@ -117,7 +117,7 @@ describe("the wait", () => {
     expect(it.pauses.length).toBe(5);
   });
 
-  test("varies at its maximum", () => {
+  test("varies even at its maximum", () => {
     const it = breakerOf({ backoff: () => 3600 * SECOND });
     it.fail("a");
     it.fail("b");
@@ -211,7 +211,7 @@ describe("the end of an outage", () => {
     expect(it.paused()).toBe(false);
   });
 
-  test("the pause keeps its start, and tells the last error", () => {
+  test("a pause keeps its start, and reports the last error", () => {
     const it = breakerOf();
     it.fail("a", { outage: { everything: true } });
     const since = new Date();

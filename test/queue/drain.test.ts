@@ -39,7 +39,7 @@ describe("drain", () => {
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
   });
 
-  test("reaches events behind others that fail and are due again, and gives those back uncounted", async () => {
+  test("attempts events behind failing events, and releases events that are due again", async () => {
     const { queue, add, ran, store } = queueOf({
       concurrency: 1,
       backoff: () => 0,
@@ -146,7 +146,7 @@ describe("drain", () => {
   test.each([
     ["timeout", () => ({ timeout: SECOND })],
     ["signal", () => ({ signal: abortAfter(SECOND) })],
-  ])("%s: begins nothing more, cuts off what runs, and gives it back", async (_, optionsOf) => {
+  ])("%s: begins no other attempt, and aborts and releases running attempts", async (_, optionsOf) => {
     const signals: AbortSignal[] = [];
     const { queue, add, store } = queueOf({
       concurrency: 2,
@@ -172,7 +172,7 @@ describe("drain", () => {
     expect(ran).toEqual([]);
   });
 
-  test("rejects with what the store says when it cannot be asked, and leaves no listener behind", async () => {
+  test("rejects with the store's error if a call fails, and leaves no listener behind", async () => {
     const store = memoryStore();
     await store.close();
     const { queue } = queueOf({ store });
@@ -352,7 +352,7 @@ describe("drain", () => {
     const { queue, add, logged } = queueOf({ store, work: () => callbackFailed, backoff: () => 0 });
     await add("a");
     expect(await queue.drain({})).toEqual({ done: 0, failed: 1 });
-    expect(logged.join()).toMatch(/did not take event .* back.*gone/);
+    expect(logged.join()).toMatch(/did not release event .*gone/);
   });
 
   test("leaves no listener behind on a signal that outlives it", async () => {
@@ -439,7 +439,7 @@ describe("close", () => {
     expect(ran).toEqual(["a"]);
   });
 
-  test("after its timeout aborts, waits 3 s for the callback, and gives the lease back uncounted", async () => {
+  test("after its timeout, aborts, waits 3 s for the callback, and releases the event", async () => {
     let signal: AbortSignal | undefined;
     const { queue, add, store } = queueOf({
       work: (_, context) => {
@@ -485,7 +485,7 @@ describe("close", () => {
     },
   );
 
-  test("a callback that throws when it is aborted is given back uncounted", async () => {
+  test("an event whose callback throws on abort is released", async () => {
     const { queue, add, store, kinds } = queueOf({
       work: (_, { signal }) =>
         new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
@@ -530,7 +530,7 @@ describe("close", () => {
     expect(queue.close(0)).toBe(queue.close(5));
   });
 
-  test("a claim that comes back while closing goes back to the store, due at once", async () => {
+  test("a claim that returns during close is released, and its event is due at once", async () => {
     const memory = memoryStore();
     const slow = new Proxy(memory, {
       get: (target, property: keyof typeof memory) => {

@@ -84,7 +84,7 @@ describe("an event that is processed inline", () => {
     for (const id of ids) await store.add(eventOf(id, "booking:x"));
     const runs = Promise.all(ids.map((id) => queue.runNow(id, soon())));
     await advance(5 * SECOND);
-    // Each of the three polls four times a second.
+    // Each of the three waiting runs polls four times a second.
     expect(claims).toBeLessThan(100);
     held.open();
     await advance(2 * SECOND);
@@ -131,7 +131,7 @@ describe("an event that is processed inline", () => {
     expect(ran).toEqual(["a"]);
   });
 
-  test("twice at once runs once, and both wait for its end", async () => {
+  test("runs once if two calls process it, and both calls wait for its end", async () => {
     const held = gate();
     const { queue, add, ran } = queueOf({ work: () => held.opened.then(() => done) });
     await add("a");

@@ -212,7 +212,7 @@ describe("a lease", () => {
     end();
   });
 
-  test("does not begin if it has expired when the claim returns", async () => {
+  test("begins no attempt if it has expired when the claim returns", async () => {
     let wait = 31 * SECOND;
     const store = alteredStore(memoryStore(), {
       claim: (own) => async (options) => {
@@ -247,7 +247,7 @@ describe("a lease", () => {
     const { queue, add } = queueOf({ store, work, leaseDuration: 60 * SECOND });
     await add("a");
     void queue.runNow("a", HOUR);
-    // The renewal at 20 s is answered at 28 s, and the later ones hang. So the lease ends at 80 s.
+    // The renewal sent at 20 s extends the lease to 80 s. Later ones hang. The signal aborts 3 s before the end.
     await advance(77 * SECOND - 1);
     expect(aborted).toEqual([]);
     await advance(1);
@@ -262,7 +262,7 @@ describe("a lease", () => {
     await add("a");
     void queue.runNow("a", HOUR);
     await advance(0);
-    // After SIGSTOP, the clock goes on but no timer runs.
+    // Act like a process that SIGSTOP has stopped: the clock goes on, but no timer runs.
     vi.setSystemTime(Date.now() + MINUTE);
     const real = performance.now.bind(performance);
     const frozen = vi.spyOn(performance, "now").mockImplementation(() => real() + MINUTE);

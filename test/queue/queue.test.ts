@@ -45,12 +45,12 @@ describe("at the start", () => {
     queue.start();
     await advance(0);
     expect(logged).toEqual([
-      "stayhook: other processes hold 2 events. Their last lease ends at 2026-01-01T00:00:25.000Z, unless they renew it",
+      "stayhook: other processes hold the leases of 2 events. The last lease ends at 2026-01-01T00:00:25.000Z, unless it is renewed",
     ]);
     held.open();
   });
 
-  test("the log says nothing if no process holds events, and says it once", async () => {
+  test("the queue logs nothing if no process holds events, and checks this only once", async () => {
     const { queue, store, logged } = queueOf();
     await store.add(eventOf("a"));
     queue.start();

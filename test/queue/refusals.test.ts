@@ -25,7 +25,7 @@ afterEach(() => {
 const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 const forgedIds = (count: number, name = "forged") => Array.from({ length: count }, (_, n) => `${name} ${n}`);
 
-/** Makes a platform that refuses forged events. A read takes `latency` ms. It logs when each read began. */
+/** Makes a platform that refuses forged events and logs the start of each read. A read takes `latency` ms. */
 function platform(latency = 20) {
   const reads: { id: string; at: number }[] = [];
   const work: TestWork = async ({ eventId }) => {
@@ -55,7 +55,7 @@ describe("while the platform refuses many records in a row", () => {
     expect(kinds()).not.toContain("paused");
     expect(queue.state).toBe("running");
     expect(mostInASecond(start + 100)).toBeLessThanOrEqual(50);
-    // The limit must not slow reads further: ten reads before the limit, then 45 a second.
+    // In 4 s, about 190 reads are allowed: ten before the limit applies, then 45 a second.
     expect(reads.length).toBeGreaterThan(170);
   });
 
@@ -166,7 +166,7 @@ describe("while the platform refuses many records in a row", () => {
     const before = reads.length;
     await add(...forgedIds(40, "forged new"));
     await advance(800);
-    // The retries of the first hundred are due all the time.
+    // Only new events are read, although retries of the first hundred events are due as well.
     expect(new Set(reads.slice(before + 5, before + 30).map(({ id }) => id.slice(0, 10)))).toEqual(
       new Set(["forged new"]),
     );
@@ -179,10 +179,10 @@ describe("while the platform refuses many records in a row", () => {
     queue.start();
     await advance(50 * SECOND);
     expect(logged.length).toBe(1);
-    expect(logged[0]).toMatch(/10 reads in a row were refused or not found.*`verify` keeps them out.*404/);
+    expect(logged[0]).toMatch(/refused or did not find 10 records in a row.*set the option `verify`.*404/);
     await advance(2 * MINUTE);
     expect(logged.length).toBe(2);
-    expect(logged[1]).toMatch(/\d{3} reads in a row.*\d{3} lines like this were left out/);
+    expect(logged[1]).toMatch(/\d{3} records in a row.*\d{3} similar lines were left out/);
   });
 });
 
@@ -231,7 +231,7 @@ describe("a refused attempt", () => {
     expect(queue.state).toBe("running");
   });
 
-  test("of a request of the callback does not limit reads", async () => {
+  test("does not limit reads if the platform refused a request of the callback", async () => {
     const { queue, add, ran } = queueOf({ work: () => callbackFailed });
     await add(...forgedIds(100));
     queue.start();
@@ -241,7 +241,7 @@ describe("a refused attempt", () => {
 });
 
 describe("a drain among refused records", () => {
-  test("attempts each event once at that pace, and ends", async () => {
+  test("attempts each event once at the limited pace, and ends", async () => {
     const { work } = platform();
     const { queue, add, stateOf } = queueOf({ work });
     await add(...forgedIds(150), "genuine", ...forgedIds(150, "forged too"));
@@ -280,7 +280,7 @@ describe("a drain among refused records", () => {
     expect((await draining).failed).toBeGreaterThan(2000);
   });
 
-  test("counts its 60 s anew each time", async () => {
+  test("starts its 60 s again in each call", async () => {
     const { work, reads } = platform();
     const { queue, add } = queueOf({ work });
     await add(...forgedIds(10_000));

@@ -17,7 +17,7 @@ afterEach(() => {
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Makes a clock that advances between two readings in the same turn, like a real clock. */
+/** Makes a clock that advances even within one turn of the event loop, like a real clock. */
 function restlessClock(random: Random): void {
   const now = performance.now.bind(performance);
   let ahead = 0;
@@ -27,7 +27,7 @@ function restlessClock(random: Random): void {
   });
 }
 
-/** Makes a store that answers at once or later, before or after it acts. It fails while `broken()` is true. */
+/** Makes a store with random delays before and after its work. Its calls fail while `broken()` is true. */
 function slowStore(store: EventStore, random: Random, broken: () => boolean, notifies: boolean): EventStore {
   const slow = new Set<string | symbol>(["claim", "nextDue", "settle", "renew", "get"]);
   const wait = () => (random.oneIn(2) ? undefined : sleep(random.below(12)));
@@ -49,7 +49,7 @@ function slowStore(store: EventStore, random: Random, broken: () => boolean, not
   });
 }
 
-/** Runs a random life of a queue. Then the platform and the store recover, and time passes without further events. */
+/** Runs random actions on a queue. Then the platform and the store recover. Returns the counts of unfinished events. */
 async function live(random: Random): Promise<Record<string, number>> {
   restlessClock(random);
   let platform: "up" | "down" | "limits" | "refuses" | "fails" = "up";
@@ -95,7 +95,7 @@ async function live(random: Random): Promise<Record<string, number>> {
   }
   platform = "up";
   broken = false;
-  // An aborted attempt has 3 s to end. After a failure, the queue does not call the store for up to 5 s.
+  // Wait longer than an aborted attempt may take (3 s), and than the queue waits after a store failure (up to 5 s).
   await vi.advanceTimersByTimeAsync(12 * SECOND);
   const { done: ended, ...waiting } = await memory.counts();
   vi.clearAllTimers();

@@ -76,7 +76,7 @@ describe("changes of tracked fields", () => {
     client.listings.list = (async () =>
       (await list()).map((row) => ({ listingId: row.listingId, status: row.status }))) as never;
     const reconciler = createReconciler(webhooks);
-    // The pass must not learn a listing without the fields that the list leaves out. Otherwise the listing's first
+    // The rows lack the listing's name. The pass must not record the name as `null`. Otherwise the listing's first
     // event would count as a change.
     await reconciler.run();
     await notify({ listingId });
@@ -151,7 +151,7 @@ describe("drift", () => {
   const url = "https://example.com/hooks?key=s3cret";
   const other = "https://example.com/other";
 
-  /** Returns the drift of the configuration that a pass reports. */
+  /** Runs a pass, and returns the configuration drift that it reports. */
   async function driftAt(sandbox: Sandbox, expected: Partial<ReconcilerOptions> = {}) {
     const { reconciler, observations } = machineOf(sandbox, memory(), { reconciler: expected });
     await reconciler.run();
@@ -202,7 +202,7 @@ describe("drift", () => {
 });
 
 describe("a partial list", () => {
-  /** Makes a machine whose platform answers the list with this body. */
+  /** Makes a machine whose platform answers `GET /v2/listings` with `body()`. */
   function listing(body: () => unknown, client: object = {}) {
     const platform = { url: "https://platform.example", accessToken: "secret-token" };
     const machine = machineOf(platform, memory());
@@ -237,7 +237,7 @@ describe("a partial list", () => {
     expect(observed.filter(({ kind }) => kind === "vanished")).toMatchObject([{ ref: "listing:2" }]);
   });
 
-  test("fails its invalid rows, and the others are compared", async () => {
+  test("counts invalid rows as failed, and the other rows are compared", async () => {
     let body: unknown = [row(1), { listingId: "x" }, row(2), {}];
     const { reconciler, observed } = listing(() => body);
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 2 });

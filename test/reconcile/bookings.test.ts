@@ -41,7 +41,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     await sandbox.settled();
     await webhooks.drain();
     expect(await statusesIn(store)).not.toEqual(statusesAt(sandbox));
-    // The user knows these bookings from elsewhere: no notification has arrived for them.
+    // If all notifications of a booking were lost, the store does not know the booking. So the user names it.
     for (const code of codes) await reconciler.watch(code);
     const report = await reconciler.run();
     expect(report).toMatchObject({ failed: 0 });

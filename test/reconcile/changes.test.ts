@@ -9,7 +9,7 @@ const confirmed: Snapshot = {
   fields: { checkIn: null, checkOut: null, listingId: null },
 };
 
-/** Makes a store with a handler whose client finds one confirmed booking. */
+/** Makes a store and a handler. The handler's client finds one confirmed booking. */
 async function seen() {
   const store = memoryStore();
   const client = new StayhookClient({
@@ -33,7 +33,7 @@ test("a change that was handled meanwhile gets no second event", async () => {
   expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   await webhooks.drain();
   expect(told).toEqual([eventId]);
-  // This late call still has the old status.
+  // This call is late: it still compares with the time when the store had no snapshot.
   expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
   expect(await store.counts()).toMatchObject({ pending: 0, done: 1 });
 });
@@ -64,7 +64,7 @@ test("the id of a change is the same on every machine, and differs from change t
   expect(new Set([id, ...others]).size).toBe(6);
 });
 
-test("the handler adds each event: not every store tells its queue", async () => {
+test("the handler adds each event, because not every store wakes the handler's queue", async () => {
   const { store, webhooks } = await seen();
   const add = vi.fn(internalsOf(webhooks)!.add);
   const changes = new Changes(store, { add });

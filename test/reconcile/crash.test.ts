@@ -7,7 +7,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { machineOf, readsOf, startSandbox, stateIn, statusesAt, statusesIn } from "./support.ts";
 
-test("after a kill -9 during a pass another process goes on from the checkpoint, and no callback runs twice", {
+test("after a kill -9, another process continues the pass at its checkpoint, and no callback runs twice", {
   timeout: 60_000,
 }, async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-crash-"));
@@ -43,7 +43,7 @@ test("after a kill -9 during a pass another process goes on from the checkpoint,
   const before = new Set(reads().map((read) => read.split("/").at(-1)));
   const place = (await placeOf())!.slice("booking:".length);
 
-  // The lock of the dead process lasts as long as its lease: no other process can know that it died.
+  // No other process can run a pass until the lease of the dead process expires.
   const report = await vi.waitFor(
     async () => {
       const made = await machine.reconciler.run();

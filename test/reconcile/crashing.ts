@@ -1,4 +1,4 @@
-// Makes a pass until it is killed. Its process handles no events.
+// A process that runs a pass and handles no events. The test kills it during the pass.
 import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
 import { createReconciler } from "../../src/reconcile/reconciler.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";

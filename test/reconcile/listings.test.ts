@@ -4,7 +4,7 @@ import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from
 const done = { checked: expect.any(Number), changed: 0, failed: 0, duration: expect.any(Number) };
 
 describe.each(Object.entries(stores))("%s", (_name, place) => {
-  test("Published, Hidden, Published, Hidden without webhooks: each runs its callback once", async () => {
+  test("each change between Published and Hidden runs its callback once, without webhooks", async () => {
     const sandbox = await startSandbox();
     const { listingId } = await sandbox.listings.create({ status: "Published" });
     const open = place();

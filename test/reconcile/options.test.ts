@@ -1,7 +1,7 @@
 import { createWebhookHandler, forwardTo, InvalidArgumentError, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
-import { parseDuration } from "../../src/reconcile/options.ts";
+import { checkOptions, parseDuration } from "../../src/reconcile/options.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "secret-token" });
 const store = memoryStore();
@@ -35,7 +35,7 @@ test.each([
   [{ every: "7d", concurrency: 1, baseline: false, leaseDuration: 10 }, []],
   [{ expect: "https://example.com/hooks?key=s3cret", observe: () => {}, logger: () => {} }, []],
   [{ expect: { bookings: "https://example.com/hooks", messages: null } }, []],
-])("%j: %j is refused", (options, names) => {
+])("createReconciler with %j rejects the options %j", (options, names) => {
   expect(refused(options)).toEqual(names);
 });
 
@@ -49,7 +49,9 @@ test("createReconciler throws without a handler, or if the options are no object
 
 test("createReconciler throws for a handler on forwardTo", () => {
   const forwards = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
-  expect(() => createReconciler(forwards as never)).toThrow(/webhooks: must have an EventStore\. forwardTo/);
+  expect(() => createReconciler(forwards as never)).toThrow(
+    /webhooks: must have an EventStore, because forwardTo/,
+  );
 });
 
 test.each([
@@ -93,4 +95,16 @@ test("an observe function or a logger that throws changes nothing", async () => 
   });
   expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0 });
   expect(lines.join()).toMatch(/observe.*Error: observer's own/);
+});
+
+test("an invalid wait of backoff is replaced by the reconciler's own waits", () => {
+  const { backoff } = checkOptions(webhooks, { backoff: () => Number.NaN });
+  for (const [round, wait] of [
+    [1, 1_000],
+    [3, 4_000],
+    [9, 30_000],
+  ] as const) {
+    expect(backoff(round)).toBeGreaterThanOrEqual(0.75 * wait);
+    expect(backoff(round)).toBeLessThanOrEqual(wait);
+  }
 });

@@ -92,7 +92,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await second.reconciler.run()).toMatchObject({ checked: 4 });
   });
 
-  test("start: one pass for each `every`, over all machines", async () => {
+  test("start makes one pass for each `every`, over all machines", async () => {
     const sandbox = await startSandbox();
     const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
     const open = place();
@@ -159,7 +159,7 @@ test("a machine makes no pass if another one has just made it", async () => {
       const value = Reflect.get(target, name);
       if (name !== "getMeta") return typeof value === "function" ? value.bind(target) : value;
       return async (key: string) => {
-        // The first read returns the state before that pass.
+        // The first read returns the state from before the other machine's pass.
         if (!late) return target.getMeta(key);
         late = false;
         return undefined;
@@ -291,7 +291,7 @@ test("a checkpoint that is older than `every` is ignored", async () => {
   }
 });
 
-describe("out of reach", () => {
+describe("while the platform is out of reach", () => {
   test("all reads of a pass wait for Retry-After", async () => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
@@ -301,7 +301,7 @@ describe("out of reach", () => {
     expect(report).toMatchObject({ checked: 8, failed: 0 });
     expect(report.duration).toBeGreaterThan(990);
     expect(read()).toHaveLength(codes.length + 1);
-    // Three reads were already pending when one was refused. No other read starts before Retry-After is over.
+    // When the 429 arrived, three other reads were already pending. All later reads wait for Retry-After.
     const times = sandbox.requests
       .filter(({ path }) => path.startsWith("/v2/bookings/"))
       .map(({ receivedAt }) => +receivedAt);
@@ -327,9 +327,9 @@ describe("out of reach", () => {
 
   test.each([
     ["a token that is refused", { status: 401 }, 1],
-    ["nobody there", { status: 503 }, 5],
+    ["a platform that answers 503", { status: 503 }, 5],
     ["a connection that breaks", { cutOff: true }, 5],
-    ["a limit that does not end", { status: 429 }, 5],
+    ["a rate limit that does not end", { status: 429 }, 5],
   ])("%s ends the pass early", async (_what, fault, most) => {
     const sandbox = await startSandbox();
     const machine = machineOf(sandbox, memory());
@@ -364,7 +364,7 @@ describe("out of reach", () => {
     expect(await machine.reconciler.run()).toMatchObject({ checked: 2, failed: 1 });
     expect(machine.observations("failed")).toMatchObject([{ ref: "listings", error: { status: 403 } }]);
     sandbox.faults.clear();
-    // No pass has seen these listings, so this is their first pass.
+    // No pass has read the list before, so its listing counts as learned and not as changed.
     expect(await machine.reconciler.run()).toMatchObject({ checked: 3, changed: 0 });
     expect(machine.observations("learned")).toHaveLength(1);
   });
@@ -451,7 +451,7 @@ test("a pass renews its lock and writes its checkpoint while it runs", async () 
 test.each([
   ["400 days", 400 * 86_400_000],
   ["20 hours", 20 * 3_600_000],
-])("what has not changed is not forgotten for its age, kept for %s", async (_kept, recordRetention) => {
+])("an unchanged record is kept despite its age, with recordRetention %s", async (_kept, recordRetention) => {
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const store = memory();
@@ -477,7 +477,7 @@ test.each([
   expect(logged).toEqual([]);
 });
 
-test("an `every` that is too long for recordRetention is warned of", () => {
+test("an `every` that is too long for recordRetention logs a warning", () => {
   const handler = { recordRetention: 3 * 86_400_000 };
   const platform = { url: "http://127.0.0.1:1", accessToken: "secret-token" };
   for (const [every, warns] of [

@@ -21,10 +21,10 @@ import type { PassState } from "../../src/reconcile/state.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 
-// Work that takes a second alone can take many when all tests run at once.
+// A test that takes a second alone may take many seconds when all tests run at once.
 vi.setConfig({ testTimeout: 60_000 });
 
-/** Opens stores on the same place. Each call stands for another machine, or the next start of one. */
+/** Opens the same data again. Each call acts as another machine, or as a machine that has restarted. */
 export type OpenStore = () => EventStore<never>;
 
 const postgres = await postgresUrl();
@@ -45,7 +45,7 @@ const named = (names: string[]): string => {
   return name;
 };
 
-/** The stores to test on. A store whose server is missing is left out, which is an error in CI. */
+/** The stores to test. If a store's server is missing, the store is left out. In CI, that is an error. */
 export const stores: Readonly<Record<string, () => OpenStore>> = {
   memory: () => {
     const store = memoryStore();

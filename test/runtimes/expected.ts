@@ -5,7 +5,7 @@ const error = (name: string, ...also: readonly string[]) => ({
   of: [name, ...also, "StayhookError"].sort(),
 });
 const invalid = (...issues: readonly string[]) => ({ ...error("InvalidArgumentError"), issues });
-/** An error for statuses whose class the probe does not test. */
+/** An error of a status without its own class, or with a class that the probe does not import. */
 const apiError = (name: string, status: number) => ({ name, of: ["APIError", "StayhookError"], status });
 const onceCalled = ["booking.Confirmed 1"];
 

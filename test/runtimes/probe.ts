@@ -1,4 +1,4 @@
-// Runs on every runtime in both module formats, so it uses nothing of Node, a test framework or a server.
+// Runs on every runtime in both module formats, so it must not use Node modules, a test framework or a server.
 import {
   AbortError,
   AccessTokenError,

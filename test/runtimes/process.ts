@@ -42,7 +42,7 @@ async function serve({ baseUrl, accessToken }: ProbeOptions) {
   return { calls: calls.sort(), duplicates, refused: refused.status };
 }
 
-/** Run a few cases at a time: their limits are in real time, and other processes use the CPU. */
+/** Runs only a few cases at a time. Their timeouts are in real time, and other processes also use the CPU. */
 async function contractOf(cases: readonly StoreContractCase[]) {
   const left = [...cases];
   const broken: string[] = [];

@@ -1,4 +1,4 @@
-// One of several processes on one SQLite file. It ends when no work is left, or hangs if `hang` is set.
+// One of several processes that share a SQLite file. It ends when no work is left, or hangs if `hang` is set.
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 

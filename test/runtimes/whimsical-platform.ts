@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 
 /**
- * Starts a platform that fails in each way that the `fetch` of a runtime may report differently. It records the
- * requests.
+ * Starts a platform that fails in many ways, and records the requests. The `fetch` of each runtime may report the
+ * failures differently.
  */
 export async function whimsicalPlatform() {
   const requests: { readonly target: string; readonly headers: IncomingMessage["headers"] }[] = [];

@@ -15,12 +15,12 @@ export interface WorkerSource {
   readonly external?: readonly string[];
 }
 
-/** Bundles a Worker as wrangler does. The project has the packed package and no other file of this repository. */
+/** Bundles a Worker as wrangler does, in a project that has only `paths` and the packed package. */
 export async function bundleWorker(
   { directory }: Consumer,
   { paths, external = [] }: WorkerSource,
 ): Promise<string> {
-  // Copy the files: in their own place, the package name would resolve to this repository's dist.
+  // Copy the files: at their original paths, the package name would resolve to this repository's dist.
   for (const path of paths) cpSync(join(root, path), join(directory, path), { recursive: true });
   const { outputFiles, metafile } = await build({
     entryPoints: [join(directory, paths[0]!)],

@@ -8,7 +8,7 @@ import { Browser } from "../console/support.ts";
 const hooks = "https://subscriber.example/hooks?key=s3cret";
 const hostile = `<script>alert("x")</script>' \u202e`;
 
-/** A sandbox that listens, with endpoints for all topics that answer 200. */
+/** Makes a sandbox that listens. Its endpoints for bookings and listings answer 200. */
 async function start(options: SandboxOptions = {}, host?: string) {
   const sandbox = createSandbox({ seed: 7, ...options });
   onTestFinished(() => sandbox.close());
@@ -148,7 +148,7 @@ describe("buttons", () => {
     ["fault", { status: "200" }, "must be a status from 300 to 599"],
     ["deliver", { drop: "120" }, "drop: must be from 0 to 1"],
     ["advance", { minutes: "-1" }, "must be a number of ms"],
-    ["explode", {}, "is not a button of this page"],
+    ["explode", {}, "the page has no such button"],
   ])("say why %s with %j is impossible", async (button, fields, message) => {
     const { sandbox, url, browser } = await start();
     await sandbox.bookings.create({ status: "Confirmed", bookingCode: "B1" });
@@ -200,7 +200,7 @@ describe("the page", () => {
     const sandbox = createSandbox();
     onTestFinished(() => sandbox.close());
     const { url } = await sandbox.listen();
-    expect((await new Browser().get(url)).text).toContain("No webhook configuration yet");
+    expect((await new Browser().get(url)).text).toContain("There is no webhook configuration yet");
   });
 
   it("streams what happens", async () => {
@@ -263,7 +263,7 @@ describe("guards", () => {
   });
 });
 
-/** Makes a day at the platform, with every kind of row. */
+/** Makes a sandbox and runs many actions on it, so that its page shows every kind of row. */
 async function season() {
   const made = await start({ delivery: { retry: { schedule: [300, 900] } } });
   const { sandbox } = made;
@@ -333,7 +333,8 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await page.locator("#deliveries ~ *, .items").getByText("Booking NEW42").first().waitFor();
     expect(await checkOut.inputValue()).toBe("2027-02-03");
     await page.locator("#booking-K8UFE").getByRole("button", { name: "Save" }).click();
-    await page.getByRole("status").getByText("Booking K8UFE is from 2027-01-27 to 2027-02-03 now.").waitFor();
+    const altered = "Booking K8UFE now has check-in 2027-01-27 and check-out 2027-02-03.";
+    await page.getByRole("status").getByText(altered).waitFor();
     expect(sandbox.bookings.get("K8UFE")).toMatchObject({ checkOut: "2027-02-03" });
   });
 

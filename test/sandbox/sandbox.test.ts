@@ -62,7 +62,7 @@ describe("createSandbox", () => {
 
   it("names an unknown option and every wrong field, but no token", () => {
     expect(() => createSandbox({ delivery: { dupes: 1 } } as never)).toThrow(
-      "delivery: unknown option `dupes`; known are `duplicates`",
+      "delivery: unknown option `dupes`; the known options are `duplicates`",
     );
     expect(() => createSandbox({ seed: 0.5, accessToken: "s3cret token" })).toThrow(
       /^seed: .*; accessToken: .*/,
@@ -227,7 +227,7 @@ describe("close", () => {
         console.log("closed");
       });`;
     const args = ["--experimental-strip-types", "--no-warnings", "--input-type=module", "--eval", script];
-    // It rejects if the timeout ends the process.
+    // The call rejects if the timeout ends the process.
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 20_000 });
     expect(stdout).toBe("closed\n");
   });

@@ -6,7 +6,7 @@ import { InvalidArgumentError } from "../../src/errors.ts";
 import { createSandbox } from "../../src/testing/index.ts";
 import { startSandbox } from "./setup.ts";
 
-/** Asks for the listings with any headers, which fetch does not allow. */
+/** Requests the listings with any headers. Uses node:http, because fetch cannot set the `host` header. */
 function ask(url: string, headers: Record<string, string>) {
   return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
     const all = { authorization: "Bearer sandbox", ...headers };
@@ -24,7 +24,7 @@ it.each([
   "127.0.0.1.rebound.example",
   "localhost@rebound.example",
   "10.0.0.1",
-])("refuses the foreign host %j on loopback, and says how to call it", async (host) => {
+])("the sandbox refuses the foreign host %j on loopback, and says how to call it", async (host) => {
   const sandbox = await startSandbox();
   const answer = await ask(sandbox.url, { host });
   expect(answer).toEqual({ status: 421, body: expect.stringContaining("127.0.0.1 or localhost") });
@@ -55,7 +55,7 @@ it("takes its own origin", async () => {
 });
 
 it.each(["0.0.0.0", "::", "192.0.2.1", "sandbox.example"])(
-  "needs an access token of its own to listen on %s",
+  "the sandbox needs an access token of its own to listen on %s",
   async (host) => {
     for (const options of [{}, { accessToken: "sandbox" }]) {
       const sandbox = createSandbox(options);

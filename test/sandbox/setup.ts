@@ -19,7 +19,7 @@ interface Received {
   readonly body: string;
 }
 
-/** Starts an endpoint until the end of the test. It keeps its requests, and a function makes its answers. */
+/** Starts an endpoint until the end of the test. It records each request, and then calls `answer`. */
 export async function startEndpoint(
   answer: (response: ServerResponse, received: Received, request: IncomingMessage) => void = (response) =>
     response.end(),
@@ -32,7 +32,7 @@ export async function startEndpoint(
       received.push(one);
       answer(response, one, request);
     };
-    // Rejects if the caller hangs up.
+    // Ignore a caller that hangs up before the end of the body.
     text(request).then(take, () => {});
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

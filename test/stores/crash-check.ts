@@ -36,8 +36,8 @@ export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck):
       place,
       leaseDuration: LEASE,
       ahead,
-      // A worker that is frozen in a callback must not be frozen in the writes of another event as well: the server lets
-      // such a transaction be idle for a minute.
+      // A worker that freezes in a callback must run one event at a time. Otherwise it may also freeze in a transaction
+      // of another event. The server ends such a transaction only after a minute.
       concurrency: standAt === "in the callback" ? 1 : 3,
       ...(standAt && { standAt }),
     };
@@ -66,7 +66,7 @@ export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck):
   }
 
   test.concurrent.each(killedAt)(
-    "killed %s: each event's writes are there once",
+    "a worker killed %s: each event's writes exist exactly once",
     { timeout: 120_000 },
     async (standAt) => {
       const { place, store, rows, expectOnce, close } = await withEvents();
@@ -89,14 +89,14 @@ export function testCrashes({ worker, killedAt, frozenAt, create }: CrashCheck):
   );
 
   test.concurrent.each(frozenAt)(
-    "frozen %s, past its lease: each event's writes are there once",
+    "a worker frozen %s until its lease has ended: each event's writes exist exactly once",
     { timeout: 120_000 },
     async (standAt) => {
       const { place, rows, expectOnce, close } = await withEvents();
       const first = start(place, 0, standAt);
       await first.said();
       first.child.kill("SIGSTOP");
-      // The second worker handles all events, because the server ends a session that is idle in a transaction.
+      // The frozen worker may hold a transaction. The server ends it, so the second worker can handle all events.
       const second = start(place, -600_000);
       await vi.waitFor(async () => expect((await rows("handled")).length).toBeGreaterThanOrEqual(EVENTS), {
         timeout: 60_000,

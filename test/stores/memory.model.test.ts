@@ -3,7 +3,7 @@ import { memoryStore } from "../../src/stores/memory/index.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import { checkAgainstModel } from "./model-check.ts";
 
-test("two memory stores show the same", async () => {
+test("the memory store gives the same results as the model", async () => {
   await checkAgainstModel({ create: () => memoryStore(), numRuns: 25 });
 }, 60_000);
 
@@ -14,7 +14,7 @@ class WrongStore extends MemoryStore {
   }
 }
 
-test("a store with a mistake is found, and the seed is printed", async () => {
+test("the check finds a store with a mistake, and prints the seed", async () => {
   const create = () => new WrongStore(100);
   await expect(checkAgainstModel({ create, numRuns: 300 })).rejects.toThrow(/seed: -?\d+/);
 }, 60_000);

@@ -34,7 +34,7 @@ async function handle(store: EventStore, outcome: Parameters<EventStore["settle"
 
 describe("max", () => {
   test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, "10", null] as number[])(
-    "%s is refused, by name",
+    "%s is rejected, and the error names max",
     (max) => {
       // A caller without types may pass null.
       expect(() => memoryStore({ max })).toThrow(InvalidArgumentError);
@@ -42,11 +42,11 @@ describe("max", () => {
     },
   );
 
-  test("undefined is the default", () => {
+  test("undefined means the default", () => {
     expect(() => memoryStore({ max: undefined })).not.toThrow();
   });
 
-  test("the oldest done ids beyond it are forgotten, nothing else", async () => {
+  test("only the oldest done events beyond max are deleted", async () => {
     const store = memoryStore({ max: 2 });
     await store.add(event("parked"));
     await handle(store, PARKED);
@@ -94,7 +94,7 @@ describe("the warning", () => {
     return { warn, make };
   };
 
-  test("comes in production, once in a process, when the first store is made", async () => {
+  test("is logged once in production, when the process makes its first store", async () => {
     const { warn, make } = await fresh("production");
     expect(warn).not.toHaveBeenCalled();
     make();
@@ -104,7 +104,7 @@ describe("the warning", () => {
   });
 
   test.each([undefined, "", "test", "development", "Production"])(
-    "does not come where NODE_ENV is %s",
+    "is not logged where NODE_ENV is %s",
     async (env) => {
       const { warn, make } = await fresh(env);
       make();
@@ -116,7 +116,7 @@ describe("the warning", () => {
     ["granted", 1],
     ["prompt", 0],
     ["denied", 0],
-  ])("on Deno, where the permission to read NODE_ENV is %s, comes %s times", async (state, times) => {
+  ])("on Deno with the permission to read NODE_ENV %s, is logged %s times", async (state, times) => {
     const querySync = vi.fn(() => ({ state }));
     vi.stubGlobal("Deno", { permissions: { querySync } });
     const { warn, make } = await fresh("production");
@@ -125,7 +125,7 @@ describe("the warning", () => {
     expect(querySync).toHaveBeenCalledWith({ name: "env", variable: "NODE_ENV" });
   });
 
-  test("does not come where the runtime keeps the environment from it", async () => {
+  test("is not logged if the runtime forbids access to the environment", async () => {
     const { warn, make } = await fresh("production");
     vi.stubGlobal("process", {
       get env() {
@@ -136,7 +136,7 @@ describe("the warning", () => {
     expect(warn).not.toHaveBeenCalled();
   });
 
-  test("does not come for a store that is refused", async () => {
+  test("is not logged for invalid options", async () => {
     const { warn, make } = await fresh("production");
     expect(() => make({ max: 0 })).toThrow();
     expect(warn).not.toHaveBeenCalled();
@@ -153,7 +153,7 @@ describe("time", () => {
     vi.useRealTimers();
   });
 
-  test("is Date's, and sets no timer", async () => {
+  test("comes from Date, and the store sets no timer", async () => {
     const store = memoryStore();
     store.subscribe?.(() => {});
     await store.add(event("1", "booking:A"));
@@ -174,7 +174,7 @@ describe("time", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("that has run out takes no lease which nobody else wanted", async () => {
+  test("after the end of a lease does not end the lease before another claim", async () => {
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
     const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
@@ -194,7 +194,7 @@ describe("time", () => {
     expect((await store.list({ limit: 50 })).map(({ eventId }) => eventId)).toEqual(ids.toReversed());
   });
 
-  test("an attempt that was given back has its place before what came later", async () => {
+  test("a released event comes before events that arrived later", async () => {
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
     const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
@@ -206,7 +206,7 @@ describe("time", () => {
     expect(next?.eventId).toBe("1");
   });
 
-  test("a retry is over at its time, and when the clock is earlier than when it began", async () => {
+  test("a retry's wait ends at its time, or if the clock is set back to before its start", async () => {
     const start = Date.now();
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
@@ -226,7 +226,7 @@ describe("time", () => {
     ]);
   });
 
-  test("so are dueIn and a record's wait", async () => {
+  test("dueIn and a record's wait also end if the clock is set back", async () => {
     const start = Date.now();
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
@@ -242,7 +242,7 @@ describe("time", () => {
     expect(claims.map(({ eventId }) => eventId)).toEqual(["1", "3"]);
   });
 
-  test("an event without dueIn is due, wherever the clock goes", async () => {
+  test("an event without dueIn is due even if the clock is set back", async () => {
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
     vi.setSystemTime(Date.now() - 3_600_000);
@@ -251,7 +251,7 @@ describe("time", () => {
     expect(await store.claim({ limit: 5, leaseDuration: 1000 })).toHaveLength(2);
   });
 
-  test("a lease ends by the clock alone", async () => {
+  test("a lease does not end early if the clock is set back", async () => {
     const start = Date.now();
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
@@ -261,7 +261,7 @@ describe("time", () => {
     expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
   });
 
-  test("a lease of no time still gives one event a claim", async () => {
+  test("a claim with a lease of 0 ms returns only one event of a record", async () => {
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
     await store.add(event("2", "booking:A"));
@@ -269,7 +269,7 @@ describe("time", () => {
   });
 });
 
-test("a closed store says so", async () => {
+test("calls of a closed store fail, and their errors say so", async () => {
   const store = memoryStore();
   await store.close();
   await expect(store.add(event("1"))).rejects.toThrow(StayhookError);
@@ -277,25 +277,25 @@ test("a closed store says so", async () => {
   expect(() => store.subscribe?.(() => {})).toThrow(StayhookError);
 });
 
-test("behind an event that is gone the list ends", async () => {
+test("a list after an unknown event is empty", async () => {
   const store = memoryStore();
   await store.add(event("1"));
   expect(await store.list({ limit: 5, after: "unknown" })).toEqual([]);
 });
 
-test("prune deletes no events that wait, whatever state a caller in JavaScript gives", async () => {
+test("prune rejects the state pending, and deletes no waiting event", async () => {
   const store = memoryStore();
   await store.add(event("1"));
   const options = { state: "pending", age: 0, limit: 10 } as never;
-  await expect(store.prune(options)).rejects.toThrow("state: must be done or parked");
+  await expect(store.prune(options)).rejects.toThrow('state: must be "done" or "parked"');
   expect((await store.counts()).pending).toBe(1);
 });
 
-test("there are no transactions", () => {
+test("the memory store has no transactions", () => {
   expect("transactional" in memoryStore()).toBe(false);
 });
 
-test("a subscriber may use the store while it is woken", async () => {
+test("a subscriber may use the store when it is woken", async () => {
   const store = memoryStore();
   const claimed: string[] = [];
   store.subscribe?.(async () => {

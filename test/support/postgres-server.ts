@@ -136,7 +136,7 @@ function run(postgres: string, directory: string, data: string, port: number, us
     ["listen_addresses", "127.0.0.1"],
     ["port", String(port)],
     ["unix_socket_directories", ""],
-    // A crash of the server alone loses nothing without fsync.
+    // Without fsync, only a crash of the machine loses data. A crash of the server does not.
     ["fsync", "off"],
   ].flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const child = spawn("sh", ["-c", GUARD, "sh", directory, postgres, "-D", data, ...settings], {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
-/** Longest time for a server to answer for the first time, and to end, in ms. */
+/** Longest time for a server to start, and longest time for it to end, in ms. */
 const PATIENCE = 30_000;
 
 /** A Redis server that no other test uses. It keeps its data on disk, so a restart loses nothing. */
@@ -76,7 +76,7 @@ export async function startOwnRedis({
 
   const start = async (): Promise<void> => {
     const settings = ["--port", String(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""];
-    // Redis writes to the file before it answers. So a crash of the server alone loses nothing without fsync.
+    // Redis writes to the file before it answers. Without fsync, only a crash of the machine loses data.
     child = spawn("redis-server", [...settings, "--appendonly", "yes", "--appendfsync", "no", ...args], {
       stdio: "ignore",
     });

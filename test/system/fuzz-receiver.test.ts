@@ -36,7 +36,7 @@ async function run(port: number, all: readonly Attack[], atOnce = 100): Promise<
 }
 
 const ours = new Set([200, 400, 405, 408, 413]);
-/** The statuses that Node itself answers to bytes that are not HTTP, to an endless request or to too many headers. */
+/** Statuses of Node's own answers: to bytes that are not HTTP, to an endless request, or to too many headers. */
 const nodes = new Set([400, 408, 413, 417, 431]);
 
 /** Returns the fault of an answer, or `undefined` if there is none. */
@@ -54,7 +54,7 @@ function wrongWith({ status, headers, body }: Answer, head = false): string | un
   return status === 200 || said.status === status ? undefined : `${status} says ${said.status}`;
 }
 
-/** Returns the statuses that the receiving table allows for a request, given the bytes that Node has read of it. */
+/** Returns the statuses that docs/how-it-works.md allows for the part of a request that Node has read. */
 function expected({ method, declared, chunks, complete }: Seen): readonly number[] {
   const body = Buffer.concat(chunks);
   if (method !== "POST") return [405];
@@ -88,7 +88,7 @@ function misjudged(seen: Seen): string | undefined {
 }
 
 describe("the receiver, attacked through raw sockets", () => {
-  it("gives the table's answers, records what is valid and nothing else, and leaks no connection", async () => {
+  it("gives the documented answers, records only valid notifications, and leaks no connection", async () => {
     const watched = await watch();
     const { port, server, seen, store } = watched;
     const results = await run(port, attacks(randomOf(seed), 3_000));

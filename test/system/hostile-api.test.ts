@@ -29,7 +29,7 @@ const clientOf = (url: string, timeout = 10_000): StayhookClient =>
 /** Returns a short timeout for cases that must reach it. Other cases wait longer, because the machine may be busy. */
 const patience = (error: string, ms: number): number => (error === "ConnectionTimeoutError" ? ms : 10_000);
 
-/** Returns the largest growth of this process while a promise is pending, in bytes. */
+/** Returns the largest growth of this process's memory while a promise is pending, in bytes. */
 async function growth(work: Promise<unknown>): Promise<number> {
   const before = process.memoryUsage.rss();
   let most = 0;
@@ -109,7 +109,7 @@ describe("the client, answered", () => {
       const { url } = await httpPlatform((_request, response) => void response.end(body));
       const start = performance.now();
       const error = await rejection<ResponseValidationError>(clientOf(url).listings.list());
-      // A second or two of work. An issue for each row would take minutes.
+      // This takes a second or two. With an issue for each row, it would take minutes.
       expect(performance.now() - start).toBeLessThan(20_000);
       expect(error.name).toBe("ResponseValidationError");
       expect(error.issues[0]?.path[0]).toBe(0);

@@ -8,7 +8,7 @@ const hex = (random: Random, count: number): string =>
 
 export const uuid = (random: Random): string => [8, 4, 4, 4, 12].map((count) => hex(random, count)).join("-");
 
-/** JSON texts of members. They are text, so that they can include forms that no serializer writes. */
+/** Values as JSON text. Some of them have forms that no serializer writes. */
 const bookingCodes = (random: Random): string[] => [
   `"HX-${hex(random, 4)}"`,
   "null",
@@ -64,6 +64,9 @@ const timestamps = [
   '"2026-05-01T12:00:00,5-11"',
   '"2024-02-29T24:00:00Z"',
   '"2026-12-31T23:59:60Z"',
+  '"20260501T120000.250Z"',
+  '"2026-05-01T1200:30-0330"',
+  '"2026-0501T12:00:00Z"',
   '"2026-02-29T12:00:00Z"',
   '"2026-05-01T12:61:00Z"',
   '"2026-05-01T25:00:00Z"',

@@ -162,5 +162,5 @@ export const hostileAnswers: readonly (readonly [
   ],
 ];
 
-/** Compresses so many zero bytes to about a thousandth of their size. */
+/** Returns `bytes` zero bytes, compressed to about a thousandth of that size. */
 export const bomb = (bytes: number): Buffer => gzipSync(Buffer.alloc(bytes), { level: 9 });

@@ -1,5 +1,5 @@
 /**
- * The verdict of the receiving table on a body. This is a second implementation: it imports nothing from the package.
+ * The expected event. The code here is a second implementation of docs/how-it-works.md, and imports nothing from src.
  */
 export interface Verdict {
   readonly eventId: string;
@@ -69,7 +69,7 @@ function listingOf(value: unknown): number | null | undefined {
   return typeof number === "number" && Number.isSafeInteger(number) ? number : undefined;
 }
 
-/** Parses ISO 8601 to ms. The offset and the seconds may be missing. */
+/** Parses ISO 8601 to ms. The offset, the seconds, and the separators may be missing. */
 function momentOf(given: unknown): number | undefined {
   const value = typeof given === "string" ? given.trim() : given;
   const number = typeof value === "string" && /^[0-9]{9,}$/.test(value) ? Number(value) : value;
@@ -78,13 +78,15 @@ function momentOf(given: unknown): number | undefined {
     return number >= 1e8 && ms < Date.parse("9999-12-31T23:59:59.999Z") ? ms : undefined;
   }
   if (typeof value !== "string") return undefined;
-  const [, day = "", hours = "", seconds = "", fraction = "", zone = ""] =
-    /^([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?([.,][0-9]+)?([Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?$/.exec(
+  const [, date = "", hours = "", seconds = "", fraction = "", zone = ""] =
+    /^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})[Tt ]([0-9]{2}:?[0-9]{2})(:?[0-9]{2})?([.,][0-9]+)?([Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?$/.exec(
       value,
     ) ?? [];
-  if (day === "" || (fraction !== "" && seconds === "")) return undefined;
-  const [hour = 0, minute = 0] = hours.split(":").map(Number);
-  const second = Number(seconds.slice(1));
+  if (date === "" || (fraction !== "" && seconds === "")) return undefined;
+  const digits = date.replaceAll("-", "");
+  const day = `${digits.slice(0, 4)}-${digits.slice(4, 6)}-${digits.slice(6)}`;
+  const [hour, minute] = [Number(hours.slice(0, 2)), Number(hours.slice(-2))];
+  const second = Number(seconds.slice(-2));
   const ms = Number(`0${fraction.replace(",", ".")}`) * 1000;
   const midnight = Date.parse(`${day}T00:00:00Z`);
   // Date.parse accepts February 30 as March 2, so compare the day.

@@ -21,7 +21,7 @@ const hooks = "https://subscriber.example/hooks?key=s";
 const first = { bookingCode: "B1", listingId: 11, checkIn: "2026-07-01", checkOut: "2026-07-04" };
 const second = { bookingCode: "B2", listingId: 12, checkIn: "2026-12-30", checkOut: "2027-01-02" };
 
-/** Runs the actions of a day with a client and a handler. The profile makes the answers of the platform. */
+/** Runs a day's actions with a client and a handler. The platform's answers have the forms of the profile. */
 async function day(profile: SandboxProfile, overHttp: boolean) {
   const sandbox = createProfiledSandbox({ seed: 1, profile });
   onTestFinished(() => sandbox.close());
@@ -136,13 +136,13 @@ function nights(booking: Booking): object {
   }
 }
 
-/** Returns the result that the day must have with any profile. */
+/** Returns the result that `day` must have with this profile. */
 function expected({ writes, dates, statuses, paging }: SandboxProfile) {
   const config = { isActive: true, endpoints: { bookings: hooks } };
   const both = { isActive: true, endpoints: { bookings: hooks, listings: hooks } };
   const off = { ...both, isActive: false };
   const showsWrites = [undefined, "config", "wrapped", "named"].includes(writes as string);
-  // If each answer draws its form, the answer may or may not show the configuration.
+  // If `writes` lists several forms, each answer has a random one. Only some of them show the configuration.
   const mixed = typeof writes === "object";
   const written = (shown: object) => {
     if (mixed) return expect.toSatisfy((seen) => seen === "not shown" || isDeepStrictEqual(seen, shown));
@@ -209,7 +209,7 @@ function expected({ writes, dates, statuses, paging }: SandboxProfile) {
       typeof paging === "object"
         ? expect.any(Array)
         : paging === "more"
-          ? Array(2).fill(expect.stringContaining("further pages"))
+          ? Array(2).fill(expect.stringContaining("hints at more pages"))
           : [],
   };
 }

@@ -3,7 +3,7 @@ export interface Random {
   /** Returns an integer from 0 to `limit` - 1. */
   below(limit: number): number;
   pick<T>(from: readonly T[]): T;
-  /** Returns true once in so many calls, on average. */
+  /** Returns true once in `times` calls, on average. */
   oneIn(times: number): boolean;
   bytes(count: number): Buffer;
 }

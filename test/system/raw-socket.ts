@@ -5,7 +5,7 @@ export type Step =
   | { readonly write: Uint8Array | string }
   /** In ms. */
   | { readonly wait: number }
-  /** Waits for so many answers, or for the end of the connection. */
+  /** Waits for this number of answers, or for the end of the connection. */
   | { readonly answers: number }
   /** Closes the sending half of the connection. */
   | { readonly end: true }
@@ -92,7 +92,7 @@ function parse(bytes: Buffer, head: boolean): { answers: Answer[]; rest: string 
     const length = lengthOf(headers, after, head || status.startsWith("1"));
     if (length === undefined || after.length < length) return { answers, rest: text };
     text = after.slice(length);
-    // Such a short answer has at most one chunk.
+    // The handler's answers are short, so a chunked body has at most one chunk.
     const body = after.slice(0, length).replace(/^(?:[0-9a-f]+\r\n([\s\S]*)\r\n)?0\r\n\r\n$/, "$1");
     if (!status.startsWith("1")) answers.push({ status: Number(status), headers, body });
   }
@@ -111,6 +111,6 @@ function lengthOf(
     const end = after.indexOf("0\r\n\r\n");
     return end < 0 ? undefined : end + 5;
   }
-  // Node answers without a length to bytes that are not HTTP.
+  // Node's answer to bytes that are not HTTP has no body and no length.
   return 0;
 }

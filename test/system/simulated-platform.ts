@@ -29,7 +29,7 @@ export const confirmed = (bookingCode: string): Answer => ({
 });
 
 /**
- * Wraps a store. `isBusy` tells whether a call is pending or an event is leased. If so, more happens at this moment.
+ * Wraps a store. `isBusy` tells whether a call is pending or an event is leased. Until both end, time must not pass.
  */
 function watched(store: EventStore): { readonly store: EventStore; readonly isBusy: () => boolean } {
   let calls = 0;
@@ -56,7 +56,7 @@ function watched(store: EventStore): { readonly store: EventStore; readonly isBu
   return { store: proxy, isBusy: () => calls > 0 || leased.size > 0 };
 }
 
-/** After so many idle turns of the real event loop, nothing more happens at a moment. */
+/** After this many idle turns of the real event loop, simulated time may pass. */
 const IDLE_TURNS = 2;
 
 /**
@@ -97,7 +97,7 @@ export function simulate(
   });
   made.webhooks.start();
 
-  /** Waits until nothing more happens at this moment. */
+  /** Waits until the handler and its store are idle. */
   async function settle(): Promise<void> {
     for (let idle = 0; idle < IDLE_TURNS; idle = isBusy() ? 0 : idle + 1) await turn();
   }

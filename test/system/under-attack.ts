@@ -1,5 +1,5 @@
-// A separate process with --expose-gc. Its server is attacked for a while. It prints the growth of the heap and the
-// connections that are still open at the end.
+// Runs in its own process with --expose-gc. It attacks its own server for a while. Then it prints two heap sizes, the
+// number of connections that are still open, and the handles that are left.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "../../src/adapters/node.ts";
@@ -20,7 +20,7 @@ const webhooks = createWebhookHandler({
     },
   }),
   store: memoryStore({ max: 50 }),
-  // The last status of each record is kept for a year. That is not a leak, so keep none here.
+  // Do not keep the last status of each record: the heap would grow, although that is not a leak.
   recordRetention: 0,
   on: {},
   logger: quiet,
@@ -55,7 +55,7 @@ await round(600);
 await round(600);
 const late = await heap();
 
-/** Repeats `look` for 15 s until nothing is left. On a busy machine the last connections take time to end. */
+/** Repeats `look` until nothing is left, for at most 15 s. On a busy machine the last connections take time to end. */
 async function settled<T>(look: () => T | Promise<T>, isNone: (left: T) => boolean): Promise<T> {
   let left = await look();
   for (let times = 0; times < 150 && !isNone(left); times++) {

@@ -62,7 +62,7 @@ describe("createTestEvent", () => {
     });
     expectTypeOf(given.listings.list).returns.resolves.toEqualTypeOf<MyListing[]>();
     expectTypeOf<TestEventType>().toEqualTypeOf<WebhookEvent["type"]>();
-    // @ts-expect-error of another event
+    // @ts-expect-error the callback takes only Confirmed events
     onConfirmed(createTestEvent("booking.Request"));
   });
 
@@ -73,15 +73,15 @@ describe("createTestEvent", () => {
     createTestEvent("booking.Confirmed", { atempt: 2 });
     // @ts-expect-error only a request has decideBy
     createTestEvent("booking.Confirmed", { decideBy: new Date() });
-    // @ts-expect-error it is about a booking
+    // @ts-expect-error a booking event has no listing
     createTestEvent("booking.Confirmed", { listing: {} });
-    // @ts-expect-error it is about a listing
+    // @ts-expect-error a listing event has no booking
     createTestEvent("listing.Hidden", { booking: {} });
-    // @ts-expect-error it is about no record
+    // @ts-expect-error an unknown event has no status
     createTestEvent("unknown", { status: "Confirmed" });
-    // @ts-expect-error of another type
+    // @ts-expect-error the status contradicts the type
     createTestEvent("booking.Confirmed", { status: "Declined" });
-    // @ts-expect-error of another type
+    // @ts-expect-error the status contradicts the type
     createTestEvent("booking.Confirmed", { booking: { status: "Declined" } });
     // @ts-expect-error bookingCode is a string
     createTestEvent("booking.Confirmed", { booking: { bookingCode: 7 } });
@@ -89,7 +89,7 @@ describe("createTestEvent", () => {
     createTestEvent("listing.Hidden", { listing: { listingId: "7" } });
     // @ts-expect-error not a Date
     createTestEvent("booking.Confirmed", { timestamp: "2026-07-01" });
-    // @ts-expect-error its store has no transactions
+    // @ts-expect-error missing without a `tx`
     createTestEvent("booking.Confirmed").atomically;
   });
 
@@ -131,7 +131,7 @@ describe("createTestEvent", () => {
     expectTypeOf(
       createTestEventOf<MessageWebhookEvent>("message", { topic: "messages" }).booking,
     ).toEqualTypeOf<undefined>();
-    // @ts-expect-error another type
+    // @ts-expect-error not the type of a Confirmed event
     createTestEventOf<Confirmed>("booking.Declined", { booking: { guestName: "Ada" } });
   });
 
@@ -153,7 +153,7 @@ describe("createTestEvent", () => {
     // A DatabaseSync of the test is accepted as the transaction of sqliteStore.
     onSelling(event);
     createTestEventOf<Selling>("booking.Confirmed", { tx: db }).atomically((tx) => tx.exec("insert"));
-    // @ts-expect-error without a transaction
+    // @ts-expect-error the `tx` is missing
     onWriting(createTestEvent("booking.Confirmed"));
   });
 });

@@ -265,7 +265,7 @@ describe("the client of a test event", () => {
       expect(error).toBeInstanceOf(APIError);
       expect(error).toMatchObject({
         status: 501,
-        message: expect.stringContaining("pass the option `client`"),
+        message: expect.stringContaining("give createTestEvent the field `client`"),
       });
     }
     const { client: ofListing, listing } = createTestEvent("listing.Hidden");
@@ -313,7 +313,7 @@ describe("atomically", () => {
       commit(): Promise<void>;
     };
     expect(() => event.atomically(() => {})).toThrow(StayhookError);
-    expect(() => event.atomically(() => {})).toThrow("Give createTestEvent the tx");
+    expect(() => event.atomically(() => {})).toThrow("Give createTestEvent the field `tx`");
     await event.commit();
   });
 

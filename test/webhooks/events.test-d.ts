@@ -57,7 +57,7 @@ describe("on", () => {
       // @ts-expect-error not an event of listings
       on: { "listing.Confirmed": () => {} },
     });
-    // @ts-expect-error forgetting must be chosen
+    // @ts-expect-error `store` is missing
     createWebhookHandler({ client, on: {} });
   });
 
@@ -87,7 +87,7 @@ describe("on", () => {
           expectTypeOf(event.listing).toEqualTypeOf<undefined>();
         },
         "booking.Confirmed": (event) => {
-          // @ts-expect-error only a request is to be decided
+          // @ts-expect-error only a request has decideBy
           event.decideBy;
           // @ts-expect-error this store has no transactions
           event.atomically;
@@ -101,7 +101,7 @@ describe("on", () => {
         unknown: (event) => {
           expectTypeOf(event.type).toEqualTypeOf<"unknown">();
           expectTypeOf(event.status).toEqualTypeOf<undefined>();
-          // @ts-expect-error no event has it
+          // @ts-expect-error no event has this field
           event.guest;
         },
         message: (event) => {
@@ -198,14 +198,14 @@ describe("atomically", () => {
           atomically((tx) => tx.exec("insert"));
           atomically((tx) => tx.prepare("insert").run());
           atomically(() => {});
-          // @ts-expect-error drop async
+          // @ts-expect-error a write must not return a promise
           atomically(async (tx) => tx.exec("insert"));
-          // @ts-expect-error drop async
+          // @ts-expect-error a write must not return a promise
           atomically((tx) => Promise.resolve(tx.exec("insert")));
-          // @ts-expect-error not even sometimes
+          // @ts-expect-error a write must never return a promise
           atomically((tx) => (tx.isOpen ? Promise.resolve(1) : 1));
         },
-        // @ts-expect-error drop async
+        // @ts-expect-error a write must not return a promise
         fallback: ({ atomically }) => atomically(async (tx) => tx.exec("insert")),
       },
     });
@@ -265,7 +265,7 @@ describe("a handler on forwardTo", () => {
     expectTypeOf<Exclude<keyof WebhookHandler, keyof ForwardingHandler>>().toEqualTypeOf<
       "start" | "drain" | "health"
     >();
-    // @ts-expect-error its queue is elsewhere
+    // @ts-expect-error a handler that forwards has no queue
     forwarding.drain();
     toNodeHandler(forwarding);
     toKoaMiddleware(forwarding);
@@ -304,7 +304,7 @@ describe("the exported event types", () => {
         "booking.Cancelled": moved,
         "listing.Published": published,
         unknown: other,
-        // @ts-expect-error it is no confirmation
+        // @ts-expect-error the callback takes only Confirmed events
         "booking.Declined": confirmed,
       },
     });

@@ -106,7 +106,7 @@ describe("a handler that strangers may get past warns when it is made", () => {
   test("without verify, once", () => {
     expect(warningsOf(undefined)).toEqual([
       "stayhook: the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
-        "Pass sharedSecret(...), or `verify: false` if a proxy keeps strangers out",
+        "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
     ]);
   });
 
@@ -115,7 +115,7 @@ describe("a handler that strangers may get past warns when it is made", () => {
     expect(warningsOf(() => true)).toEqual([]);
   });
 
-  test("of a secret under 16 characters, without showing it", () => {
+  test("a secret under 16 characters causes a warning that does not show it", () => {
     const secrets = ["a-long-enough-secret", "fifteen-letters"];
     const [warning, ...others] = warningsOf(sharedSecret({ query: "key", secret: secrets }));
     expect(warning).toMatch(/fewer than 16 characters.*openssl rand -hex 32/);

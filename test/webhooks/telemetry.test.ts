@@ -165,7 +165,7 @@ describe("a telemetry that fails costs no event", () => {
     await vi.advanceTimersByTimeAsync(20_000);
     await deliver(notificationOf());
     const [, second, third] = logger.lines.filter((line) => line.includes("telemetry"));
-    expect(second).toContain("(5 lines like this were left out)");
+    expect(second).toContain("(5 similar lines were left out)");
     expect(third).toBeUndefined();
   });
 
@@ -185,8 +185,12 @@ describe("a telemetry that fails costs no event", () => {
     await vi.advanceTimersByTimeAsync(20);
     expect(await store.counts()).toMatchObject({ done: 1 });
     expect(logger.lines).toEqual([
-      expect.stringContaining("`process` failed: Error: did not call `run` within 1000 ms"),
-      expect.stringContaining("the telemetry of a request failed: Error: did not call `run` within 1000 ms"),
+      expect.stringContaining(
+        "`process` failed: Error: the telemetry function did not call `run` within 1000 ms",
+      ),
+      expect.stringContaining(
+        "`request` failed: Error: the telemetry function did not call `run` within 1000 ms",
+      ),
     ]);
   });
 
@@ -313,10 +317,10 @@ test("an error of the request itself is no failure of the telemetry that passes 
 
 describe("an option `telemetry` that is none throws", () => {
   const wrong: [unknown, string][] = [
-    ["otel", "telemetry: must be an object, such as telemetry() makes"],
-    [null, "telemetry: must be an object, such as telemetry() makes"],
-    [{ ...passing, process: "x" }, "telemetry: must have functions, but `process` is none"],
-    [{ ...passing, request: 1 }, "telemetry: must have functions, but `request` is none"],
+    ["otel", "telemetry: must be an object, such as the result of telemetry()"],
+    [null, "telemetry: must be an object, such as the result of telemetry()"],
+    [{ ...passing, process: "x" }, "telemetry: `process` must be a function"],
+    [{ ...passing, request: 1 }, "telemetry: `request` must be a function"],
   ];
   test.each(wrong)("%j", (telemetry, message) => {
     expect(() => handlerOf({ telemetry: telemetry as never })).toThrow(message);

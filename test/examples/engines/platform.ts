@@ -11,7 +11,7 @@ export interface WatchedPlatform {
   readonly most: { ofOne: number; inAll: number };
   /** The number of reads of each path. */
   readonly asked: ReadonlyMap<string, number>;
-  /** How long to hold each answer, in ms. A callback would take about as long. */
+  /** The delay of each answer, in ms. It stands for the time of a callback. */
   hold: number;
   /** Replaces the sandbox's answer if it returns a value. */
   fault: (path: string) => { readonly status: number; readonly headers?: Record<string, string> } | undefined;

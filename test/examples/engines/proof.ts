@@ -11,11 +11,11 @@ export interface Engine {
   readonly server: string;
   /** @param server - its URL, through a proxy that the test can cut */
   env(server: string): NodeJS.ProcessEnv;
-  /** Puts a message into the queue that is not a notification. */
+  /** Queues a message that is not a notification. */
   sendJunk(id: string): Promise<void>;
   /**
-   * Puts a message into the queue that has crashed its workers as often as allowed. Only for engines whose workers must
-   * handle that.
+   * Queues a message that has crashed its workers as often as allowed. Absent if the engine itself handles such a
+   * message.
    */
   sendDeadly?(id: string): Promise<void>;
   /** Returns the dead letters as text. Each text contains the event's id or the junk's id. */
@@ -57,7 +57,7 @@ export async function proveEngine(
   /** Returns the lines of callbacks, which begin with the event's id. */
   const handled = (eventId: string) => output.match(new RegExp(`^${eventId}: .*`, "gm")) ?? [];
   const until = (check: () => void | Promise<void>) => vi.waitFor(check, { timeout: 40_000, interval: 100 });
-  /** Sends the notification twice to both processes at the same instant. */
+  /** Sends the notification to both processes at the same instant, twice to each. */
   const send = (notification: object) =>
     Promise.all(
       urls.map(async (url) =>
@@ -89,7 +89,7 @@ export async function proveEngine(
     expect(handled(live)).toEqual([expect.stringContaining(`${listingId} is live`)]);
   });
 
-  // Send many notifications, each to both processes. Each runs once, and no booking runs twice at the same time.
+  // Send many notifications, each to both processes. Each event runs once. Events of one booking never run in parallel.
   platform.hold = 30;
   const bookings = await Promise.all(
     Array.from({ length: 6 }, () => sandbox.bookings.create({ status: "Request" })),

@@ -61,7 +61,7 @@ export async function expectCleanExit(
   const { bookingCode } = await sandbox.bookings.instantBook();
   await vi.waitFor(() => expect(way.waiting()).toBe(1), { timeout: PATIENCE });
   const stopped = example.stop();
-  // Long enough for an example that does not wait to exit.
+  // An example that does not wait for the booking would exit within this time.
   await Promise.race([stopped, sleep(200)]);
   release();
   expect(await stopped).toEqual([0, null]);
@@ -91,7 +91,7 @@ export async function driveBookingAndListing(
   await sandbox.listings.publish(listingId);
   await example.said(line("live", listingId));
   await sandbox.settled();
-  // Lines of earlier deliveries come before the line of this booking.
+  // If an earlier duplicate also printed a line, that line comes before the line of this booking.
   const last = await sandbox.bookings.instantBook();
   await example.said(line("block", last.bookingCode));
   await sandbox.settled();

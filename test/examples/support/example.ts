@@ -27,7 +27,7 @@ export interface ExampleOptions {
   readonly before?: readonly (readonly string[])[];
   /** The command that starts the example, in the copy's folder. Default: Node with the file. */
   readonly command?: readonly string[];
-  /** Added to the variables that every example gets. */
+  /** Environment variables in addition to those that every example gets. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** The example's path for notifications. Default: `/hooks`. */
   readonly path?: string;

@@ -1,4 +1,4 @@
-// The callbacks are in their own file. TypeScript must be able to name the type of each event in its declarations.
+// The callbacks are exported from their own file, so its declaration file must name the type of each event.
 import { Booking, type Listing, type WebhookCallbacks } from "stayhook";
 import type { SqliteTransaction } from "stayhook/sqlite";
 import * as z from "zod";

@@ -1,4 +1,4 @@
-// Each line below a comment must fail to compile. The comment is in the compiler's message.
+// Each line below an `error:` comment must not compile. The compiler's message must contain the text of the comment.
 // biome-ignore-all assist/source/organizeImports: the order goes with the comments.
 // biome-ignore-all lint/correctness/noUnusedImports: an import is a mistake here.
 import {
@@ -62,7 +62,7 @@ createWebhookHandler({
   client,
   store: sqliteStore("events.db"),
   on: {
-    // error: "drop async: the writes of this store are synchronous"
+    // error: "remove async: the writes of this store are synchronous"
     "booking.Confirmed": ({ atomically }) => atomically(async (tx) => tx.exec("insert")),
   },
 });

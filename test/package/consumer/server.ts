@@ -88,8 +88,8 @@ export const cases: readonly StoreContractCase[] = storeContract(() => memorySto
 const tracing: TelemetryOptions = { tracer: undefined, meter: undefined };
 export const otel: Telemetry = telemetry(tracing);
 
-/** A store with transactions that a user has written. */
 export class OwnError extends StayhookError {}
+/** A user's own store, which has transactions. */
 declare const database: EventStore<{ run(sql: string): void }>;
 const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" });
 createWebhookHandler({
@@ -105,7 +105,7 @@ createWebhookHandler({
   store: sqliteStore("events.db", durable),
   on: {
     "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.exec("insert")),
-    // @ts-expect-error drop async
+    // @ts-expect-error remove async
     "booking.Cancelled": ({ atomically }) => atomically(async (tx) => tx.exec("delete")),
   },
 });

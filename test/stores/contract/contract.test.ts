@@ -8,9 +8,9 @@ import { type Wrap, wrapped } from "./wrapped.ts";
 
 const short = { unit: 20 };
 
-describe("a store with a mistake fails", () => {
+describe("a store fails the contract", () => {
   for (const [mistake, { wrap, fails }] of Object.entries({ ...mistakes, ...newerMistakes })) {
-    test.concurrent(`that ${mistake}`, async () => {
+    test.concurrent(`if it ${mistake}`, async () => {
       const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
       await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
     });
@@ -31,7 +31,7 @@ describe("transactions", () => {
   const cases = (wrap: Wrap) =>
     storeContract(() => wrapped(wrap), short).filter(({ topic }) => topic === "writes");
 
-  test("a store that has them passes", async () => {
+  test("a store with transactions passes", async () => {
     // All writes of an outcome get the same handle.
     const handle: Wrap = (store) => {
       const inner = transactional(store);
@@ -50,10 +50,10 @@ describe("transactions", () => {
   });
 
   test.each([
-    ["does not run them", () => ({ transactional: true as const }), "writes run once"],
-    ["hands each another handle", transactional, "writes run once"],
+    ["does not run the writes", () => ({ transactional: true as const }), "`writes` run once"],
+    ["gives each write another handle", transactional, "`writes` run once"],
     [
-      "ends the event first",
+      "ends the event before the writes",
       ((store) => ({
         transactional: true,
         async settle(claim, outcome) {
@@ -62,9 +62,9 @@ describe("transactions", () => {
           return held;
         },
       })) satisfies Wrap,
-      "a write that throws",
+      "a function in `writes` throws",
     ],
-  ] as const)("one that %s fails", async (_, wrap, name) => {
+  ] as const)("a store that %s fails", async (_, wrap, name) => {
     const found = cases(wrap).find((each) => each.name.includes(name));
     await expect(found?.run()).rejects.toThrow(/expected/);
   });
@@ -82,7 +82,7 @@ describe("restarts and sharing", () => {
     });
   const named = (topic: string) => (each: { topic: string }) => each.topic === topic;
 
-  test("their cases are there where the store can do it", () => {
+  test("their cases exist only with the options reopen and another", () => {
     const topics = (options: object) =>
       new Set(storeContract(memoryStore, options).map(({ topic }) => topic));
     expect(topics({})).not.toContain("restart");
@@ -91,13 +91,13 @@ describe("restarts and sharing", () => {
     expect(topics({ another: handleOn })).toContain("sharing");
   });
 
-  test("a store that keeps all passes", async () => {
+  test("a store that keeps its data passes", async () => {
     const options = { ...short, reopen: handleOn, another: handleOn };
     const cases = storeContract(() => memoryStore() as EventStore<unknown>, options);
     for (const { run } of [...cases.filter(named("restart")), ...cases.filter(named("sharing"))]) await run();
   });
 
-  test("a store that forgets fails", async () => {
+  test("a store that loses its data fails", async () => {
     const options = { ...short, reopen: () => memoryStore(), another: () => memoryStore() };
     const cases = storeContract(() => memoryStore(), options);
     const extra = [...cases.filter(named("restart")), ...cases.filter(named("sharing"))];
@@ -130,14 +130,14 @@ const METHODS = [
   "subscribe",
 ] as const;
 
-describe("the list", () => {
-  test("has names of its own for each case, beginning with the topic", () => {
+describe("the list of cases", () => {
+  test("gives each case a unique name that begins with its topic", () => {
     const cases = storeContract(() => memoryStore());
     expect(new Set(cases.map(({ name }) => name)).size).toBe(cases.length);
     for (const { name, topic } of cases) expect(name.startsWith(`${topic}: `)).toBe(true);
   });
 
-  test("makes a store for each run, and leaves it closed, also after a failure", async () => {
+  test("makes a store for each run, and closes it, even after a failure", async () => {
     const stores: EventStore<unknown>[] = [];
     const create = vi.fn(async () => {
       const store = wrapped(() => ({ oldestWaiting: async () => 5 }));
@@ -155,7 +155,7 @@ describe("the list", () => {
     for (const store of stores) await expect(store.counts()).rejects.toThrow("closed");
   });
 
-  test("tells the case's own error where closing fails, too", async () => {
+  test("rejects with the case's error if close fails, too", async () => {
     const wrap: Wrap = (store) => ({
       claim: async () => [],
       async close() {
@@ -164,8 +164,8 @@ describe("the list", () => {
       },
     });
     const cases = storeContract(() => wrapped(wrap), short);
-    const failing = cases.find(({ name }) => name === "claim: a claim has all that an attempt needs");
-    await expect(failing?.run()).rejects.toThrow("claim: expected one event, got 0");
+    const failing = cases.find(({ name }) => name === "claim: a claim has every field that an attempt needs");
+    await expect(failing?.run()).rejects.toThrow("claim(): expected 1 event, got 0");
     const passing = cases.find(({ name }) => name === "claim: an empty store has nothing to claim");
     await expect(passing?.run()).rejects.toThrow("cannot close");
   });

@@ -3,7 +3,7 @@ import { all, later, type Mistakes } from "./wrapped.ts";
 
 /** Common mistakes in a store. */
 export const mistakes: Mistakes = {
-  "adds twice what comes twice at once": {
+  "adds an event twice in concurrent calls": {
     // Reads first and writes later, like a SELECT and an INSERT without a unique key.
     wrap: (store) => {
       const known = new Map<string, string | null>();
@@ -18,15 +18,15 @@ export const mistakes: Mistakes = {
         },
       };
     },
-    fails: "add: of many with one id at once, exactly one is added",
+    fails: "add: if many calls add one id concurrently, only one call returns `added`",
   },
-  "takes other references for a duplicate": {
+  "returns duplicate for a known id with another ref": {
     wrap: (store) => ({
       add: async (event) => ((await store.add(event)) === "added" ? "added" : "duplicate"),
     }),
-    fails: "add: a known id with another ref is a conflict, and changes nothing",
+    fails: "add: `add` of a stored id with another ref returns `conflict`, and changes nothing",
   },
-  "reads the notification's JSON": {
+  "parses the notification and formats it again": {
     wrap: (store) => ({
       add: (event) =>
         store.add({
@@ -34,9 +34,9 @@ export const mistakes: Mistakes = {
           notification: event.notification && JSON.stringify(JSON.parse(event.notification)),
         }),
     }),
-    fails: "add: an event comes back as it was given",
+    fails: "add: `get`, `claim` and `list` return an event as it was added",
   },
-  "knows no records: each event has a lock of its own": {
+  "locks single events, not records": {
     wrap: (store) => {
       const refs = new Map<string, string | null>();
       const restore = <T extends NewEvent>(event: T): T => ({
@@ -56,31 +56,31 @@ export const mistakes: Mistakes = {
         },
       };
     },
-    fails: "claim: workers at once do each event once, and never two of a record",
+    fails: "claim: concurrent workers handle each event once, and one event of a record at a time",
   },
-  "compares refs without regard to case": {
+  "ignores the case of refs": {
     wrap: (store) => ({ add: (event) => store.add({ ...event, ref: event.ref?.toLowerCase() ?? null }) }),
-    fails: "claim: refs are compared exactly",
+    fails: "claim: refs that differ only in case or in a space name different records",
   },
-  "has no order of retries": {
+  "ignores the order of a claim": {
     wrap: (store) => ({ claim: ({ order: _, ...options }) => store.claim(options) }),
-    fails: "order: retries go last, or first, by the time at which they became due",
+    fails: "order: retries are claimed last, or first with order `retries`, sorted by their due times",
   },
-  "claims any event where one was asked for": {
+  "ignores the eventId of a claim": {
     wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),
-    fails: "claim: an event can be claimed by its id, and no other is",
+    fails: "claim: a claim by id claims that event and no other event",
   },
-  "cuts leases short": {
+  "makes leases too short": {
     wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
-    fails: "nextDue: it counts the end of a lease, also for events that wait behind it",
+    fails: "nextDue: nextDue considers the time at which a lease ends",
   },
-  "takes leases for seconds": {
+  "reads leaseDuration as seconds": {
     wrap: (store) => ({
       claim: (options) => store.claim({ ...options, leaseDuration: options.leaseDuration * 1000 }),
     }),
-    fails: "lease: an event whose lease has ended can be claimed again, as another attempt",
+    fails: "lease: an event whose lease has ended can be claimed again, as a new attempt",
   },
-  "lets anyone settle": {
+  "does not check the lease in settle": {
     wrap: (store) => {
       const latest = new Map<string, ClaimedEvent>();
       return {
@@ -92,34 +92,34 @@ export const mistakes: Mistakes = {
         settle: (claim, outcome) => store.settle(latest.get(claim.eventId) ?? claim, outcome),
       };
     },
-    fails: "lease: a lost lease records nothing",
+    fails: "lease: `settle` and `renew` with a lost lease change nothing",
   },
-  "renews in word only": {
+  "returns claims from renew, but does not renew": {
     wrap: () => ({ renew: async (claims) => [...claims] }),
-    fails: "lease: a lease that is renewed goes on",
+    fails: "lease: `renew` extends a lease",
   },
-  "forgets the previous snapshot": {
+  "returns no previous snapshot": {
     wrap: (store) => ({
       claim: async (options) =>
         (await store.claim(options)).map((claim) => ({ ...claim, previous: undefined })),
     }),
-    fails: "settle: done writes the record's snapshot, and counts its changes",
+    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
   },
   "counts outages as attempts": {
     wrap: (store) => ({
       settle: (claim, outcome) =>
         store.settle(claim, outcome.state === "retrying" ? { ...outcome, counted: true } : outcome),
     }),
-    fails: "outage: an attempt that found the platform out of reach is not counted",
+    fails: "outage: `attempts` does not count an attempt that could not reach the platform",
   },
   "retries at once": {
     wrap: (store) => ({
       settle: (claim, outcome) =>
         store.settle(claim, outcome.state === "retrying" ? { ...outcome, in: 0 } : outcome),
     }),
-    fails: "settle: a failure that counts makes the event alone wait",
+    fails: "settle: after a failed attempt that counts, only its own event waits",
   },
-  "keeps a record waiting, whatever comes": {
+  "does not end a record's wait when a new event is added": {
     wrap: (store) => {
       const waits = new Set<string | null>();
       return {
@@ -131,7 +131,7 @@ export const mistakes: Mistakes = {
           (await store.claim(options)).filter(({ ref }) => ref === null || !waits.has(ref)),
       };
     },
-    fails: "outage: a new event ends its record's wait, for all of its events",
+    fails: "outage: a new event ends the wait of all events of its record",
   },
   "counts a released attempt": {
     wrap: (store) => ({
@@ -143,19 +143,19 @@ export const mistakes: Mistakes = {
             : outcome,
         ),
     }),
-    fails: "settle: a released attempt never happened",
+    fails: "settle: `attempts` does not count a released attempt",
   },
   "polls every second": {
     wrap: (store) => ({
       nextDue: async () => ((await store.nextDue()) === undefined ? undefined : 1000),
     }),
-    fails: "nextDue: it is 0 where something can be claimed",
+    fails: "nextDue: nextDue is 0 if an event can be claimed now",
   },
-  "prunes what is young": {
+  "prunes events that are too young": {
     wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
-    fails: "prune: prune deletes done events, or parked ones, of an age",
+    fails: "prune: `prune` deletes old events in the given state",
   },
-  "prunes by when it came, not by when it ended": {
+  "prunes by the arrival of an event, not by its end": {
     wrap: (store) => ({
       async prune({ state, age, limit }) {
         const rows = (await store.list({ state, limit: 100 })).reverse();
@@ -164,7 +164,7 @@ export const mistakes: Mistakes = {
         return store.prune({ state, age: 0, limit });
       },
     }),
-    fails: "prune: the age counts from the end, in ms",
+    fails: "prune: `prune` measures age from the time at which the event became done or parked",
   },
   "prunes the newest first": {
     wrap: (store) => {
@@ -183,26 +183,26 @@ export const mistakes: Mistakes = {
         get: async (eventId) => (gone.has(eventId) ? undefined : store.get(eventId)),
       };
     },
-    fails: "prune: prune deletes the oldest first, by their end",
+    fails: "prune: `prune` deletes events in the order in which they became done or parked",
   },
   "prunes for any reason": {
     wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
-    fails: "prune: prune can be for one reason",
+    fails: "prune: `prune` deletes only events with the given reason",
   },
   "lists the oldest first": {
     wrap: (store) => ({ list: async (options) => (await store.list(options)).reverse() }),
-    fails: "read: list shows the newest first, in pages",
+    fails: "read: `list` returns the newest events first, in pages",
   },
-  "begins anew behind an event that is gone": {
+  "starts the list again after an unknown event": {
     wrap: (store) => ({
       list: async ({ after, ...options }) => {
         const known = after !== undefined && (await store.get(after)) !== undefined;
         return store.list(known ? { ...options, after } : options);
       },
     }),
-    fails: "read: list shows the newest first, in pages",
+    fails: "read: `list` returns the newest events first, in pages",
   },
-  "keeps a record waiting though somebody asks for what it parked": {
+  "does not end a record's wait when a parked event is replayed": {
     wrap: (store) => {
       const parked = new Set<string>();
       const waits = new Set<string | null>();
@@ -218,9 +218,9 @@ export const mistakes: Mistakes = {
           ),
       };
     },
-    fails: "replay: a parked or done event's record waits no longer",
+    fails: "replay: `replay` of a parked or done event ends its record's wait",
   },
-  "keeps attempts when replaying": {
+  "keeps the attempts of a replayed event": {
     wrap: (store) => {
       const before = new Map<string, number>();
       return {
@@ -237,16 +237,16 @@ export const mistakes: Mistakes = {
     },
     fails: "replay: a done event can be replayed",
   },
-  "replays all, whatever for": {
+  "ignores the filter of replay": {
     wrap: (store) => ({ replay: () => store.replay({ receivedAfter: new Date(0) }) }),
-    fails: "replay: a filter's fields must all match",
+    fails: "replay: `replay` changes only events that match all fields of the filter",
   },
-  "never wakes": {
+  "never wakes a subscriber": {
     wrap: () => ({ subscribe: () => () => {} }),
-    fails: "wake: an event that is added wakes",
+    fails: "wake: a new event wakes the subscriber",
   },
-  "is open for ever": {
+  "stays open after close": {
     wrap: () => ({ close: async () => {} }),
-    fails: "close: a closed store takes and gives nothing",
+    fails: "close: after close, all other methods reject",
   },
 };

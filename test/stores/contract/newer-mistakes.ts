@@ -23,7 +23,7 @@ const listing =
 export const newerMistakes: Mistakes = {
   "makes events with dueIn due at once": {
     wrap: (store) => ({ add: (event) => store.add(event) }),
-    fails: "dueIn: an event with dueIn is claimed once it is due",
+    fails: "dueIn: an event with dueIn cannot be claimed before it is due",
   },
   "ends a record's wait for an event with dueIn": {
     wrap: (store) => ({
@@ -32,14 +32,14 @@ export const newerMistakes: Mistakes = {
         return store.add(event, options);
       },
     }),
-    fails: "dueIn: an event with dueIn ends no wait of its record",
+    fails: "dueIn: a new event with dueIn does not end its record's wait",
   },
   "keeps no wait longer than a day": {
     wrap: (store) => ({
       add: (event, { dueIn } = {}) =>
         store.add(event, dueIn === undefined ? {} : { dueIn: Math.min(dueIn, 86_400_000) }),
     }),
-    fails: "dueIn: a wait is at most 366 days",
+    fails: "dueIn: a wait of more than 366 days is shortened to 366 days",
   },
   "counts events that are not due as waiting": {
     wrap: (store) => ({
@@ -48,9 +48,9 @@ export const newerMistakes: Mistakes = {
         return oldest && Date.now() - oldest.receivedAt.getTime();
       },
     }),
-    fails: "dueIn: oldestWaiting counts it once it is due, by receivedAt",
+    fails: "dueIn: oldestWaiting ignores an event until it is due, and measures its age from receivedAt",
   },
-  "takes a record by its newest event": {
+  "orders a record by its newest event": {
     wrap: (store) => ({
       async claim(options) {
         if (options.order !== "newest") return store.claim(options);
@@ -61,7 +61,7 @@ export const newerMistakes: Mistakes = {
         return store.claim(options);
       },
     }),
-    fails: "order: records go by the arrival of their first due event",
+    fails: "order: records are claimed in the order in which their first due event arrived",
   },
   "takes retries in the order of their arrival": {
     wrap: (store) => ({
@@ -71,9 +71,9 @@ export const newerMistakes: Mistakes = {
         return store.claim(oldest === undefined ? options : { ...options, eventId: oldest.eventId });
       },
     }),
-    fails: "order: retries go last, or first, by the time at which they became due",
+    fails: "order: retries are claimed last, or first with order `retries`, sorted by their due times",
   },
-  "takes an attempt that is given back for a failure": {
+  "treats a released attempt as a failure": {
     wrap: (store) => ({
       settle: (claim, outcome) =>
         store.settle(
@@ -83,7 +83,7 @@ export const newerMistakes: Mistakes = {
             : outcome,
         ),
     }),
-    fails: "order: a retry that is given back keeps its place",
+    fails: "order: a released retry keeps its place in the order",
   },
   "takes a record's new events before its retries": {
     wrap: (store) => ({
@@ -97,9 +97,9 @@ export const newerMistakes: Mistakes = {
         return [...(await store.claim({ ...options, eventId: fresh.eventId })), ...others];
       },
     }),
-    fails: "order: of a record with a retry and a new event, the oldest due one goes",
+    fails: "order: if a record has a retry and a newer event, the retry is claimed first",
   },
-  "forgets an event that was claimed by its id, once its lease has ended": {
+  "never claims an event again that was claimed by its id": {
     wrap: (store) => {
       const forgotten = new Set<string>();
       return {
@@ -111,16 +111,16 @@ export const newerMistakes: Mistakes = {
         },
       };
     },
-    fails: "lease: an event whose lease has ended waits while another one of its record is handled",
+    fails: "lease: if the leases of two events of a record end, both events can be claimed, one at a time",
   },
-  "says that an event was claimed when it was received": {
+  "returns receivedAt as claimedAt": {
     wrap: (store) => ({
       claim: async (options) =>
         (await store.claim(options)).map((claim) => ({ ...claim, claimedAt: claim.receivedAt })),
     }),
     fails: "order: claimedAt is the time of the claim, by the store's clock",
   },
-  "filters what it has listed": {
+  "filters a list after it has applied the limit": {
     wrap: (store) => ({
       async list({ limit, after, ref, source }) {
         const events = await store.list({ limit, after });
@@ -129,69 +129,69 @@ export const newerMistakes: Mistakes = {
         );
       },
     }),
-    fails: "filter: the list has `limit` events where few match, and goes on behind one",
+    fails: "filter: `list` applies `limit` and `after` to the matching events only",
   },
-  "knows no filter by type": {
+  "ignores the filter by type": {
     wrap: listing(({ type: _, ...filter }) => filter),
-    fails: "filter: each field of a filter narrows the list",
+    fails: "filter: `list` with one field in the filter returns exactly the matching events",
   },
-  "knows no filter by source": {
+  "ignores the filter by source": {
     wrap: listing(({ source: _, ...filter }) => filter),
-    fails: "filter: each field of a filter narrows the list",
+    fails: "filter: `list` with one field in the filter returns exactly the matching events",
   },
-  "takes receivedAfter for exclusive": {
+  "treats receivedAfter as exclusive": {
     wrap: listing(({ receivedAfter, ...filter }) => ({
       ...filter,
       ...(receivedAfter &&
         Number.isFinite(+receivedAfter) && { receivedAfter: new Date(+receivedAfter + 1) }),
     })),
-    fails: "filter: each field of a filter narrows the list",
+    fails: "filter: `list` with one field in the filter returns exactly the matching events",
   },
-  "takes receivedBefore for inclusive": {
+  "treats receivedBefore as inclusive": {
     wrap: listing(({ receivedBefore, ...filter }) => ({
       ...filter,
       ...(receivedBefore && { receivedBefore: new Date(+receivedBefore + 1) }),
     })),
-    fails: "filter: each field of a filter narrows the list",
+    fails: "filter: `list` with one field in the filter returns exactly the matching events",
   },
-  "looks at one field of a filter alone": {
+  "uses only the first field of a filter": {
     wrap: listing((filter) => Object.fromEntries(Object.entries(filter).slice(0, 1))),
-    fails: "filter: all fields of a filter must match",
+    fails: "filter: `list` returns only events that match all fields of the filter",
   },
-  "takes an invalid date for none": {
+  "ignores an invalid date": {
     wrap: listing(({ receivedAfter, receivedBefore, ...filter }) => ({
       ...filter,
       ...(Number.isFinite(Number(receivedAfter)) && { receivedAfter }),
       ...(Number.isFinite(Number(receivedBefore)) && { receivedBefore }),
     })),
-    fails: "filter: an invalid date is refused",
+    fails: "filter: `list`, `replay` and `discard` reject an invalid date",
   },
-  "keeps five entries of the history": {
+  "keeps only five entries of the history": {
     wrap: showing((event) => ({ ...event, history: event.history.slice(-5) })),
-    fails: "history: the last 10 entries are kept",
+    fails: "history: the history keeps the last 10 entries",
   },
   "writes no lost entry": {
     wrap: showing((event) => ({
       ...event,
       history: event.history.filter(({ outcome }) => outcome !== "lost"),
     })),
-    fails: "history: a claim after a lease's end leaves a lost entry",
+    fails: "history: a claim after the end of a lease adds a `lost` entry to the history",
   },
-  "forgets whose lease was lost": {
+  "forgets the worker of a lost lease": {
     wrap: showing((event) => ({
       ...event,
       history: event.history.map(({ worker, ...entry }) =>
         entry.outcome === "lost" ? entry : { ...entry, worker },
       ),
     })),
-    fails: "history: a claim after a lease's end leaves a lost entry",
+    fails: "history: a claim after the end of a lease adds a `lost` entry to the history",
   },
-  "keeps an error that is not the last attempt's": {
+  "shows the error of an older attempt as lastError": {
     wrap: showing((event) => ({
       ...event,
       lastError: event.history.findLast(({ error }) => error !== undefined)?.error ?? null,
     })),
-    fails: "history: lastError is the last entry's",
+    fails: "history: lastError is the error of the last entry",
   },
   "forgets the history of a replayed event": {
     wrap: (store) => {
@@ -224,7 +224,7 @@ export const newerMistakes: Mistakes = {
         },
       };
     },
-    fails: "settle: a released attempt never happened",
+    fails: "settle: `attempts` does not count a released attempt",
   },
   "deletes the events that it discards": {
     wrap: (store) => ({
@@ -234,11 +234,11 @@ export const newerMistakes: Mistakes = {
         return discarded;
       },
     }),
-    fails: "discard: a discarded event's id stays known",
+    fails: "discard: the store keeps the id of a discarded event",
   },
   "keeps the reason of a discarded event": {
     wrap: showing((event) => (event.reason === "discarded" ? { ...event, reason: "callback" } : event)),
-    fails: "discard: pending, retrying and parked events become done",
+    fails: "discard: `discard` sets pending, retrying and parked events to done",
   },
   "counts the events that match, not those that it changed": {
     wrap: (store) => ({
@@ -248,19 +248,19 @@ export const newerMistakes: Mistakes = {
         return length;
       },
     }),
-    fails: "discard: pending, retrying and parked events become done",
+    fails: "discard: `discard` sets pending, retrying and parked events to done",
   },
-  "discards all where no filter was given": {
+  "discards all events if the filter is empty": {
     wrap: (store) => ({
       discard: (filter) => store.discard(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
     }),
-    fails: "replay: a replay or discard without a filter is refused",
+    fails: "replay: `replay` and `discard` reject a filter without fields",
   },
-  "replays all where no filter was given": {
+  "replays all events if the filter is empty": {
     wrap: (store) => ({
       replay: (filter) => store.replay(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
     }),
-    fails: "replay: a replay or discard without a filter is refused",
+    fails: "replay: `replay` and `discard` reject a filter without fields",
   },
   "replays no more than 1,000 events": {
     wrap: (store) => ({
@@ -270,9 +270,9 @@ export const newerMistakes: Mistakes = {
         return replayed.reduce((sum, count) => sum + count, 0);
       },
     }),
-    fails: "replay: discard and replay handle more than 1,000 events, each once",
+    fails: "replay: `discard` and `replay` change more than 1,000 events, each event once",
   },
-  "erases the events of refs that begin the same": {
+  "also erases refs that begin with the given ref": {
     wrap: (store) => ({
       async erase(ref) {
         let erased = 0;
@@ -296,11 +296,11 @@ export const newerMistakes: Mistakes = {
     }),
     fails: "erase: erase deletes a record's events and its snapshot",
   },
-  "erases nothing, and says nothing, while an event is processed": {
+  "does not reject erase while an event is processed": {
     wrap: (store) => ({ erase: (ref) => store.erase(ref).catch(() => 0) }),
-    fails: "erase: erase rejects while one is processed, and deletes nothing",
+    fails: "erase: while an event of the record is processed, `erase` rejects and deletes nothing",
   },
-  "counts a change where the status alone differs": {
+  "counts only a change of the status": {
     wrap: (store) => ({
       settle(claim, outcome) {
         if (outcome.state !== "done" || outcome.record === undefined) return store.settle(claim, outcome);
@@ -309,22 +309,22 @@ export const newerMistakes: Mistakes = {
         return store.settle(claim, { ...outcome, record: { snapshot, changed } });
       },
     }),
-    fails: "settle: done writes the record's snapshot, and counts its changes",
+    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
   },
-  "keeps text as UTF-8": {
+  "replaces lone surrogates in a status": {
     wrap: (store) => ({
       async recordOf(ref) {
         const record = await store.recordOf(ref);
         return record && { ...record, snapshot: wellFormed(record.snapshot) };
       },
     }),
-    fails: "settle: done writes the record's snapshot, and counts its changes",
+    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
   },
   "loses the traceparent": {
     wrap: (store) => ({ add: ({ traceparent: _, ...event }, options) => store.add(event, options) }),
-    fails: "add: an event comes back as it was given",
+    fails: "add: `get`, `claim` and `list` return an event as it was added",
   },
-  "hands out the snapshot that it keeps": {
+  "returns the snapshot object that it keeps": {
     wrap: (store) => {
       let kept: RecordSnapshot | undefined;
       return {
@@ -334,18 +334,18 @@ export const newerMistakes: Mistakes = {
         },
       };
     },
-    fails: "read: objects that the store returned are the caller's own",
+    fails: "read: changes to returned objects do not change the store",
   },
-  "learns over a known snapshot": {
+  "overwrites a known snapshot in learn": {
     wrap: (store) => ({
       async learn(ref, snapshot) {
         if (await store.recordOf(ref)) await store.erase(ref);
         return store.learn(ref, snapshot);
       },
     }),
-    fails: "record: learn changes no known snapshot",
+    fails: "record: `learn` does not change a stored snapshot",
   },
-  "learns beside a parked event": {
+  "accepts a learn while an event is parked": {
     wrap: (store) => ({
       async learn(ref, snapshot) {
         const parked = await all(store, { ref, state: "parked" });
@@ -353,15 +353,15 @@ export const newerMistakes: Mistakes = {
         return store.learn(ref, snapshot);
       },
     }),
-    fails: "record: learn writes no first snapshot while an event of the record waits or is parked",
+    fails: "record: `learn` writes a first snapshot only if all events of the record are done",
   },
-  "does not renew seenAt of what it has learned": {
+  "does not update seenAt of an equal snapshot": {
     wrap: (store) => ({
       learn: async (ref, snapshot) => (await store.recordOf(ref)) !== undefined || store.learn(ref, snapshot),
     }),
-    fails: "record: learn of the known snapshot renews seenAt alone",
+    fails: "record: `learn` of an equal snapshot updates only seenAt",
   },
-  "gives 500 records and no more": {
+  "yields no more than 500 records": {
     wrap: (store) => ({
       async *records(options) {
         let given = 0;
@@ -372,17 +372,17 @@ export const newerMistakes: Mistakes = {
         }
       },
     }),
-    fails: "record: records gives more than 500 of them, each once",
+    fails: "record: `records` yields more than 500 records, each record once",
   },
-  "sets without comparing": {
+  "sets a meta value without comparing": {
     wrap: (store) => ({
       async setMeta(key, value) {
         return store.setMeta(key, value, { expected: (await store.getMeta(key))?.value });
       },
     }),
-    fails: "meta: a value is set only where it is the expected one",
+    fails: "meta: setMeta sets a value only if the current value is `expected`",
   },
-  "compares, and sets in another step": {
+  "compares and sets a meta value in two steps": {
     wrap: (store) => ({
       async setMeta(key, value, { expected }) {
         const known = (await store.getMeta(key))?.value;
@@ -392,34 +392,34 @@ export const newerMistakes: Mistakes = {
         return true;
       },
     }),
-    fails: "meta: of many setting one key at once, one does",
+    fails: "meta: if many calls set one key concurrently, only one call returns true",
   },
-  "knows no age of meta": {
+  "returns 0 as the age of each meta value": {
     wrap: (store) => ({
       async getMeta(key) {
         const meta = await store.getMeta(key);
         return meta && { ...meta, age: 0 };
       },
     }),
-    fails: "meta: a value is set where it was not, and read with its age",
+    fails: "meta: setMeta sets a new key, and getMeta reads its value and age",
   },
-  "shows meta as a record": {
+  "stores meta values as records": {
     wrap: (store) => ({
       async setMeta(key, value, options) {
         await store.learn(key, { status: value ?? "", fields: {} });
         return store.setMeta(key, value, options);
       },
     }),
-    fails: "meta: it is no event and no record, and outlives both",
+    fails: "meta: pruning and erasing events and records does not delete meta values",
   },
-  "takes any event for received": {
+  "counts events of any source in newestReceived": {
     wrap: (store) => ({ newestReceived: async () => (await all(store))[0]?.receivedAt }),
-    fails: "newestReceived: it is the receivedAt of the newest webhook event",
+    fails: "newestReceived: newestReceived is the receivedAt of the newest webhook event",
   },
-  "finds the newest received event among those that are left": {
+  "forgets newestReceived when the event is pruned": {
     wrap: (store) => ({
       newestReceived: async () => (await all(store, { source: "webhook" }))[0]?.receivedAt,
     }),
-    fails: "newestReceived: pruning and erasing leave it",
+    fails: "newestReceived: pruning and erasing do not change newestReceived",
   },
 };

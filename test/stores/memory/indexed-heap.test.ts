@@ -8,7 +8,7 @@ const step = fc.oneof(
   fc.record({ does: fc.constant("delete" as const), item }),
 );
 
-test("the heap's first is the smallest, whatever was set, moved and deleted", () => {
+test("the first item of the heap is always the smallest item", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const heap = new IndexedHeap<number>();

@@ -17,7 +17,7 @@ const valuesOf = (set: OrderedSet<Item>): number[] => [...set].map(({ value }) =
 
 const step = fc.record({ does: fc.constantFrom("add", "delete"), item: fc.integer({ min: 0, max: 15 }) });
 
-test("a set keeps the order in which items came last, beside another set", () => {
+test("a set keeps the order of insertion while items move between two sets", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const all = items(16);
@@ -42,7 +42,7 @@ test("a set keeps the order in which items came last, beside another set", () =>
   );
 });
 
-test("items of the set may be deleted while they are visited", () => {
+test("items may be deleted during an iteration over the set", () => {
   const set = new OrderedSet<Item>();
   for (const item of items(4)) set.add(item);
   const visited: number[] = [];

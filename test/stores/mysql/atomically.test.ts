@@ -31,7 +31,7 @@ describeMysql("a deadlock inside the writes of event.atomically", () => {
     return { store, url, settle };
   }
 
-  test("the writes run again, and their event is done once", async () => {
+  test("makes the writes run again, and the event is done once", async () => {
     const { store, url, settle } = await claimed(2);
     const table = `${new URL(url).pathname.slice(1)}.nights`;
     await databases.pool.query(`CREATE TABLE ${table} (name VARCHAR(9) PRIMARY KEY, writes INT NOT NULL)`);
@@ -56,7 +56,7 @@ describeMysql("a deadlock inside the writes of event.atomically", () => {
     expect(await store.counts()).toMatchObject({ done: 2, processing: 0 });
   });
 
-  test("after ten of them the store has failed, not the write", async () => {
+  test("after ten attempts, is a failure of the store, not of the write", async () => {
     const { store, settle } = await claimed(1);
     let runs = 0;
     const deadlock = Object.assign(new Error("Deadlock found"), { errno: 1213, sqlState: "40001" });
@@ -64,7 +64,7 @@ describeMysql("a deadlock inside the writes of event.atomically", () => {
       runs += 1;
       throw deadlock;
     }).catch((error: unknown) => error);
-    // A store must reject with the same error object that a write threw. The queue uses it to tell whose fault it is.
+    // If a store rejects with the error of a write, the write has failed. Any other error means that the store failed.
     expect(rejection).not.toBe(deadlock);
     expect(rejection).toMatchObject({ name: "StayhookError", cause: deadlock });
     expect(runs).toBe(10);

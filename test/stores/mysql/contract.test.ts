@@ -53,7 +53,7 @@ describeMysql("the contract of a store", () => {
     },
   );
 
-  test("has the cases of a shared store", () => {
+  test("includes the cases for shared stores", () => {
     expect(cases.length).toBeGreaterThan(150);
   });
   test.concurrent.each(cases.map(({ name, run }) => [name, run] as const))("%s", async (name, run) => {

@@ -4,7 +4,7 @@ import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { testCrashes } from "../crash-check.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
-describeMysql("workers with writes of the user's", () => {
+describeMysql("workers whose callbacks write to the user's tables", () => {
   const databases = createDatabases();
 
   testCrashes({

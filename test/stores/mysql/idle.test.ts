@@ -9,10 +9,10 @@ import {
 import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
-describeMysql("the server's limit for a transaction in which nothing happens", () => {
+describeMysql("the server's timeout for idle transactions", () => {
   const databases = createDatabases();
 
-  test("is longer within the user's writes, and short again after a write that failed", async () => {
+  test("is longer during the user's writes, and short again after a failed write", async () => {
     const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 1 });
     const limit = async (connection: Pick<mysql.Pool, "query">) => {
       const [rows] = await connection.query<mysql.RowDataPacket[]>(

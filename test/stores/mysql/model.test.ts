@@ -6,7 +6,7 @@ import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
-describeMysql("beside the memory store", () => {
+describeMysql("compared with the model", () => {
   const databases = createDatabases();
   let pool: mysql.Pool | undefined;
   afterAll(() => pool?.end());
@@ -29,7 +29,7 @@ describeMysql("beside the memory store", () => {
     return store;
   }
 
-  test("the store does what the memory store does", async () => {
+  test("the store gives the same results as the model", async () => {
     const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 5);
     await checkAgainstModel({ create: emptyStore, numRuns, maxSteps: 60 });
   }, 120_000);

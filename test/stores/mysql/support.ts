@@ -20,7 +20,7 @@ export function createDatabases() {
     await pool.end();
   });
   const databases = {
-    /** Connections apart from the store's own. */
+    /** Connections for the tests' own queries. */
     pool,
     /** Returns the URL of a new, empty database. */
     async create(): Promise<string> {

@@ -5,7 +5,7 @@ import { createWorker } from "../crash-worker.ts";
 const { place, standAt, point, handleAll } = createWorker<{ readonly url: string }>();
 const { url } = place;
 
-/** Stops at the commit of a transaction with writes of the user. */
+/** Makes the pool's connections call `point` at the commit of a transaction with the user's writes. */
 function watched(pool: Pool): Pool {
   const get = pool.getConnection.bind(pool);
   return Object.assign(pool, {
@@ -29,7 +29,7 @@ function watched(pool: Pool): Pool {
 }
 
 const pool = watched(mysql.createPool({ uri: url, connectionLimit: 6 }));
-// The test can only watch a commit in its own pool.
+// To watch the commits, give the store this pool. Otherwise the store makes its own pool.
 const options = standAt?.endsWith("commit") ? { pool } : { url };
 await handleAll(mysqlStore({ ...options, pollInterval: 100 }), {
   begin: (eventId) => pool.query("INSERT INTO begun VALUES (?)", [eventId]),

@@ -31,7 +31,7 @@ describePostgres("event.atomically", () => {
     return { store, claims, nights, night, done };
   }
 
-  test("writes that return promises are awaited in turn, and kept with the end of the event", async () => {
+  test("asynchronous writes run in turn, and are committed together with the outcome", async () => {
     const { store, claims, nights, night, done } = await claimed(1);
     const order: string[] = [];
     const slow = async (tx: ClientBase) => {
@@ -48,7 +48,7 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["one"]);
   });
 
-  test("what a write does is seen by nobody before the event is done", async () => {
+  test("other connections see no write before the event is done", async () => {
     const { store, claims, nights, night, done } = await claimed(1);
     const look = async () => {
       expect(await nights()).toEqual([]);
@@ -58,7 +58,7 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["one"]);
   });
 
-  test("a session that stands still in them is ended by the server", async () => {
+  test("the server ends a session that is idle for a minute during the writes", async () => {
     const { store, claims, done } = await claimed(1);
     let timeout = "0";
     const look = async (tx: ClientBase) => {
@@ -69,7 +69,7 @@ describePostgres("event.atomically", () => {
     expect(timeout).toBe("1min");
   });
 
-  test("who adds to the record does not wait for the writes", async () => {
+  test("an add to the same record does not wait for the writes", async () => {
     const { store } = await claimed(0);
     await store.add(eventOf("booking:A"));
     const [claim] = await store.claim(CLAIM);
@@ -79,7 +79,7 @@ describePostgres("event.atomically", () => {
     expect(added).toEqual(["added"]);
   });
 
-  test("a write that throws undoes all of its event's writes; its error comes as it is", async () => {
+  test("if a write throws, settle rejects with the same error and undoes all writes of the event", async () => {
     const { store, claims, nights, night, done } = await claimed(2);
     const own = new Error("a write's own");
     const ran = vi.fn();
@@ -96,7 +96,7 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["first", "second"]);
   });
 
-  test("with a lease that was lost before, they do not run", async () => {
+  test("the writes do not run if the lease was lost before", async () => {
     const { store, claims, done } = await claimed(1);
     const ran = vi.fn();
     await store.settle(claims[0]!, { state: "released" });
@@ -104,7 +104,7 @@ describePostgres("event.atomically", () => {
     expect(ran).not.toHaveBeenCalled();
   });
 
-  test("with a lease that is lost while they run, nothing is kept", async () => {
+  test("the writes are rolled back if the lease is lost while they run", async () => {
     const { store, nights, night, done } = await claimed(0);
     await store.add(eventOf());
     const [lost] = await store.claim({ limit: 1, leaseDuration: 50 });
@@ -122,7 +122,7 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["held"]);
   });
 
-  test("they run again where they met a deadlock or another's writes, and count once", async () => {
+  test("the writes run again after a deadlock, and are committed once", async () => {
     const { store, claims, nights, night, done } = await claimed(2);
     for (const name of ["x", "y"])
       await schemas.pool.query(`INSERT INTO ${users}.nights VALUES ($1, 'deadlock')`, [name]);
@@ -149,7 +149,7 @@ describePostgres("event.atomically", () => {
     expect(await nights()).toEqual(["one", "two"]);
   });
 
-  test("a statement of theirs that gets no answer in time is the store's failure", async () => {
+  test("a statement in a write that times out is a failure of the store", async () => {
     const { store, claims, done } = await claimed(1, { commandTimeout: 1000 });
     let thrown: unknown;
     const slow = async (tx: ClientBase) => {
@@ -162,15 +162,15 @@ describePostgres("event.atomically", () => {
     };
     const rejection = await store.settle(claims[0]!, done(slow)).catch((error: unknown) => error);
     expect(thrown).toMatchObject({ message: "Query read timeout" });
-    // A store must reject with the same error object that a write threw. The queue uses it to tell whose fault it is.
+    // If a store rejects with the error of a write, the write has failed. Any other error means that the store failed.
     expect(rejection).not.toBe(thrown);
     expect(rejection).toMatchObject({ name: "StayhookError" });
     expect(await store.counts()).toMatchObject({ processing: 1, done: 0 });
   });
 
-  describe("a write that does not keep to the rules", () => {
+  describe("a write that breaks the rules", () => {
     test.each(["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"])(
-      "ends the transaction by %s: it is told so, and the event is not done",
+      "runs %s: settle rejects with InvalidWriteError, and the event is not done",
       async (sql) => {
         const { store, claims, nights, night, done } = await claimed(2);
         const bad = async (tx: ClientBase) => void (await tx.query(sql));
@@ -179,18 +179,21 @@ describePostgres("event.atomically", () => {
           store.settle(claims[1]!, done(night("other"))),
         ]);
         expect(answers[0]).toMatchObject({
-          reason: { name: "InvalidWriteError", message: expect.stringContaining("must not BEGIN, COMMIT") },
+          reason: {
+            name: "InvalidWriteError",
+            message: expect.stringContaining("must not run BEGIN, COMMIT"),
+          },
         });
         expect(answers[0]).toMatchObject({ reason: expect.any(InvalidWriteError) });
         expect(answers[1]).toEqual({ status: "fulfilled", value: true });
         expect(await store.counts()).toMatchObject({ done: 1, processing: 1 });
         // The pool has reset or closed the connection.
         await Promise.all(Array.from({ length: 10 }, () => store.add(eventOf(null))));
-        expect(await nights()).not.toContain("one");
+        expect(await nights()).toContain("other");
       },
     );
 
-    test("swallows an error of PostgreSQL's: it is told so, and nothing is kept", async () => {
+    test("catches an SQL error: settle rejects with InvalidWriteError, and nothing is committed", async () => {
       const { store, claims, nights, night, done } = await claimed(1);
       const swallow = (tx: ClientBase) =>
         tx.query("SELECT 1 / 0").then(
@@ -206,7 +209,7 @@ describePostgres("event.atomically", () => {
     });
   });
 
-  test("many at once leave connections for the rest", async () => {
+  test("many concurrent writes leave connections for other calls", async () => {
     const { store, claims, night, done } = await claimed(8);
     let let_go = () => {};
     const held = new Promise<void>((resolve) => {
@@ -224,7 +227,7 @@ describePostgres("event.atomically", () => {
     expect(await Promise.all(settled)).toEqual(Array(8).fill(true));
   });
 
-  test("who closes the store waits for them, on the user's pool too", async () => {
+  test("close waits for running writes, also on the user's pool", async () => {
     const store = schemas.store({ pool: schemas.pool });
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
@@ -241,7 +244,7 @@ describePostgres("event.atomically", () => {
   });
 
   describe("store.with(client)", () => {
-    test("records an event when the caller commits, and not when he rolls back", async () => {
+    test("adds an event when the caller commits, and no event after a rollback", async () => {
       const { store } = await claimed(0);
       const [kept, undone] = [eventOf("booking:A"), eventOf("booking:B")];
       const client = await schemas.pool.connect();
@@ -263,7 +266,7 @@ describePostgres("event.atomically", () => {
       expect(await store.claim(CLAIM)).toEqual([]);
     });
 
-    test("wakes when he commits, and not before", async () => {
+    test("wakes subscribers when the caller commits", async () => {
       const { store } = await claimed(0);
       const woken = vi.fn();
       const end = store.subscribe?.(woken);
@@ -275,12 +278,12 @@ describePostgres("event.atomically", () => {
       woken.mockClear();
       await client.query("COMMIT");
       client.release();
-      // Sooner than the listener's own check, which runs every ten seconds.
+      // The listener also wakes the store every ten seconds, so wait less than that.
       await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
       end?.();
     });
 
-    test("holds up nobody who adds to other records", { timeout: 30_000 }, async () => {
+    test("does not delay adds to other records", { timeout: 30_000 }, async () => {
       const { store } = await claimed(0);
       const client = await schemas.pool.connect();
       await client.query("BEGIN");

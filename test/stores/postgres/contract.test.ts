@@ -34,10 +34,10 @@ describePostgres("the contract of a store", () => {
     another: (store) => open(schemaOf.get(store) as string),
   });
 
-  test("it has the cases of a shared store", () => {
+  test("it includes the cases for shared stores", () => {
     expect(cases.length).toBeGreaterThan(100);
   });
-  test("what is done is not deleted for a reason, as it has none", async () => {
+  test("prune with a reason deletes no done event, because done events have no reason", async () => {
     const store = open(schemas.name());
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
@@ -46,7 +46,7 @@ describePostgres("the contract of a store", () => {
     expect(await store.prune({ state: "done", age: 0, limit: 10 })).toBe(1);
     await store.close();
   });
-  test("an event without a record leaves no row of one behind", async () => {
+  test("an event without a record leaves no row in the tables records and refs", async () => {
     const schema = schemas.name();
     const store = open(schema);
     await store.add(eventOf(null));
@@ -59,7 +59,7 @@ describePostgres("the contract of a store", () => {
     expect(await records()).toBe(0);
     await store.close();
   });
-  test("a record that was deleted by hand is made again", async () => {
+  test("add creates a record's row again after somebody has deleted it", async () => {
     const schema = schemas.name();
     const store = open(schema);
     await store.learn("booking:A", { status: "Confirmed", fields: {} });

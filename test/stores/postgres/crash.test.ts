@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { testCrashes } from "../crash-check.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-describePostgres("workers with writes of the user's", () => {
+describePostgres("workers whose callbacks write to the user's tables", () => {
   const schemas = createSchemas();
 
   testCrashes({

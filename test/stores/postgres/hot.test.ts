@@ -7,10 +7,10 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 
 const EVENTS = 1000;
 
-describePostgres("a hot record under somebody's long transaction", () => {
+describePostgres("a record with many events, during a long transaction", () => {
   const schemas = createSchemas();
 
-  test("its events stay as cheap as the first ones", { timeout: 120_000 }, async () => {
+  test("later events read about as many pages as early events", { timeout: 120_000 }, async () => {
     const schema = schemas.name();
     const store = schemas.store({ schema });
     await store.migrate();

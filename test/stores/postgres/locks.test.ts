@@ -32,7 +32,7 @@ describePostgres("while another transaction holds a record", () => {
     return { schema, store, client, hold, waits };
   }
 
-  test("claims pass it by", async () => {
+  test("claim skips the record", async () => {
     const { store, hold } = await beside();
     await store.add(eventOf("booking:A"));
     await store.add(eventOf("booking:B"));
@@ -40,7 +40,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:B" }]);
   });
 
-  test("the leases of others are renewed, its own once it is free again", async () => {
+  test("renew extends other records' leases at once, and the record's lease after the lock ends", async () => {
     const { store, client, hold, waits } = await beside();
     for (const name of ["A", "B"]) await store.add(eventOf(`booking:${name}`));
     const claims = await store.claim({ limit: 2, leaseDuration: 1500 });
@@ -55,7 +55,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.settle(claims[0]!, DONE)).toBe(true);
   });
 
-  test("the ends of others are recorded, its own once it is free again", async () => {
+  test("settle records other records' outcomes at once, and the record's outcome after the lock ends", async () => {
     const { store, client, hold, waits } = await beside();
     for (const name of ["A", "B", "C"]) await store.add(eventOf(`booking:${name}`));
     const claims = await store.claim(CLAIM);
@@ -68,7 +68,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(await own).toBe(true);
   });
 
-  test("a replay finds that the event is being processed by then", async () => {
+  test("a replay that waited for the lock skips an event that was claimed in the meantime", async () => {
     const { schema, store, client, waits } = await beside();
     const event = eventOf("booking:A");
     await store.add(event);
@@ -95,7 +95,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 2 });
   });
 
-  test("its own events wait on one connection, and leave the rest to others", async () => {
+  test("adds to the record wait on one connection, and leave the other connections free", async () => {
     const { schema, store, client, hold } = await beside();
     await store.add(eventOf("booking:A"));
     await hold("booking:A");
@@ -113,7 +113,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(await store.counts()).toMatchObject({ pending: 13, processing: 1 });
   });
 
-  test("what was to be added before the store was closed is added", async () => {
+  test("close waits for adds that were called before it", async () => {
     const { store, client, hold, waits } = await beside();
     await store.add(eventOf("booking:A"));
     await hold("booking:A");
@@ -145,7 +145,7 @@ describePostgres("while another transaction holds a record", () => {
   }
 
   // Calls that take locks in the same order cannot deadlock.
-  test("what is added together takes no later record meanwhile", async () => {
+  test("a group of adds that waits for a record holds no lock on a later record", async () => {
     const { schema, store, client, hold, waits } = await beside();
     const names = [..."HGFEDCBA"].map((name) => `booking:${name}`);
     for (const name of names) await store.add(eventOf(name));
@@ -160,7 +160,7 @@ describePostgres("while another transaction holds a record", () => {
     expect(new Set(await added)).toEqual(new Set(["added"]));
   });
 
-  test("what is added together takes no later id meanwhile", async () => {
+  test("a group of adds that waits for an id holds no lock on a later id", async () => {
     const { schema, store, client, waits } = await beside();
     const ids = [..."87654321"].map((digit) => randomUUID().replace(/^./, digit));
     await store.with(client).add(eventOf(null, ids.at(-1)));
@@ -175,10 +175,10 @@ describePostgres("while another transaction holds a record", () => {
   });
 });
 
-describePostgres("ends that come together", () => {
+describePostgres("concurrent calls of settle", () => {
   const schemas = createSchemas();
 
-  test("share a statement, and each has an answer of its own", async () => {
+  test("share a statement, and each call gets its own answer", async () => {
     const pool = new pg.Pool({ connectionString: url, max: 4 });
     const sent: string[] = [];
     pool.on("connect", (client) => {

@@ -7,7 +7,7 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 
 const TABLES = ["events", "refs", "records", "meta"];
 
-describePostgres("beside the model", () => {
+describePostgres("compared with the model", () => {
   const schemas = createSchemas();
   const [schema, clock] = [schemas.name(), schemas.name()];
   // Replace the database's clock: PostgreSQL finds the functions of this schema first.
@@ -51,7 +51,7 @@ describePostgres("beside the model", () => {
     });
   }
 
-  test("the store does what a plain list of all events does", { timeout: 300_000 }, async () => {
+  test("the store gives the same results as the model", { timeout: 300_000 }, async () => {
     const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 8);
     await checkAgainstModel({ create, numRuns });
   });

@@ -67,8 +67,8 @@ describePostgres("on a network that fails", () => {
     expect(await store.settle(claim!, DONE)).toBe(true);
   });
 
-  describe("the end of an event whose answer was lost", () => {
-    test("is known when it is recorded again", async () => {
+  describe("a settle whose answer was lost", () => {
+    test("returns true when it is repeated", async () => {
       const { proxy, store, direct } = await behindProxy();
       await store.add(eventOf());
       const [claim] = await store.claim(CLAIM);
@@ -82,7 +82,7 @@ describePostgres("on a network that fails", () => {
       expect(await direct.recordOf("booking:A")).toMatchObject({ sequence: 1 });
     });
 
-    test("has the user's writes once", async () => {
+    test("commits the user's writes once", async () => {
       const { proxy, store, direct } = await behindProxy();
       const table = `nights_${Math.random().toString(36).slice(2)}`;
       await schemas.pool.query(`CREATE TABLE ${table} (event text)`);
@@ -100,7 +100,7 @@ describePostgres("on a network that fails", () => {
       expect((await schemas.pool.query(`SELECT * FROM ${table}`)).rows).toHaveLength(1);
     });
 
-    test("that was lost before it was recorded, is recorded", async () => {
+    test("is recorded when it is repeated, if the server never got it", async () => {
       const { proxy, store } = await behindProxy();
       await store.add(eventOf());
       const [claim] = await store.claim(CLAIM);
@@ -113,7 +113,7 @@ describePostgres("on a network that fails", () => {
   });
 
   describe("a claim whose answer was lost", () => {
-    test("is given back with the next call, and is no attempt", async () => {
+    test("is released by the next call, and does not count as an attempt", async () => {
       const { proxy, store, direct } = await behindProxy();
       const event = eventOf();
       await store.add(event);
@@ -132,7 +132,7 @@ describePostgres("on a network that fails", () => {
       expect(await store.settle(claim!, DONE)).toBe(true);
     });
 
-    test("is given back by a call that only reads, and wakes", async () => {
+    test("is also released by a call that only reads", async () => {
       const { proxy, store, direct } = await behindProxy();
       const event = eventOf();
       await store.add(event);
@@ -144,7 +144,7 @@ describePostgres("on a network that fails", () => {
     });
   });
 
-  test("a connection lost in event.atomically is the store's failure", async () => {
+  test("a connection lost during event.atomically is a failure of the store", async () => {
     const { proxy, store, direct } = await behindProxy();
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
@@ -155,7 +155,9 @@ describePostgres("on a network that fails", () => {
     };
     await expect(store.settle(claim!, { ...DONE, writes: [cut] })).rejects.toMatchObject({
       name: "StayhookError",
-      message: expect.stringContaining("a statement of event.atomically got no answer"),
+      message: expect.stringContaining(
+        "the connection failed while a function passed to event.atomically ran",
+      ),
     });
     proxy.restore();
     expect(await direct.get(claim!.eventId)).toMatchObject({ state: "processing", attempts: 1 });
@@ -163,7 +165,7 @@ describePostgres("on a network that fails", () => {
     expect(await store.settle(claim!, { ...DONE, writes: [() => {}] })).toBe(true);
   });
 
-  test("sessions on a server that only reads are left: the name is resolved again", async () => {
+  test("the store drops its sessions on a read-only server, and connects again", async () => {
     const schema = schemas.name();
     const role = `${schema}_role`;
     await schemas.store({ schema }).migrate();
@@ -180,14 +182,14 @@ describePostgres("on a network that fails", () => {
     await expect(store.add(eventOf())).rejects.toThrow("read-only");
     await Promise.all(Array.from({ length: 5 }, () => store.counts()));
     await setReadOnly("off");
-    // The calls notice the failover. One of them loses its session.
+    // This call first gets a read-only session. The store then drops its old sessions and repeats the call.
     expect(await store.add(eventOf())).toBe("added");
     const [claim] = await store.claim(CLAIM);
     expect(await store.settle(claim!, DONE)).toBe(true);
     await store.close();
   });
 
-  test("sessions ended by the server end no process, the user's pool without a listener included", async () => {
+  test("sessions that the server ends do not crash the process, even if the user's pool has no error listener", async () => {
     const victims = `stayhook test ${Math.random().toString(36).slice(2)}`;
     const pool = new pg.Pool({ connectionString: url, application_name: victims, max: 2 });
     const store = schemas.store({ pool });
@@ -218,7 +220,7 @@ describePostgres("on a server that is restarted", () => {
   afterAll(() => server?.close());
 
   test.each(["fast", "immediate"] as const)(
-    "%s: calls reject, and nothing answered is lost",
+    "after a stop in mode %s, calls reject, and no event with an answered add is lost",
     { timeout: 120_000 },
     async (mode) => {
       const store = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
@@ -260,14 +262,14 @@ describePostgres("on a server that is restarted", () => {
   );
 });
 
-describe("without a server", () => {
+describe("without a usable server", () => {
   const secret = "p4ssw0rd";
 
   test.each([
-    ["that does not answer", "StayhookError", `postgresql://user:${secret}@127.0.0.1:1/none`],
-    ["whose URL is none", "InvalidArgumentError", `postgresql://user:${secret}@[nowhere:/none`],
-    ["whose port is none", "InvalidArgumentError", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
-  ])("one %s: calls reject, and no password is in what they say", async (_, name, connectionString) => {
+    ["a server that does not answer", "StayhookError", `postgresql://user:${secret}@127.0.0.1:1/none`],
+    ["an invalid URL", "InvalidArgumentError", `postgresql://user:${secret}@[nowhere:/none`],
+    ["an invalid port", "InvalidArgumentError", `postgresql://user:${secret}@127.0.0.1:99999999/none`],
+  ])("%s: calls reject, and their errors do not show the password", async (_, name, connectionString) => {
     const store = postgresStore({ connectionString, commandTimeout: 2000 });
     const end = store.subscribe?.(() => {});
     const error = await store.add(eventOf()).catch((reason: unknown) => reason);

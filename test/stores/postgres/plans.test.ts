@@ -5,15 +5,15 @@ import { statements } from "../../../src/stores/postgres/postgres-statements.ts"
 import { DONE } from "./event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
-/** Most 8 kB pages that a call may read. The tables and their indexes have thousands. */
+/** Maximum number of 8 kB pages that a call may read. The tables and their indexes have thousands of pages. */
 const MOST_PAGES = 500;
 const UNKNOWN = "00000000-0000-4000-8000-ffffffffffff";
 
 /** The content of the tables when a session makes its plans. PostgreSQL keeps the plans until the next ANALYZE. */
-const madeWith = ["nothing", "what is done"] as const;
+const madeWith = ["no events", "done events"] as const;
 
 describePostgres.each(madeWith)(
-  "many kept, ten thousand waiting for one record, plans made with %s",
+  "with 10,000 waiting events of one record and many old events, plans made with %s",
   (made) => {
     const schemas = createSchemas();
     const schema = schemas.name();
@@ -35,7 +35,7 @@ describePostgres.each(madeWith)(
       INSERT INTO ${schema}.refs SELECT 'booking:' || n FROM generate_series(1, 20000) n;
       INSERT INTO ${schema}.records (record, version, snapshot, sequence, seen_at)
         SELECT 'booking:' || n, 0, '{"status":"Confirmed","fields":{}}', 1, now() - n * interval '1 minute' FROM generate_series(1, 20000) n;`;
-      if (made === "what is done") await client.query(done);
+      if (made === "done events") await client.query(done);
       await client.query(`ANALYZE ${schema}.events, ${schema}.records, ${schema}.refs, ${schema}.meta`);
       for (let round = 0; round < 8; round++)
         for (const [, text, values] of calls) await planOf(text, values);
@@ -49,7 +49,7 @@ describePostgres.each(madeWith)(
       await client.query(`
       DELETE FROM ${schema}.events WHERE id = '${UNKNOWN}';
       DELETE FROM ${schema}.records WHERE record = 'booking:hot';
-      ${made === "nothing" ? done : ""}
+      ${made === "no events" ? done : ""}
       ${fill(3_000, "parked", "'booking:' || n", "now() - n * interval '1 minute'")}
       ${fill(3_000, "retrying", "'booking:' || n", "NULL", "1")}
       ${fill(10_000, "pending", "'booking:hot'", "NULL", "0")}
@@ -147,14 +147,14 @@ describePostgres.each(madeWith)(
     ];
 
     for (const [when, prepare] of [
-      ["before PostgreSQL has looked at the tables", "SELECT 1"],
-      ["once it has", `ANALYZE ${schema}.events, ${schema}.records, ${schema}.refs, ${schema}.meta`],
+      ["before ANALYZE", "SELECT 1"],
+      ["after ANALYZE", `ANALYZE ${schema}.events, ${schema}.records, ${schema}.refs, ${schema}.meta`],
     ] as const) {
-      test(`${when}, no call looks at more than a few pages`, { timeout: 60_000 }, async () => {
+      test(`${when}, no call reads more than a few pages`, { timeout: 60_000 }, async () => {
         await client.query(prepare);
         const pages: Record<string, number> = {};
         for (const [name, text, values] of calls) {
-          // The first call reads the functions from the catalog.
+          // The first call also reads the functions from the catalog, so do not count it.
           await planOf(text, values);
           const plan = await planOf(text, values);
           expect(scanned(plan), `${name} reads all of a table`).toEqual([]);
@@ -165,7 +165,7 @@ describePostgres.each(madeWith)(
       });
     }
 
-    test("a hot record's events can be claimed and ended as quickly as any", {
+    test("claim reads only a few pages for a record with many events", {
       timeout: 60_000,
     }, async () => {
       const store = schemas.store({ schema });

@@ -10,7 +10,7 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 describePostgres("the schema", () => {
   const schemas = createSchemas();
 
-  test("is made once by twenty that start at the same time", async () => {
+  test("is created once if 20 stores start at the same time", async () => {
     const schema = schemas.name();
     const pools = Array.from({ length: 20 }, () => new pg.Pool({ connectionString: url, max: 1 }));
     const stores = pools.map((pool) => schemas.store({ pool, schema }));
@@ -22,7 +22,7 @@ describePostgres("the schema", () => {
     await Promise.all(pools.map((pool) => pool.end()));
   });
 
-  test("can be made by its SQL, after which no right to create anything is needed", async () => {
+  test("can be created by migrationSql, and the store then needs no right to create objects", async () => {
     const schema = schemas.name();
     const role = `${schema}_role`;
     await schemas.pool.query(migrationSql({ schema }));
@@ -46,7 +46,7 @@ describePostgres("the schema", () => {
     await schemas.pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
   });
 
-  test("of a newer version works: it may have more columns and indexes", async () => {
+  test("of a newer version works, with more columns and indexes", async () => {
     const schema = schemas.name();
     await schemas.store({ schema }).migrate();
     await schemas.pool.query(`
@@ -67,7 +67,7 @@ describePostgres("the schema", () => {
     await older.close();
   });
 
-  test("of stayhook 0.1 is refused, and left as it is", async () => {
+  test("of stayhook 0.1 is rejected, and not changed", async () => {
     const schema = schemas.name();
     await schemas.pool.query(`
       CREATE SCHEMA ${schema};
@@ -86,13 +86,13 @@ describePostgres("the schema", () => {
     await store.close();
   });
 
-  test("needs no step from its own version or a newer one", () => {
+  test("needs no migration from its own version or a newer version", () => {
     expect(migrationSql({ from: 0 })).toBe(migrationSql());
     expect(migrationSql({ from: 1 })).toBe("");
     expect(migrationSql({ from: 2 })).toBe("");
   });
 
-  test("may have a long name whose letters take two bytes", async () => {
+  test("may have a long name of two-byte letters", async () => {
     const schema = `${"я".repeat(29)}${schemas.name().at(-1)}`;
     const store = schemas.store({ schema, pollInterval: 3_600_000 });
     const woken = vi.fn();
@@ -101,7 +101,7 @@ describePostgres("the schema", () => {
     woken.mockClear();
     const other = schemas.store({ schema });
     await other.add(eventOf());
-    // Sooner than the listener's own check, which runs every ten seconds.
+    // The listener also wakes the store every ten seconds, so wait less than that.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
     expect(await store.claim(CLAIM)).toHaveLength(1);
     end?.();
@@ -109,7 +109,7 @@ describePostgres("the schema", () => {
     await schemas.pool.query(`DROP SCHEMA "${schema}" CASCADE`);
   });
 
-  test("may have a name that SQL would have quoted", async () => {
+  test("may have a name that needs quotes in SQL", async () => {
     const schema = `${schemas.name()}-Größe`;
     const store = schemas.store({ schema });
     const woken = vi.fn();
@@ -123,7 +123,7 @@ describePostgres("the schema", () => {
     await schemas.pool.query(`DROP SCHEMA "${schema}" CASCADE`);
   });
 
-  test("in a database that is not in UTF-8 is refused", async () => {
+  test("is rejected in a database that is not in UTF-8", async () => {
     const database = schemas.name();
     await schemas.pool.query(`CREATE DATABASE ${database} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     const latin = new URL(url);
@@ -135,10 +135,10 @@ describePostgres("the schema", () => {
   });
 });
 
-describePostgres("what a connection is set up with", () => {
+describePostgres("the settings of a connection", () => {
   const schemas = createSchemas();
 
-  test("makes no difference: isolation, search_path, types, read only, an hour ahead", async () => {
+  test("do not affect the store: isolation, search_path, time zone, date style, binary results", async () => {
     const pool = new pg.Pool({
       connectionString: url,
       max: 3,
@@ -163,7 +163,7 @@ describePostgres("what a connection is set up with", () => {
     await pool.end();
   });
 
-  test("connections that keep no session, as behind PgBouncer, are enough", async () => {
+  test("may be lost between calls, as behind PgBouncer", async () => {
     // The pool closes each connection after one use.
     const pool = new pg.Pool({ connectionString: url, max: 4, maxUses: 1 });
     const store = schemas.store({ pool, wake: "poll", pollInterval: 20 });
@@ -181,7 +181,7 @@ describePostgres("what a connection is set up with", () => {
     await pool.end();
   });
 
-  test("what text cannot hold is kept all the same", async () => {
+  test("the store keeps characters that the type text cannot hold", async () => {
     const store = schemas.store();
     const texts = ["\u0000", "a\ud800b", "\\", '\\"x"', "\\event x", "\ud83d\ude00", "\u001a"];
     for (const text of texts) {
@@ -213,7 +213,7 @@ describePostgres("what a connection is set up with", () => {
   });
 });
 
-describe("options that cannot be used", () => {
+describe("invalid options", () => {
   const connectionString = "postgresql://127.0.0.1/none";
   test.each([
     [undefined, [[]]],
@@ -242,14 +242,14 @@ describe("options that cannot be used", () => {
     }
   });
 
-  test("are told of for the SQL, too", () => {
+  test("are rejected by migrationSql, too", () => {
     expect(() => migrationSql({ schema: "a b" })).toThrow(
       expect.objectContaining({ name: "InvalidArgumentError" }),
     );
   });
 });
 
-test("without pg, the first call says how to install it", async () => {
+test("without pg, the error of the first call says how to install it", async () => {
   const script = `
     import { registerHooks } from "node:module";
     registerHooks({ resolve(name, context, next) {

@@ -12,17 +12,17 @@ const found = await postgresUrl();
 export const url = found as string;
 export const describePostgres = describe.skipIf(found === undefined);
 
-/** Creates schemas for one test file and drops them after its tests. Also opens connections to look at them. */
+/** Creates schemas for one test file and drops them after its tests. Tests use `pool` for their own queries. */
 export function createSchemas() {
   const names: string[] = [];
   const pool = new pg.Pool({ connectionString: url, allowExitOnIdle: true, max: 3 });
   afterAll(async () => {
-    // Drop one schema at a time, because a transaction can hold only so many locks.
+    // Drop one schema at a time, because the server limits the locks of a transaction.
     for (const name of names) await pool.query(`DROP SCHEMA IF EXISTS "${name}" CASCADE`);
     await pool.end();
   });
   const schemas = {
-    /** Connections as a superuser, apart from the store's own. */
+    /** Connections as a superuser, for the tests' own queries. */
     pool,
     name() {
       const name = `stayhook_test_${randomBytes(6).toString("hex")}`;

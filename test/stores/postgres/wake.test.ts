@@ -31,24 +31,39 @@ describePostgres("other processes' events", () => {
     return { schema, store, other, woken };
   }
 
-  /** Ends the sessions that listen on a schema's channel, on the server. */
+  /** Makes the server end the sessions that listen on a schema's channel. */
   const endListeners = (schema: string) =>
     schemas.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE $1", [
       `LISTEN "stayhook ${schema}"%`,
     ]);
-  /** Returns the sessions that listen. Their last statement tells them from others. */
+  /** Returns the process ids of the sessions that listen. The last statement of such a session is `LISTEN`. */
   const listeners = async (schema: string) => {
     const sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE $1";
     return (await schemas.pool.query(sql, [`LISTEN "stayhook ${schema}"%`])).rows.map(({ pid }) => pid);
   };
 
-  test("wake by a call, without polling", async () => {
+  test("wake the store by a notification, without polling", async () => {
     const { other, woken } = await listening();
     for (let round = 0; round < 5; round++) {
       woken.mockClear();
       await other.add(eventOf(null));
       await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
     }
+  });
+
+  test("wake the store if they wait, and a settle lets them run before the lease would have ended", async () => {
+    const { store, other, woken } = await listening();
+    const ref = "booking:A";
+    await other.add(eventOf(ref));
+    const [claim] = await other.claim(CLAIM);
+    await other.add(eventOf(ref), { dueIn: 1000 });
+    await vi.waitFor(async () => expect(await store.nextDue()).toBeGreaterThan(1000));
+    // Let the wake-ups of the steps above arrive first.
+    await sleep(200);
+    woken.mockClear();
+    await other.settle(claim!, DONE);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
+    expect(await store.nextDue()).toBeLessThanOrEqual(1000);
   });
 
   test("are recorded if the queue of NOTIFY is full", async () => {
@@ -78,11 +93,11 @@ describePostgres("other processes' events", () => {
     const event = eventOf();
     expect(await store.add(event)).toBe("added");
     expect(await store.get(event.eventId)).toMatchObject({ state: "pending" });
-    // The transaction of the first call would have notified. The second one does not.
+    // The first call asked for NOTIFY and failed. The store repeated it without NOTIFY.
     expect(given).toEqual([true, false]);
   });
 
-  test("wake when they are given back, retried or replayed, and not when they are done", async () => {
+  test("wake the store when they are released or replayed, and not when they are done", async () => {
     const { other, woken } = await listening();
     const event = eventOf();
     await other.add(event);
@@ -98,13 +113,13 @@ describePostgres("other processes' events", () => {
     await sleep(100);
     woken.mockClear();
     await other.settle(claim!, DONE);
-    // An event that waits behind the expiry of a lease must not notify either.
+    // A notification would arrive within this time.
     await sleep(300);
     expect(woken).not.toHaveBeenCalled();
     await wakes(() => other.replay({ eventId: event.eventId }));
   });
 
-  test("an event of a record that is leased calls nobody", async () => {
+  test("do not wake the store if their record is leased", async () => {
     const { other, woken } = await listening();
     await other.add(eventOf("booking:A"));
     expect(await other.claim(CLAIM)).toHaveLength(1);
@@ -115,7 +130,7 @@ describePostgres("other processes' events", () => {
     expect(woken).not.toHaveBeenCalled();
   });
 
-  test("are heard again after the listening session was ended, and what came meanwhile is looked for", async () => {
+  test("wake the store again after the server has ended the listening session", async () => {
     const { schema, other, woken } = await listening();
     const [before] = await listeners(schema);
     expect(before).toBeDefined();
@@ -130,7 +145,7 @@ describePostgres("other processes' events", () => {
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
   });
 
-  test("are polled for where no call comes through, as behind PgBouncer in transaction mode", async () => {
+  test("are found by polling if no notification arrives, as behind PgBouncer in transaction mode", async () => {
     const schema = schemas.name();
     const proxy = await postgresProxy(url);
     // Drop the notifications: messages of kind A with the name of the channel.
@@ -163,7 +178,7 @@ describePostgres("other processes' events", () => {
   });
 
   test.each(["url", "pool", "poll"] as const)(
-    "what holds a store with a %s open holds no process open",
+    "an open store (%s) does not keep its process alive",
     async (kind) => {
       const schema = schemas.name();
       const child = fork(join(import.meta.dirname, "idle.ts"), [JSON.stringify({ url, schema, kind })]);

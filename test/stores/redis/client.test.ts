@@ -19,7 +19,7 @@ afterAll(async () => {
 });
 const logger = silent;
 
-test.skipIf(plain === undefined)("a database that there is not is an error, and not database 0", async () => {
+test.skipIf(plain === undefined)("an unknown database number is an error", async () => {
   const store = redisStore({ url: `${plain!.url}/99`, prefix: "elsewhere", logger });
   onTestFinished(() => store.close());
   await expect(store.add(eventOf())).rejects.toThrow(/DB index is out of range/);
@@ -28,14 +28,14 @@ test.skipIf(plain === undefined)("a database that there is not is an error, and 
   expect(await client.keys("{elsewhere}*")).toEqual([]);
 });
 
-describe.skipIf(plain === undefined)("a client of the user's", () => {
+describe.skipIf(plain === undefined)("the user's own client", () => {
   function clientOf(options: Omit<RedisOptions, "replyMapping"> = {}, url = plain!.url): Redis {
     const client = new Redis(url, options);
     onTestFinished(() => client.disconnect());
     return client;
   }
 
-  test("is left as it was, and open", async () => {
+  test("keeps its listeners, and stays open", async () => {
     const client = clientOf();
     const listeners = () => client.eventNames().map((name) => [name, client.listenerCount(name)]);
     await client.ping();
@@ -51,7 +51,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     expect(await client.ping()).toBe("PONG");
   });
 
-  test("gets the calls of one turn in two writes", async () => {
+  test("gets the calls of one turn of the event loop together", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.add(eventOf());
@@ -63,7 +63,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await store.close();
   });
 
-  test("that is lazy is connected by the first call", async () => {
+  test("is connected by the first call if it is lazy", async () => {
     const client = clientOf({ lazyConnect: true });
     const store = redisStore({ client, prefix: randomUUID(), logger });
     expect(client.status).toBe("wait");
@@ -71,18 +71,18 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await store.close();
   });
 
-  test("that was closed is not opened again", async () => {
+  test("is not opened again after it was closed", async () => {
     const client = clientOf();
     await client.ping();
     client.disconnect();
     await vi.waitFor(() => expect(client.status).toBe("end"));
     const store = redisStore({ client, prefix: randomUUID(), logger });
-    await expect(store.counts()).rejects.toThrow(/the given client.*it was closed/);
+    await expect(store.counts()).rejects.toThrow(/the given client.*the client was closed/);
     expect(client.status).toBe("end");
     await store.close();
   });
 
-  test("whose socket has just broken is waited for", async () => {
+  test("may reconnect after its socket broke, and calls wait for it", async () => {
     const client = clientOf({ enableOfflineQueue: false, lazyConnect: true });
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.add(eventOf());
@@ -92,7 +92,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await store.close();
   });
 
-  test("keeps its keyPrefix, and so does what others are told", async () => {
+  test("keeps its keyPrefix, also in notifications", async () => {
     const prefix = randomUUID();
     const [one, other] = ["app:", "app:"].map((keyPrefix) =>
       redisStore({ client: clientOf({ keyPrefix }), prefix, logger }),
@@ -112,7 +112,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await other!.close();
   });
 
-  test("with numbers as strings does as well", async () => {
+  test("may return numbers as strings", async () => {
     const client = clientOf({ stringNumbers: true });
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.add(eventOf());
@@ -124,7 +124,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
     await store.close();
   });
 
-  test("that sends again what had no answer settles once, and claims nothing twice", async () => {
+  test("may resend commands: settle counts once, and no event is claimed twice", async () => {
     const proxy = await createProxy(plain!.url);
     const client = clientOf({ autoResendUnfulfilledCommands: true, retryStrategy: () => 1 }, proxy.url);
     client.on("error", () => {});
@@ -148,7 +148,7 @@ describe.skipIf(plain === undefined)("a client of the user's", () => {
 });
 
 describe.skipIf(own === undefined)("a Cluster", () => {
-  test("has all keys in one slot, tells who listens, and is left open", async () => {
+  test("has all keys in one slot, notifies subscribers, and stays open", async () => {
     // A new cluster needs some time before it accepts writes.
     const state = async () => String(await admin!.call("CLUSTER", "INFO"));
     await vi.waitFor(async () => expect(await state()).toContain("cluster_state:ok"), 20_000);

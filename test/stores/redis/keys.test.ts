@@ -14,7 +14,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(own === undefined)("keys", () => {
-  test("are all under the prefix, none has a time to live, and nothing is left when all is forgotten", async () => {
+  test("are all under the prefix, have no time to live, and are deleted with their events and records", async () => {
     for (const ref of [null, "booking:A", "booking:A", "booking:B", "listing:1", null])
       await store!.add(eventOf(ref));
     const claims = await store!.claim(CLAIM);
@@ -65,11 +65,11 @@ describe.skipIf(own === undefined)("keys", () => {
     expect(Object.keys(await admin!.hgetall("{keys}:meta")).sort()).toEqual(["newest", "schema", "seq"]);
   });
 
-  test("of stayhook 0.1 are refused, and not touched", async () => {
+  test("of stayhook 0.1 are rejected, and not changed", async () => {
     await admin!.hset("{old}:meta", "format", "1", "seq", "5");
     const old = redisStore({ url: own!.url, prefix: "old", logger: silent });
     await expect(old.add(eventOf())).rejects.toThrow(
-      /stayhook 0\.1 wrote the keys \{old\}:\*.*another prefix/,
+      /stayhook 0\.1 wrote the keys \{old\}:\*.*the option prefix to another value/,
     );
     expect(await admin!.hgetall("{old}:meta")).toEqual({ format: "1", seq: "5" });
     expect(await admin!.keys("{old}:*")).toEqual(["{old}:meta"]);
@@ -89,7 +89,7 @@ describe.skipIf(own === undefined)("keys", () => {
     await old.close();
   });
 
-  test("of a later version, with fields and keys of its own, are worked on", async () => {
+  test("of a later version can be used, even with additional fields and keys", async () => {
     const open = () => redisStore({ url: own!.url, prefix: "newer", logger: silent });
     const first = open();
     const event = eventOf();
@@ -108,7 +108,7 @@ describe.skipIf(own === undefined)("keys", () => {
     await newer.close();
   });
 
-  test("that are gone make each call an error, and nothing is written", async () => {
+  test("that are missing make each call reject, and nothing is written", async () => {
     const gone = redisStore({ url: own!.url, prefix: "gone", logger: silent });
     const event = eventOf();
     await gone.add(event);
@@ -122,7 +122,7 @@ describe.skipIf(own === undefined)("keys", () => {
     await gone.close();
   });
 
-  test("of a small event take little, and those of a done one no more", async () => {
+  test("of a small done event use the compact listpack encoding", async () => {
     const event = eventOf("booking:HM12345678");
     const notification = JSON.stringify({
       eventId: event.eventId,
@@ -142,7 +142,7 @@ describe.skipIf(own === undefined)("keys", () => {
   });
 });
 
-describe.skipIf(own === undefined)("what a call costs", () => {
+describe.skipIf(own === undefined)("the cost of a call", () => {
   /** Counts how often Redis ran each command during `run`. */
   async function commandsOf(run: () => Promise<unknown>): Promise<Record<string, number>> {
     await admin!.config("RESETSTAT");
@@ -159,7 +159,7 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     await store!.settle(claim!, DONE);
   };
 
-  test("does not grow with what waits for a record, nor with what is kept", async () => {
+  test("does not grow with the number of waiting or kept events", async () => {
     // Settle events that earlier tests left, because they would count.
     for (const claim of await store!.claim(CLAIM)) await store!.settle(claim, DONE);
     const add = async () => void (await store!.add(eventOf("booking:hot")));
@@ -168,11 +168,11 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     for (let index = 0; index < 200; index += 1) await once();
     const addedLater = await commandsOf(add);
     const spentLater = await commandsOf(once);
-    // Allow a small difference: the lock of the hot record exists already, and stays.
+    // Allow a small difference, because the lock of the hot record already exists now.
     const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
     expect(sum(addedLater)).toBeLessThanOrEqual(sum(added) + 2);
     expect(sum(spentLater)).toBeLessThanOrEqual(sum(spent) + 8);
-    // Allow only commands that do not scan everything. A limit bounds how much they read of a set.
+    // Allow only commands that do not scan all events. The store reads sorted sets with a limit.
     for (const name of Object.keys({ ...addedLater, ...spentLater })) {
       expect([
         "hget",
@@ -202,7 +202,7 @@ describe.skipIf(own === undefined)("what a call costs", () => {
     expect(await admin!.slowlog("LEN")).toBe(0);
   }, 60_000);
 
-  test("records, pruning and replaying go in small pieces", async () => {
+  test("stays small for records, prune and replay, which work in batches", async () => {
     const store = redisStore({ url: own!.url, prefix: "pieces", logger: silent });
     const events = Array.from({ length: 450 }, (_, index) => eventOf(`booking:${index}`));
     await Promise.all(events.map((event) => store.add(event)));

@@ -8,7 +8,7 @@ import { createPrefixes, url } from "./support.ts";
 const prefix = createPrefixes();
 
 test.skipIf(url === undefined)(
-  "the store shows the same as the memory store",
+  "the store gives the same results as the model",
   async () => {
     const create = () => {
       const connection = new Connection(new UrlLink(url!), `{${prefix()}}`, 10_000);

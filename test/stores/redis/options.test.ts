@@ -12,9 +12,9 @@ const named = (keyPrefix: string) => new Redis({ lazyConnect: true, keyPrefix })
 test.each([
   ["no options", undefined, [[]]],
   ["neither url nor client", {}, [["url"]]],
-  ["both", { url, client: idle }, [["url"]]],
-  ["a URL of something else", { url: "https://user:hush@example.com" }, [["url"]]],
-  ["no URL", { url: "user:hush@example.com" }, [["url"]]],
+  ["both url and client", { url, client: idle }, [["url"]]],
+  ["a URL with another protocol", { url: "https://user:hush@example.com" }, [["url"]]],
+  ["text that is not a URL", { url: "user:hush@example.com" }, [["url"]]],
   ["a URL whose password has a stray %", { url: "redis://:hush%zz@example.com" }, [["url"]]],
   ["an empty URL", { url: "" }, [["url"]]],
   ["a client of another package", { client: { get() {} } }, [["client"]]],
@@ -24,12 +24,12 @@ test.each([
   ["a prefix with a space", { url, prefix: "a b" }, [["prefix"]]],
   ["a prefix with a line break", { url, prefix: "a\n" }, [["prefix"]]],
   ["a prefix that is too long", { url, prefix: "x".repeat(201) }, [["prefix"]]],
-  ["no time at all", { url, commandTimeout: 0 }, [["commandTimeout"]]],
-  ["a time that no timer has", { url, commandTimeout: Number.POSITIVE_INFINITY }, [["commandTimeout"]]],
+  ["a timeout of 0", { url, commandTimeout: 0 }, [["commandTimeout"]]],
+  ["an infinite timeout", { url, commandTimeout: Number.POSITIVE_INFINITY }, [["commandTimeout"]]],
   ["a misspelled option", { url, prefx: "mine" }, [["prefx"]]],
   ["a logger that cannot warn", { url, logger: {} }, [["logger"]]],
-  ["much at once", { prefix: 1, commandTimeout: "1" }, [["url"], ["prefix"], ["commandTimeout"]]],
-])("refuses %s", (_, options, paths) => {
+  ["several wrong options", { prefix: 1, commandTimeout: "1" }, [["url"], ["prefix"], ["commandTimeout"]]],
+])("redisStore rejects %s", (_, options, paths) => {
   let thrown: unknown;
   try {
     redisStore(options as RedisStoreOptions);
@@ -47,7 +47,7 @@ test.each([
   { client: idle },
   { client: named("app:") },
   { url, prefix: "my-app:stayhook", commandTimeout: 1 },
-])("takes %o, and connects nothing", async (options) => {
+])("redisStore accepts %o, and does not connect", async (options) => {
   await redisStore(options).close();
   expect(idle.status).toBe("wait");
 });
@@ -72,7 +72,7 @@ async function withoutIoredis(script: string): Promise<unknown> {
   return JSON.parse(stdout);
 }
 
-test("without ioredis, importing loads nothing, and the first call says how to install it", async () => {
+test("without ioredis, the import works, and the error of the first call says how to install it", async () => {
   const said = await withoutIoredis(`
     const { StayhookError } = await import("src/index.ts");
     const { redisStore } = await import("src/stores/redis/index.ts");
@@ -85,6 +85,6 @@ test("without ioredis, importing loads nothing, and the first call says how to i
     store.subscribe(() => {});
     await store.close();
     console.log(JSON.stringify({ before, errors }));`);
-  const error = [true, 'redisStore needs the package "ioredis". Install it: npm install ioredis'];
+  const error = [true, "redisStore needs the package ioredis, which is not installed: npm install ioredis"];
   expect(said).toEqual({ before: 0, errors: [error, error] });
 }, 30_000);

@@ -40,8 +40,8 @@ async function errorOf(promise: Promise<unknown>): Promise<Error> {
   return error as Error;
 }
 
-describe.skipIf(own === undefined)("a server of its own", () => {
-  test("killed and started again, it has lost nothing, and is given its scripts again", async () => {
+describe.skipIf(own === undefined)("the Redis server", () => {
+  test("loses no event in a kill and restart, and gets its scripts again", async () => {
     const store = open({ url, commandTimeout: 20_000 });
     const events = Array.from({ length: 50 }, (_, index) => eventOf(`booking:${index % 20}`));
     await Promise.all(events.map((event) => store.add(event)));
@@ -57,7 +57,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     expect(await store.settle(claims[0]!, { state: "released" })).toBe(false);
   }, 60_000);
 
-  test("scripts that Redis has forgotten are sent again", async () => {
+  test("gets scripts again that it has forgotten", async () => {
     const store = open({ url });
     await store.add(eventOf());
     const admin = new Redis(url);
@@ -67,7 +67,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     admin.disconnect();
   });
 
-  test("frozen, it makes every call reject in time, and once awake all goes on", async () => {
+  test("makes calls reject in time while it is frozen, and calls work again afterwards", async () => {
     const commandTimeout = 300;
     const store = open({ url, commandTimeout });
     const woken = vi.fn();
@@ -98,7 +98,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
   }, 30_000);
 
-  test("frozen, it has notifications answered 503, and taken once it is awake", async () => {
+  test("makes the handler answer 503 while it is frozen, and 200 afterwards", async () => {
     const store = open({ url, commandTimeout: 200 });
     const client = { bookings: {}, listings: {} } as never;
     const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger: silent });
@@ -115,7 +115,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     await webhooks.close();
   }, 30_000);
 
-  test("a close waits for the calls that were made before it", async () => {
+  test("close waits for calls that were made before it", async () => {
     for (const first of [true, false]) {
       const store = redisStore({ url, prefix: "closing", logger: silent });
       if (!first) await store.counts();
@@ -126,7 +126,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     }
   });
 
-  test("a close does not wait for a server that is frozen", async () => {
+  test("close does not wait for a frozen server", async () => {
     const store = open({ url, commandTimeout: 200 });
     await store.counts();
     process.kill(own!.pid, "SIGSTOP");
@@ -142,7 +142,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
   test.each([
     ["its memory is full", ["maxmemory", "1", "0"], /OOM|memory is full \(maxmemory\)/],
     ["it is a replica that cannot write", ["replicaof", "127.0.0.1 1", "no one"], /replica/],
-  ])("%s: said plainly, and later calls work again", async (_, [name = "", bad = "", good = ""], told) => {
+  ])("%s: the error says so, and later calls work", async (_, [name = "", bad = "", good = ""], told) => {
     const store = open({ url });
     await store.add(eventOf());
     const admin = new Redis(url);
@@ -161,7 +161,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     expect(await store.counts()).toMatchObject({ pending: 2 });
   });
 
-  test("with its memory full, what has begun is ended, and what ended is deleted, while nothing new is taken", async () => {
+  test("with full memory, rejects add, and allows claim, renew, settle and prune", async () => {
     const store = open({ url });
     const [event, later] = [eventOf("booking:A"), eventOf("booking:B")];
     await store.add(event);
@@ -178,7 +178,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
       expect(await store.settle(again!, RETRY)).toBe(true);
       const [retried] = await store.claim(CLAIM);
       expect(await store.settle(retried!, DONE)).toBe(true);
-      // A store that starts now can help, too.
+      // A store that starts while the memory is full can prune, too.
       const started = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
       expect(await started.prune({ state: "done", age: 0, limit: 10 })).toBe(2);
       expect(await started.pruneRecords({ age: 0, limit: 10 })).toBe(2);
@@ -190,7 +190,7 @@ describe.skipIf(own === undefined)("a server of its own", () => {
     expect(await store.add(eventOf())).toBe("added");
   });
 
-  test("where none listens, calls reject in time, and say why", async () => {
+  test("if no server listens, calls reject in time, with the reason", async () => {
     const store = open({ url: "redis://user:hush-hush@127.0.0.1:1/3", commandTimeout: 250 });
     const error = await errorOf(store.add(eventOf()));
     expect(error.message).toMatch(/redisStore \(127\.0\.0\.1:1\): .* within 250 ms: connect ECONNREFUSED/);
@@ -207,7 +207,7 @@ describe.skipIf(own === undefined)("a failover", () => {
       ["CONFIG", "SET", "replica-serve-stale-data", "no"],
       ["CONFIG", "SET", "replica-serve-stale-data", "yes"],
     ],
-  ])("that makes a server %s drops all sessions with it", async (_, demote, promote) => {
+  ])("that makes the server %s makes the store drop all its sessions", async (_, demote, promote) => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     const woken = vi.fn();
@@ -233,21 +233,27 @@ describe.skipIf(own === undefined)("a failover", () => {
     await vi.waitFor(() => expect(proxy.connections).toBe(4));
   });
 
-  test("to a server without the keys refuses one call, and begins anew", async () => {
-    const empty = await startOwnRedis({ args: ["--appendonly", "no"] });
-    onTestFinished(() => empty?.close());
-    const store = open({ url: empty!.url });
-    await store.add(eventOf());
-    await empty!.kill();
-    await empty!.start();
-    expect((await errorOf(store.add(eventOf()))).message).toMatch(/keys of this store are gone/);
-    expect(await store.add(eventOf())).toBe("added");
-    expect(await store.counts()).toMatchObject({ pending: 1 });
-  });
+  test.each(["url", "client"])(
+    "to a server without the store's keys rejects one call, and then starts empty (%s)",
+    async (by) => {
+      const empty = await startOwnRedis({ args: ["--appendonly", "no"] });
+      onTestFinished(() => empty?.close());
+      const client = new Redis(empty!.url, { lazyConnect: true, retryStrategy: () => 50 });
+      client.on("error", () => {});
+      onTestFinished(() => client.disconnect());
+      const store = open(by === "url" ? { url: empty!.url } : { client });
+      await store.add(eventOf());
+      await empty!.kill();
+      await empty!.start();
+      expect((await errorOf(store.add(eventOf()))).message).toMatch(/keys of this store are gone/);
+      expect(await store.add(eventOf())).toBe("added");
+      expect(await store.counts()).toMatchObject({ pending: 1 });
+    },
+  );
 });
 
-describe.skipIf(own === undefined)("a connection that is cut", () => {
-  test("calls under way reject at once, and the next ones take another", async () => {
+describe.skipIf(own === undefined)("a lost connection", () => {
+  test("makes running calls reject at once, and later calls use a new connection", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url, commandTimeout: 60_000 });
     await store.add(eventOf());
@@ -260,7 +266,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     }
   });
 
-  test("one that is dead and does not say so is given up after one call", async () => {
+  test("that only stops answering is closed after one call", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url, commandTimeout: 1000 });
     await store.add(eventOf());
@@ -270,7 +276,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     expect(proxy.connections).toBe(2);
   });
 
-  test("one that takes its time is not given up by those who have waited longer than it has", async () => {
+  test("is replaced by a slow connection, which calls that are older than it do not close", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url, commandTimeout: 600 });
     await store.counts();
@@ -282,7 +288,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
       );
     }, 20);
     try {
-      // As long as no answer arrives in time, there is always a call that is about to time out.
+      // A call starts every 20 ms. While no answer arrives, some call is always about to time out.
       proxy.delay = Number.POSITIVE_INFINITY;
       await vi.waitFor(() => expect(outcomes.length).toBeGreaterThan(20), 20_000);
       expect(outcomes).not.toContain("answered");
@@ -294,7 +300,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ pending: 0 }), 10_000);
   }, 40_000);
 
-  test("is made once, also where many calls gave up on the last one at the same time", async () => {
+  test("is replaced once, even if many calls time out at the same time", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url, commandTimeout: 400 });
     await store.add(eventOf());
@@ -308,7 +314,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     expect(proxy.connections).toBe(2);
   });
 
-  test("CLIENT KILL harms nobody", async () => {
+  test("after CLIENT KILL, calls and notifications work again", async () => {
     const store = open({ url });
     const woken = vi.fn();
     store.subscribe?.(woken);
@@ -330,7 +336,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     await other.close();
   }, 20_000);
 
-  test("a settling whose answer was lost is done once, and the second try says so", async () => {
+  test("a settle whose answer was lost counts once, and a repeated settle returns true", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     await loadScripts(store);
@@ -353,14 +359,14 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
       expect(settled?.state).toBe(outcome.state === "released" ? "pending" : outcome.state);
       expect(await store.settle(claim!, { ...outcome })).toBe(true);
       expect(await store.get(event.eventId)).toEqual(settled);
-      // The repeated call got its answer, so another one is a new settle, which fails.
+      // The repeated settle got its answer. So a third settle counts as a new one, and fails.
       expect(await store.settle(claim!, outcome)).toBe(false);
       if (outcome.state === "released") await store.settle((await store.claim(CLAIM))[0]!, DONE);
     }
     expect(await store.recordOf("booking:0")).toMatchObject({ sequence: 1 });
   });
 
-  test("a lost settling is not taken for one that ends otherwise", async () => {
+  test("a settle with another outcome is not a repetition of a settle whose answer was lost", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     await loadScripts(store);
@@ -379,7 +385,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     expect(await store.recordOf("booking:A")).toMatchObject({ snapshot: { status: "Confirmed" } });
   });
 
-  test("what a claim without an answer has leased is given back by the next one, uncounted", async () => {
+  test("the next claim releases the events of a claim whose answer was lost, and no attempt counts", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
@@ -401,7 +407,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
     await other.close();
   });
 
-  test("an event whose answer was lost is known when it comes again, and wakes who listens", async () => {
+  test("an add whose answer was lost wakes subscribers, and is a duplicate when it is repeated", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     const woken = vi.fn();
@@ -420,7 +426,7 @@ describe.skipIf(own === undefined)("a connection that is cut", () => {
 });
 
 describe("a password", () => {
-  test("that the server repeats is not shown", async () => {
+  test("is not shown if the server repeats it", async () => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.on("data", () => {
@@ -436,7 +442,7 @@ describe("a password", () => {
     expect(inspect(error, { depth: 10, showHidden: true })).not.toContain("hush");
   });
 
-  test("that is wrong is said at once, and never shown", async () => {
+  test("that is wrong causes an error at once, and is never shown", async () => {
     const guarded = await startOwnRedis({ args: ["--requirepass", "right-one"] });
     if (guarded === undefined) return;
     onTestFinished(() => guarded.close());

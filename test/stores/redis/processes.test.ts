@@ -41,7 +41,7 @@ function createLog() {
   return { prefix, log, lines };
 }
 
-/** Returns ids in the order in which they began. Fails if one began before the last event of its booking had ended. */
+/** Returns event ids in the order of their callbacks. Fails if two callbacks of a booking overlap in live processes. */
 function beginnings(lines: readonly string[][], dead: number[] = []): string[] {
   const busy = new Map<string, string>();
   const began: string[] = [];
@@ -59,7 +59,7 @@ function beginnings(lines: readonly string[][], dead: number[] = []): string[] {
 const idsOf = (count: number) => Array.from({ length: count }, () => randomUUID());
 
 describe.skipIf(url === undefined)("processes on one Redis", () => {
-  test("share the work, each event once, and no record's two at a time", async () => {
+  test("handle each event once, and one event of a record at a time", async () => {
     const { prefix, log, lines } = createLog();
     // Two processes get the same notifications.
     const shared = idsOf(60);
@@ -73,7 +73,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
     expect(new Set(said.map(([, , , pid]) => pid)).size).toBeGreaterThan(1);
   }, 60_000);
 
-  test("take over what one that was killed had begun, when its lease has ended", async () => {
+  test("take over an event of a killed process when its lease has ended", async () => {
     const { prefix, log, lines } = createLog();
     const notifications = idsOf(10);
     const hangOn = notifications[3]!;
@@ -96,7 +96,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
     await store.close();
   }, 60_000);
 
-  test("are woken by each other, without asking", async () => {
+  test("wake each other without polling", async () => {
     const prefix = prefixes();
     const [store, other] = [openStore(prefix), openStore(prefix)];
     const woken = vi.fn();
@@ -122,7 +122,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
     await other.close();
   });
 
-  test("are held open by no store", async () => {
+  test("end although their store is open", async () => {
     const prefix = prefixes();
     expect(await start("idle", { url, prefix }).ended).toEqual({ code: 0, signal: null, output: "" });
     const store = openStore(prefix);
@@ -130,7 +130,7 @@ describe.skipIf(url === undefined)("processes on one Redis", () => {
     await store.close();
   }, 60_000);
 
-  test("are held open by no store whose Redis is away", async () => {
+  test("end although their store is open and Redis is out of reach", async () => {
     const { code, output } = await start("idle", { url: "redis://127.0.0.1:1", prefix: "away" }).ended;
     expect(output).toContain("could not be reached within 1000 ms");
     expect(output).not.toContain("holds it open");

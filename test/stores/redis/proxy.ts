@@ -22,7 +22,7 @@ export async function createProxy(target: string): Promise<Proxy> {
   const sockets = new Set<Socket>();
   let connections = 0;
   let lose: (() => void) | undefined;
-  /** Lose the answer on the connection of the next request only. Other connections may carry notifications. */
+  /** The connection whose answer is lost. Other connections may carry notifications, which must arrive. */
   let asking: Socket | undefined;
   let stalled = 0;
   const server = createServer((near) => {

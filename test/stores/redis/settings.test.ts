@@ -34,25 +34,21 @@ async function warningsWith(settings: Readonly<Record<string, string>>): Promise
   return logger.warn.mock.calls.map(([message]) => String(message));
 }
 
-describe.skipIf(own === undefined)("at its first use, the store says what Redis would lose", () => {
-  test("nothing, where each write is on disk before its answer", async () => {
+describe.skipIf(own === undefined)("at its first use, the store warns of data loss", () => {
+  test("no warning if Redis syncs each write to disk before it answers", async () => {
     expect(await warningsWith({})).toEqual([]);
   });
 
   test.each([
-    ["everything", { appendonly: "no" }, [/no snapshots.* every event is lost/]],
-    [
-      "what came after a snapshot",
-      { appendonly: "no", save: "900 1" },
-      [/all events since its last snapshot/],
-    ],
-    ["two seconds", { appendfsync: "everysec" }, [/everysec.* up to two seconds/]],
-    ["half a minute", { appendfsync: "no" }, [/half a minute/]],
-    ["what it deletes for want of memory", { "maxmemory-policy": "allkeys-lru" }, [/allkeys-lru.* deletes/]],
+    ["without persistence", { appendonly: "no" }, [/no snapshots.* every event is lost/]],
+    ["with snapshots only", { appendonly: "no", save: "900 1" }, [/all events since its last snapshot/]],
+    ["with appendfsync everysec", { appendfsync: "everysec" }, [/everysec.* up to two seconds/]],
+    ["with appendfsync no", { appendfsync: "no" }, [/half a minute/]],
+    ["with eviction of all keys", { "maxmemory-policy": "allkeys-lru" }, [/allkeys-lru.* deletes/]],
     // The keys of the store have no expiry.
-    ["nothing, where only keys that expire are deleted", { "maxmemory-policy": "volatile-lru" }, []],
+    ["no warning with eviction of expiring keys only", { "maxmemory-policy": "volatile-lru" }, []],
     [
-      "each of several",
+      "two warnings with two unsafe settings",
       { appendfsync: "no", "maxmemory-policy": "allkeys-random" },
       [/allkeys-random/, /fsync/],
     ],
@@ -62,7 +58,7 @@ describe.skipIf(own === undefined)("at its first use, the store says what Redis 
     for (const warning of warnings) expect(warning).toMatch(/^stayhook: redisStore \(127\.0\.0\.1:\d+\): /);
   });
 
-  test("on the console, unless it is told otherwise", async () => {
+  test("once, and on the console by default", async () => {
     await set({ appendonly: "no" });
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const store = redisStore({ url: own!.url, prefix: "settings" });
@@ -75,7 +71,7 @@ describe.skipIf(own === undefined)("at its first use, the store says what Redis 
   });
 });
 
-describe.skipIf(own === undefined)("of a server that does not say", () => {
+describe.skipIf(own === undefined)("on a server that hides its settings", () => {
   beforeEach(async () => {
     await set({ appendonly: "no" });
     const keys = ["~{shy}*", "&{shy}:wake"];
@@ -91,10 +87,10 @@ describe.skipIf(own === undefined)("of a server that does not say", () => {
     return { store, logger };
   }
 
-  test("its settings by CONFIG, what INFO says is enough", async () => {
+  test("the store warns by INFO if CONFIG is forbidden", async () => {
     const { store, logger } = await warnings();
     await vi.waitFor(() => expect(logger.warn).toHaveBeenCalledTimes(1));
-    expect(logger.warn.mock.calls[0]?.[0]).toContain("appendonly is no");
+    expect(logger.warn.mock.calls[0]?.[0]).toContain("appendonly is set to no");
     const woken = vi.fn();
     store.subscribe?.(woken);
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
@@ -103,7 +99,7 @@ describe.skipIf(own === undefined)("of a server that does not say", () => {
     await store.close();
   });
 
-  test("anything, nothing is claimed", async () => {
+  test("the store gives no warning if INFO is forbidden, too", async () => {
     await admin!.call("ACL", "SETUSER", "shy", "-info");
     const { store, logger } = await warnings();
     await vi.waitFor(() => expect(logger.debug).toHaveBeenCalledTimes(1));
@@ -111,14 +107,16 @@ describe.skipIf(own === undefined)("of a server that does not say", () => {
     await store.close();
   });
 
-  test("what a user may not do is an error that says so", async () => {
+  test("a command that the ACL forbids is an error that says so", async () => {
     await admin!.call("ACL", "SETUSER", "shy", "-publish");
     const store = redisStore({
       url: own!.url.replace("//", "//shy:quiet@"),
       prefix: "shy",
       logger: silent,
     });
-    await expect(store.add(eventOf())).rejects.toThrow(/its ACL does not let this user do it/);
+    await expect(store.add(eventOf())).rejects.toThrow(
+      /the ACL of Redis does not allow this user to run the command/,
+    );
     await store.close();
   });
 });

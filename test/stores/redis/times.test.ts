@@ -23,7 +23,7 @@ function openAt(time: number) {
 const idsOf = (events: readonly { readonly eventId: string }[]) => events.map(({ eventId }) => eventId);
 
 describe.skipIf(url === undefined)("with a clock that is set back by an hour", () => {
-  test("an event without dueIn is due all the same", async () => {
+  test("an event without dueIn is still due", async () => {
     const { store, clock } = openAt(10 * HOUR);
     const event = eventOf();
     await store.add(event);
@@ -36,7 +36,7 @@ describe.skipIf(url === undefined)("with a clock that is set back by an hour", (
     ["dueIn", 1000],
     ["a retry", { ...RETRY, in: 1000 }],
     ["a record's outage", { ...RETRY, counted: false, reason: "unavailable", in: 1000 }],
-  ] as const)("the wait of %s is over", async (_, wait) => {
+  ] as const)("the wait of %s ends", async (_, wait) => {
     for (const byId of [false, true]) {
       const { store, clock } = openAt(10 * HOUR);
       const event = eventOf();
@@ -61,14 +61,26 @@ describe.skipIf(url === undefined)("with a clock that is set back by an hour", (
     }
   });
 
-  test("a wait that began after that time goes on", async () => {
+  test("oldestWaiting counts a replayed event", async () => {
+    const { store, clock } = openAt(10 * HOUR);
+    const event = eventOf();
+    await store.add(event);
+    const [claim] = await store.claim(CLAIM);
+    await store.settle(claim!, DONE);
+    await store.replay({ eventId: event.eventId });
+    clock.now -= HOUR;
+    expect(await store.oldestWaiting()).toBe(0);
+    expect(await store.nextDue()).toBe(0);
+  });
+
+  test("a wait that began before the new time goes on", async () => {
     const { store, clock } = openAt(10 * HOUR);
     const [early, late] = [eventOf(), eventOf()];
     await store.add(early, { dueIn: 2 * HOUR });
     clock.now += HOUR + 1;
     await store.add(late, { dueIn: 2 * HOUR });
     clock.now -= HOUR;
-    // The later wait is over, and the earlier one is not.
+    // The start of the later wait is now in the future, so the store ends that wait. The earlier wait goes on.
     expect(idsOf(await store.claim(CLAIM))).toEqual([late.eventId]);
     expect(await store.claim(CLAIM)).toEqual([]);
   });
@@ -84,8 +96,8 @@ describe.skipIf(url === undefined)("with a clock that is set back by an hour", (
   });
 });
 
-describe.skipIf(url === undefined)("where much becomes due at once", () => {
-  test("all of it is claimed, of many records as of one", async () => {
+describe.skipIf(url === undefined)("when many events become due at once", () => {
+  test("all events are claimed, of many records and of one record", async () => {
     const { store, clock } = openAt(HOUR);
     const events = Array.from({ length: 900 }, (_, index) => eventOf(`booking:${index < 450 ? index : "A"}`));
     await Promise.all(events.map((event) => store.add(event, { dueIn: 1000 })));
@@ -106,7 +118,7 @@ describe.skipIf(url === undefined)("where much becomes due at once", () => {
 });
 
 test.skipIf(url === undefined)(
-  "a change looks at no event twice, however the events move meanwhile",
+  "discard and replay change each event once, although the events change their state meanwhile",
   async () => {
     const { store } = openAt(HOUR);
     await Promise.all(Array.from({ length: 500 }, () => store.add(eventOf(null))));

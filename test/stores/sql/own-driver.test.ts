@@ -43,7 +43,7 @@ function createDriver(notifier?: SqlNotifier) {
     transaction(steps) {
       const result = last.then(async () => {
         transactions += 1;
-        // As after a deadlock, the steps run to their end, roll back, and run again.
+        // Act as after a deadlock: run the steps, roll back, and run the steps again.
         if (transactions % 3 === 0) await attempt(steps(), "ROLLBACK").catch(() => {});
         return attempt(steps(), "COMMIT");
       });
@@ -67,7 +67,7 @@ function foreign(row: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(entries);
 }
 
-/** Uses numbered placeholders, the database's own clock, and counts that it reads from the events. */
+/** Uses numbered placeholders and the database's clock. Without `counts`, the store counts the events themselves. */
 const dialect: SqlDialect = {
   ...sqliteDialect,
   counts: undefined,
@@ -84,13 +84,13 @@ const event = {
   notification: "{}",
 } as const;
 
-describe("a driver of one's own passes the contract", () => {
+describe("a custom driver passes the contract", () => {
   for (const { name, run } of storeContract(() => sqlStore(createDriver().driver, dialect), { unit: 100 })) {
     test.concurrent(name, { timeout: 60_000 }, run);
   }
 });
 
-test("the tables are made at the first use, and again where that failed", async () => {
+test("the store creates its tables at the first use, and tries again after a failure", async () => {
   const { driver } = createDriver();
   let failures = 1;
   const transaction = vi.fn((steps: () => never, failing: string): Promise<never> => {
@@ -102,23 +102,23 @@ test("the tables are made at the first use, and again where that failed", async 
   await expect(store.add(event)).rejects.toThrow("out of reach");
   expect(await Promise.all([store.add(event), store.counts()])).toMatchObject(["added", {}]);
   expect(transaction.mock.calls.map(([, failing]) => failing)).toEqual([
-    "the tables could not be made",
-    "the tables could not be made",
+    "the tables could not be created",
+    "the tables could not be created",
     "the event could not be recorded",
     "events could not be read",
   ]);
   await store.close();
 });
 
-test("the tables of 0.1 are refused", async () => {
+test("the store rejects the tables of stayhook 0.1", async () => {
   const { db, driver } = createDriver();
   db.exec("CREATE TABLE stayhook_events (id)");
   const store = sqlStore(driver, dialect);
-  await expect(store.add(event)).rejects.toThrow("its tables are of stayhook 0.1");
+  await expect(store.add(event)).rejects.toThrow("stayhook 0.1 made the tables");
   await store.close();
 });
 
-test("the notifier is told of commits, and heard while somebody subscribes", async () => {
+test("the store notifies after commits, and listens only while it has subscribers", async () => {
   let heard = () => {};
   const stop = vi.fn();
   const notify = vi.fn();

@@ -29,7 +29,7 @@ const fail = (): never => {
   throw new Error("a write's own");
 };
 
-test("writes get the connection, and are kept with the end of the event", async () => {
+test("writes get the connection, and are committed together with the outcome", async () => {
   const { db, store, claims, nights, done } = await claimed(1);
   const write = vi.fn();
   const settled = store.settle(claims[0]!, done(write, night("one"), night("two")));
@@ -40,7 +40,7 @@ test("writes get the connection, and are kept with the end of the event", async 
   await store.close();
 });
 
-test("a store of a path gives its own connection", async () => {
+test("a store on a path passes its own connection to the writes", async () => {
   const store = sqliteStore(files.path());
   await store.add(eventOf());
   const [claim] = await store.claim(CLAIM);
@@ -50,7 +50,7 @@ test("a store of a path gives its own connection", async () => {
   await store.close();
 });
 
-test("a write that throws undoes its own event's writes, and nothing else of its group", async () => {
+test("a write that throws undoes only the writes of its event, not the rest of the group", async () => {
   const { store, claims, nights, done } = await claimed(3);
   const [first, second, third] = claims;
   const ran = vi.fn();
@@ -70,7 +70,7 @@ test("a write that throws undoes its own event's writes, and nothing else of its
   await store.close();
 });
 
-test("with a lost lease they do not run", async () => {
+test("writes do not run after the lease is lost", async () => {
   const { store, claims, done } = await claimed(1);
   const ran = vi.fn();
   await store.settle(claims[0]!, { state: "released" });
@@ -79,7 +79,7 @@ test("with a lost lease they do not run", async () => {
   await store.close();
 });
 
-test("they run again where the commit failed, and count once", async () => {
+test("writes run again after a failed commit, and are committed once", async () => {
   stopClock();
   const { db, store, claims, nights, done } = await claimed(2);
   const exec = db.exec.bind(db);
@@ -102,7 +102,7 @@ test("they run again where the commit failed, and count once", async () => {
   await store.close();
 });
 
-test("an event whose write fills the disk fails alone", async () => {
+test("if a write fills the disk, only its event fails", async () => {
   const { db, store, claims, nights, done } = await claimed(2);
   const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
   db.exec(`PRAGMA max_page_count = ${page_count + 2}`);
@@ -117,13 +117,13 @@ test("an event whose write fills the disk fails alone", async () => {
   await store.close();
 });
 
-describe("a write that does not keep to the rules", () => {
+describe("a write that breaks the rules", () => {
   test.each([
     ["is async", async () => {}],
     ["returns a promise that rejects", () => Promise.reject(new Error("later"))],
     // biome-ignore lint/suspicious/noThenProperty: a thenable is what is tried
     ["returns a thenable", () => ({ then: () => {} })],
-  ])("%s: the attempt has failed, and nothing is kept", async (_, write) => {
+  ])("%s: settle rejects with InvalidWriteError, and nothing is committed", async (_, write) => {
     const { store, claims, nights, done } = await claimed(2);
     const answers = await Promise.allSettled([
       store.settle(claims[0]!, done(night("undone"), write as () => void)),
@@ -139,7 +139,7 @@ describe("a write that does not keep to the rules", () => {
   });
 
   test.each(["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])(
-    "ends the transaction by %s: it is told so, once, and the others are recorded all the same",
+    "runs %s: settle rejects with InvalidWriteError, and the other calls are recorded",
     async (sql) => {
       const { db, store, claims, nights, done } = await claimed(3);
       const ran = vi.fn();
@@ -153,7 +153,7 @@ describe("a write that does not keep to the rules", () => {
         store.settle(claims[1]!, done(night("other"))),
       ]);
       expect(answers[1]).toMatchObject({
-        reason: { name: "InvalidWriteError", message: expect.stringContaining("must not COMMIT") },
+        reason: { name: "InvalidWriteError", message: expect.stringContaining("must not run COMMIT") },
       });
       expect(ran).toHaveBeenCalledTimes(1);
       expect(answers[0]?.status).toBe("fulfilled");
@@ -166,7 +166,7 @@ describe("a write that does not keep to the rules", () => {
   );
 });
 
-test("a write may call the store: what it asks for is done after it", async () => {
+test("a write may call the store, and the call runs after the write", async () => {
   const { store, claims, done } = await claimed(1);
   let added: Promise<string> | undefined;
   const write = () => {

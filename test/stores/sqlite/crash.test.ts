@@ -11,7 +11,7 @@ const files = createFiles();
 /** Longer than a lease, in ms. */
 const LATER = 60_000;
 
-/** Tracks a subscriber's file over several lives of its process, as seen from outside. */
+/** Starts a subscriber on one database several times. Checks the database after each death of the process. */
 function createHistory() {
   const file = files.path();
   const log = `${file}.log`;
@@ -49,7 +49,7 @@ function createHistory() {
     appendFileSync(log, "dead\n");
   };
 
-  /** Runs the process once without a kill. Every accepted event is handled, and no done event begins again. */
+  /** Runs the process to its end. Checks that all accepted events are done, and that no done event began again. */
   const finish = async (): Promise<void> => {
     const { ended } = start(0);
     expect(await ended).toEqual({ code: 0, signal: null, errors: "" });
@@ -73,7 +73,7 @@ function countsOf(events: Iterable<{ readonly state: string }>): Record<string, 
   return counts;
 }
 
-/** Fails if an event begins twice in one life, or again after a life in which it was done. */
+/** Fails if an event begins twice in one run of the process, or begins again in a run after it was done. */
 function expectNoneTwice(log: string): void {
   const done = new Set<string>();
   for (const life of log.split("dead\n")) {
@@ -101,7 +101,7 @@ describe("a process that dies", () => {
     "after the commit of settle",
   ];
   test.concurrent.each(points)(
-    "%s loses nothing, and does nothing twice that was done",
+    "%s loses no event, and does not handle a done event again",
     async (point) => {
       const history = createHistory();
       const { ended } = history.start(12, point);
@@ -113,7 +113,7 @@ describe("a process that dies", () => {
   );
 });
 
-test("kill -9 at any moment, over and over, loses nothing", async () => {
+test("repeated kill -9 at random moments loses no event", async () => {
   const seed = Number(process.env.SEED ?? Date.now() % 100_000);
   const random = seeded(seed);
   console.log(`SEED=${seed}`);

@@ -7,7 +7,7 @@ import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();
 
-/** Makes a store whose transactions the test can watch and fail. */
+/** Makes a store. The test can watch its transactions, and can make them fail. */
 function watched() {
   const db = new DatabaseSync(files.path());
   const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 300 });
@@ -27,7 +27,7 @@ function watched() {
     beforeExec(run: (sql: string) => void) {
       before = run;
     },
-    /** Returns the events as a second process sees them. */
+    /** Returns the number of events that another connection sees. */
     onDisk() {
       const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
       const { n } = other.prepare("SELECT count(*) AS n FROM stayhook_events").get() as { n: number };
@@ -40,8 +40,8 @@ function watched() {
 const sqliteError = (errcode: number | undefined, message: string) =>
   Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode, errstr: message });
 
-describe("what waits is committed together", () => {
-  test("adds, claims, renewals and settles of one moment are one transaction", async () => {
+describe("calls of the same moment", () => {
+  test("share one transaction: add, claim, renew and settle", async () => {
     stopClock();
     const { store, commits } = watched();
     await Promise.all(["A", "B", "C"].map((name) => store.add(eventOf(`booking:${name}`))));
@@ -59,7 +59,7 @@ describe("what waits is committed together", () => {
     await store.close();
   });
 
-  test("none resolves before it is on disk", async () => {
+  test("do not resolve before they are on disk", async () => {
     const { store, onDisk, beforeExec } = watched();
     let resolved = 0;
     let commits = 0;
@@ -79,7 +79,7 @@ describe("what waits is committed together", () => {
     await store.close();
   });
 
-  test("a flood is cut into pieces, with others' turns between them", async () => {
+  test("are split into several transactions if they are many, and other code runs in between", async () => {
     const { store, commits } = watched();
     let turns = 0;
     let over = false;
@@ -96,7 +96,7 @@ describe("what waits is committed together", () => {
     await store.close();
   });
 
-  test("a transaction that takes long is cut off after the one that made it so", async () => {
+  test("are split after a call that takes long", async () => {
     const { store, commits } = watched();
     await Promise.all([1, 2, 3].map(() => store.add(eventOf(null))));
     const claims = await store.claim(CLAIM);
@@ -110,14 +110,14 @@ describe("what waits is committed together", () => {
     await store.close();
   });
 
-  test("a claim finds what is added in the same moment", async () => {
+  test("may be an add and a claim that returns the added event", async () => {
     const { store } = watched();
     const [, claims] = await Promise.all([store.add(eventOf()), store.claim(CLAIM)]);
     expect(claims).toHaveLength(1);
     await store.close();
   });
 
-  test("what has nothing to claim begins no transaction", async () => {
+  test("a claim that finds no event begins no transaction", async () => {
     const { store, said } = watched();
     await store.claim(CLAIM);
     expect(said).toEqual([]);
@@ -125,8 +125,8 @@ describe("what waits is committed together", () => {
   });
 });
 
-describe("when a group fails", () => {
-  test("each is run again alone, and only who fails alone rejects", async () => {
+describe("when a group of calls fails", () => {
+  test("each call runs again alone, and only a call that fails alone rejects", async () => {
     stopClock();
     const { store, db, commits } = watched();
     db.exec(`CREATE TRIGGER refuse BEFORE INSERT ON stayhook_events WHEN NEW.topic = 'refused'
@@ -153,7 +153,7 @@ describe("when a group fails", () => {
     await store.close();
   });
 
-  test("a commit that fails is no commit", async () => {
+  test("a call whose commit fails rejects, and stores nothing", async () => {
     stopClock();
     const { store, beforeExec, onDisk } = watched();
     let failures = 2;
@@ -170,7 +170,7 @@ describe("when a group fails", () => {
     await store.close();
   });
 
-  test("a full disk rejects, and what was recorded before is still there", async () => {
+  test("calls reject if the disk is full, and earlier events are kept", async () => {
     const { store, db } = watched();
     await store.add(eventOf());
     const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
@@ -191,7 +191,7 @@ describe("when a group fails", () => {
 });
 
 describe("while the file is busy", () => {
-  test("calls wait for it without holding anything else up", async () => {
+  test("calls wait, and do not block timers or reads", async () => {
     const { store, db } = watched();
     const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
     other.exec("BEGIN IMMEDIATE");
@@ -217,7 +217,7 @@ describe("while the file is busy", () => {
     [261, "SQLITE_BUSY_RECOVERY", "busy"],
     [undefined, "which Deno leaves out", "database is locked"],
     [undefined, "which Deno leaves out", "database table is locked: events"],
-  ])("code %s, %s, is tried again", async (errcode, _, message) => {
+  ])("a call with error code %s, %s, is tried again", async (errcode, _, message) => {
     const { store, beforeExec } = watched();
     let failures = 3;
     beforeExec((sql) => {
@@ -235,7 +235,7 @@ describe("while the file is busy", () => {
       Number.POSITIVE_INFINITY,
       { status: "rejected", reason: expect.any(StayhookError) },
     ],
-  ])("what is read %s", async (_, failures, answer) => {
+  ])("a read %s", async (_, failures, answer) => {
     const db = new DatabaseSync(files.path());
     const prepare = db.prepare.bind(db);
     let left = failures;
@@ -256,7 +256,7 @@ describe("while the file is busy", () => {
     db.close();
   });
 
-  test("they reject after busyTimeout, and the next ones are tried anew", async () => {
+  test("calls reject after busyTimeout, and later calls work again", async () => {
     const { store, db } = watched();
     const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
     other.exec("BEGIN IMMEDIATE");
@@ -275,7 +275,7 @@ describe("while the file is busy", () => {
     await store.close();
   });
 
-  test("a transaction that the user has open on the connection is waited for, and not touched", async () => {
+  test("calls wait for the user's open transaction on the connection, and do not change it", async () => {
     const { store, db } = watched();
     db.exec("CREATE TABLE nights (day TEXT)");
     db.exec("BEGIN; INSERT INTO nights VALUES ('2026-03-01')");
@@ -288,7 +288,7 @@ describe("while the file is busy", () => {
     await store.close();
   });
 
-  test("close waits for what waits", async () => {
+  test("close waits for waiting calls", async () => {
     const { store, db } = watched();
     const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
     other.exec("BEGIN IMMEDIATE");
@@ -302,7 +302,7 @@ describe("while the file is busy", () => {
   });
 });
 
-test("a user's fake timers do not keep events from being recorded", async () => {
+test("events are recorded while the user has fake timers", async () => {
   const { store } = watched();
   vi.useFakeTimers();
   try {

@@ -14,6 +14,6 @@ function emptyStore() {
   return store;
 }
 
-test("the store does what the memory store does", async () => {
+test("the store gives the same results as the model", async () => {
   await checkAgainstModel({ create: emptyStore, numRuns: Number(process.env.STAYHOOK_MODEL_RUNS ?? 300) });
 }, 300_000);

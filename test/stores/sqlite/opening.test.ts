@@ -37,17 +37,17 @@ describe("arguments", () => {
   test.each([
     ["", "database: must be the path of a file"],
     ["a\0b", "database: must be the path of a file"],
-    ["file:events.db", "database: must be a path, not a URL: leave out file:"],
+    ["file:events.db", "database: must be a path, not a URL; remove `file:`"],
     [undefined, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [null, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [{}, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
-  ])("%j is no database", (database, message) => {
+  ])("%j is rejected as a database", (database, message) => {
     const error = errorOf(() => sqliteStore(database as string));
     expect(error).toBeInstanceOf(InvalidArgumentError);
     expect(error.message).toBe(message);
   });
 
-  test("options are refused by name, before a file is made", () => {
+  test("the error names invalid options, and no file is created", () => {
     const path = files.path();
     const options = { durability: "full", busyTimeout: -1 } as unknown as { busyTimeout: number };
     expect(() => sqliteStore(path, options)).toThrow(
@@ -59,14 +59,14 @@ describe("arguments", () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  test("undefined is the default", async () => {
+  test("an option that is undefined has its default", async () => {
     const store = sqliteStore(files.path(), { durability: undefined, busyTimeout: undefined });
     await store.close();
   });
 });
 
 describe("the file", () => {
-  test("is for its owner alone, and so are those beside it", async () => {
+  test("only the owner can read the database file and the files beside it", async () => {
     const path = files.path();
     const store = sqliteStore(path);
     await store.add(eventOf());
@@ -74,7 +74,7 @@ describe("the file", () => {
     await store.close();
   });
 
-  test("keeps the mode that it has", async () => {
+  test("keeps the file mode that it already has", async () => {
     const path = files.path();
     writeFileSync(path, "");
     chmodSync(path, 0o640);
@@ -82,7 +82,7 @@ describe("the file", () => {
     expect(statSync(path).mode & 0o777).toBe(0o640);
   });
 
-  test("has its write-ahead log taken in at the end", async () => {
+  test("has no write-ahead log after close", async () => {
     const path = files.path();
     const store = sqliteStore(path);
     await store.add(eventOf());
@@ -90,17 +90,17 @@ describe("the file", () => {
     expect(existsSync(`${path}-wal`)).toBe(false);
   });
 
-  test("in a directory that is not there is an error that says so, and makes none", () => {
+  test("causes an error if its directory is missing, and no directory is created", () => {
     const path = join(files.directory, "missing", "events.db");
     const error = errorOf(() => sqliteStore(path));
     expect(error).toBeInstanceOf(StayhookError);
     expect(error.message).toBe(
-      `sqliteStore (${path}): the database cannot be used: the directory ${dirname(path)} does not exist; create it first`,
+      `sqliteStore (${path}): the database cannot be used: the directory ${dirname(path)} does not exist. Create the directory first`,
     );
     expect(existsSync(dirname(path))).toBe(false);
   });
 
-  test("that is a directory is an error", () => {
+  test("causes an error if it is a directory", () => {
     const path = files.path();
     mkdirSync(path);
     expect(errorOf(() => sqliteStore(path))).toMatchObject({
@@ -109,7 +109,7 @@ describe("the file", () => {
     });
   });
 
-  test("that is no database is an error, and stays as it is", () => {
+  test("causes an error if it is not a database, and is not changed", () => {
     const path = files.path();
     writeFileSync(path, "not a database, ".repeat(1000));
     const error = errorOf(() => sqliteStore(path));
@@ -119,14 +119,14 @@ describe("the file", () => {
     expect(statSync(path).size).toBe(16_000);
   });
 
-  test("that is a database, but damaged, is an error at the start", async () => {
+  test("causes an error at the start if it is a damaged database", async () => {
     const path = files.path();
     await sqliteStore(path).close();
     writeFileSync(path, readFileSync(path).fill(7, 100));
     expect(errorOf(() => sqliteStore(path))).toBeInstanceOf(StayhookError);
   });
 
-  test("that cannot be written is an error at the start", async () => {
+  test("causes an error at the start if it is read-only", async () => {
     const path = files.path();
     await sqliteStore(path).close();
     const readOnly = new DatabaseSync(path, { readOnly: true });
@@ -137,12 +137,12 @@ describe("the file", () => {
   });
 });
 
-describe("what SQLite is told", () => {
+describe("the settings of SQLite", () => {
   test.each([
     [undefined, 2],
     ["power-loss", 2],
     ["process-crash", 1],
-  ] as const)("durability %s is synchronous = %i", async (durability, synchronous) => {
+  ] as const)("durability %s sets synchronous to %i", async (durability, synchronous) => {
     const db = new DatabaseSync(files.path());
     db.exec("PRAGMA busy_timeout = 1234");
     const store = sqliteStore(db, { durability });
@@ -154,7 +154,7 @@ describe("what SQLite is told", () => {
   });
 });
 
-describe("a DatabaseSync of the user's own", () => {
+describe("the user's own DatabaseSync", () => {
   test("keeps the user's tables, and stays open", async () => {
     const db = new DatabaseSync(files.path());
     db.exec("CREATE TABLE nights (day TEXT); INSERT INTO nights VALUES ('2026-03-01')");
@@ -179,7 +179,7 @@ describe("a DatabaseSync of the user's own", () => {
     db.close();
   });
 
-  test("that the user closes too early makes calls reject, and close does not", async () => {
+  test("makes calls reject if the user closes it too early, but the store's close resolves", async () => {
     const db = new DatabaseSync(files.path());
     const store = sqliteStore(db);
     db.close();
@@ -201,12 +201,14 @@ describe("the schema", () => {
     return path;
   }
 
-  test("of 0.1 is refused, and nothing is changed or held open", () => {
+  test("of stayhook 0.1 is rejected, and the file is not changed or kept open", () => {
     const path = oldFile();
     const before = readFileSync(path);
     const error = errorOf(() => sqliteStore(path));
     expect(error).toBeInstanceOf(StayhookError);
-    expect(error.message).toMatch(/its tables are of stayhook 0\.1, which this version cannot read/);
+    expect(error.message).toMatch(
+      /stayhook 0\.1 made the tables, and this version of stayhook cannot read them/,
+    );
     expect(existsSync(`${path}-shm`)).toBe(false);
     const db = new DatabaseSync(path);
     expect(db.prepare("SELECT count(*) AS n FROM sqlite_schema").get()).toEqual({ n: 2 });
@@ -239,7 +241,7 @@ describe("the schema", () => {
     db.close();
   });
 
-  test("is made once by connections that open a file at the same time", async () => {
+  test("is created once if several connections open a file at the same time", async () => {
     const path = files.path();
     const stores = [sqliteStore(path), sqliteStore(path)];
     await stores[0]!.add(eventOf());
@@ -247,7 +249,7 @@ describe("the schema", () => {
     for (const store of stores) await store.close();
   });
 
-  test("leaves the user_version of the file to the user", async () => {
+  test("does not change the file's user_version", async () => {
     const db = new DatabaseSync(files.path());
     db.exec("CREATE TABLE nights (day TEXT); PRAGMA user_version = 7");
     await sqliteStore(db).close();
@@ -256,7 +258,7 @@ describe("the schema", () => {
   });
 });
 
-describe("a file that is not there any more", () => {
+describe("a lost database file", () => {
   const hour = 3_600_000;
 
   /** Moves the clock to the next check of the file. */
@@ -269,16 +271,16 @@ describe("a file that is not there any more", () => {
   }
 
   test.each([
-    ["was deleted", (path: string) => rmSync(path), "the file was deleted or moved while it was open"],
+    ["was deleted", (path: string) => rmSync(path), "the file was deleted or moved while the store was open"],
     [
       "was replaced",
       (path: string) => {
         copyFileSync(path, `${path}.new`);
         renameSync(`${path}.new`, path);
       },
-      "the file was replaced by another one while it was open",
+      "the file was replaced by another file while the store was open",
     ],
-  ])("because it %s takes no reads and no writes from then on", async (_, act, message) => {
+  ])("that %s rejects all later reads and writes", async (_, act, message) => {
     const path = files.path();
     const store = sqliteStore(path);
     await store.add(eventOf());
@@ -296,7 +298,7 @@ describe("a file that is not there any more", () => {
     await store.close();
   });
 
-  test("does not concern a file that is touched, or a database in memory", async () => {
+  test("is not reported after a change of the file mode, or for a database in memory", async () => {
     const path = files.path();
     const [store, memory] = [sqliteStore(path), sqliteStore(":memory:")];
     chmodSync(path, 0o640);
@@ -309,7 +311,7 @@ describe("a file that is not there any more", () => {
 });
 
 describe("close", () => {
-  test("lets what was asked for before it end, and refuses what comes after", async () => {
+  test("waits for earlier calls, and rejects later calls", async () => {
     const path = files.path();
     const store = sqliteStore(path);
     const added = store.add(eventOf());

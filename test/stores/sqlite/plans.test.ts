@@ -18,7 +18,7 @@ const plans = Object.entries(statements)
   .filter(([name]) => name !== "counts")
   .map(([name, sql]) => [name, planOf(sql)] as const);
 
-test.each(plans)("%s scans no table, and sorts no rows of one", (_, plan) => {
+test.each(plans)("%s scans no table", (_, plan) => {
   for (const step of plan) {
     // A plan may scan and sort the few rows of a subquery.
     expect(step).not.toMatch(/^SCAN (?!CONSTANT ROW|\(subquery|[a-d]$|old$|ready$|waiting$|wanted$|blocks$)/);
@@ -46,7 +46,7 @@ test.each([
   ["eraseEvents", "stayhook_events_record (<expr>=? AND <expr>=?)"],
   ["parkedOf", "stayhook_events_parked_of (record=?)"],
   ["oldestWaiting", "stayhook_events_open (state=?"],
-] as const)("%s goes by %s", (name, index) => {
+] as const)("%s uses the index %s", (name, index) => {
   expect(planOf(statements[name]).join("\n")).toContain(index);
 });
 
@@ -55,7 +55,7 @@ test.each([
   [{ ref: "booking:A" }, "stayhook_events_record (<expr>=? AND <expr>=?)"],
   [{ eventId: "00000000-0000-4000-8000-000000000000" }, "(id=? AND rowid>? AND rowid<?)"],
   [{ reason: "denied" }, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
-] as const)("a list of %j goes by %s", async (filter, index) => {
+] as const)("a list of %j uses the index %s", async (filter, index) => {
   const prepare = db.prepare.bind(db);
   let listed = "";
   db.prepare = (sql) => {
@@ -76,6 +76,6 @@ test.each([
   "claimableRetries",
   "sliceEnd",
   "newestReceived",
-] as const)("%s sorts nothing", (name) => {
+] as const)("%s needs no sort", (name) => {
   expect(planOf(statements[name]).join("\n")).not.toContain("TEMP B-TREE");
 });

@@ -9,7 +9,7 @@ import { createFiles, startWorker } from "./support.ts";
 
 const files = createFiles();
 
-test("processes on one new file share the work, each event once, and no record's two at a time", async () => {
+test("processes on one new file handle each event once, and one event of a record at a time", async () => {
   const file = files.path();
   const log = `${file}.log`;
   writeFileSync(log, "");
@@ -36,7 +36,7 @@ test("processes on one new file share the work, each event once, and no record's
   expect(pids.size).toBeGreaterThan(1);
 }, 120_000);
 
-test("what holds a store open holds no process open", async () => {
+test("an open store does not keep its process alive", async () => {
   const file = files.path();
   const { ended } = startWorker("idle", { file });
   expect(await ended).toEqual({ code: 0, signal: null, errors: "" });
@@ -45,7 +45,7 @@ test("what holds a store open holds no process open", async () => {
   await store.close();
 }, 60_000);
 
-test("a file that another process has locked is waited for while all else goes on, until that one is dead", async () => {
+test("calls wait for a file that another process has locked, until that process is dead", async () => {
   const file = files.path();
   const store = sqliteStore(file, { busyTimeout: 60_000 });
   const { child, ended, said } = startWorker("locker", { file });

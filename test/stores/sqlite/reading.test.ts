@@ -11,7 +11,7 @@ async function filled(events: number) {
   return { store, claims };
 }
 
-test("records go over all pages", async () => {
+test("records yields the records of all pages", async () => {
   const { store, claims } = await filled(1050);
   await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
   const refs: string[] = [];
@@ -30,13 +30,13 @@ test("replay and discard change more events than one batch has", async () => {
   await store.close();
 });
 
-test("list may have no limit", async () => {
+test("list accepts an infinite limit", async () => {
   const { store } = await filled(3);
   expect(await store.list({ limit: Number.POSITIVE_INFINITY })).toHaveLength(3);
   await store.close();
 });
 
-test("ids that are no UUIDs are kept as they are, and do not share a lock", async () => {
+test("ids that are not UUIDs are kept unchanged, and their events can be claimed together", async () => {
   const store = sqliteStore(":memory:");
   const ids = ["a", "A", "0123456789abcdef", "00000000-0000-4000-8000-00000000000G", "", "ü"];
   for (const id of ids) expect(await store.add(eventOf(null, id))).toBe("added");
@@ -45,7 +45,7 @@ test("ids that are no UUIDs are kept as they are, and do not share a lock", asyn
   await store.close();
 });
 
-test("an event is recorded as it was when it was handed in", async () => {
+test("add records the event as it was at the time of the call", async () => {
   const store = sqliteStore(":memory:");
   const event = { ...eventOf() };
   const added = store.add(event);

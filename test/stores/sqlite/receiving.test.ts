@@ -32,7 +32,7 @@ function received(on: WebhookCallbacks<Booking, Listing, DatabaseSync> = {}) {
   return { db, store, webhooks, receive, close };
 }
 
-test("what a full disk did not take is not answered 200, and what it took is kept", async () => {
+test("a notification gets 503 while the disk is full, and recorded events are kept", async () => {
   const { db, store, receive, close } = received();
   expect(await receive()).toBe(200);
   const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
@@ -45,7 +45,7 @@ test("what a full disk did not take is not answered 200, and what it took is kep
   await close();
 });
 
-test("nor is what a locked file, or one that is gone, did not take", async () => {
+test("a notification gets 503 while the file is locked, or after the database was closed", async () => {
   const { db, receive, close } = received();
   const other = new DatabaseSync(String(db.prepare("PRAGMA database_list").get()?.file));
   other.exec("BEGIN EXCLUSIVE");
@@ -58,7 +58,7 @@ test("nor is what a locked file, or one that is gone, did not take", async () =>
   await close();
 });
 
-test("a write of event.atomically that returns a promise is a failed attempt, and keeps nothing", async () => {
+test("a write of event.atomically that returns a promise fails the attempt, and commits nothing", async () => {
   const { db, store, webhooks, receive, close } = received({
     "booking.Confirmed": ({ atomically }) => {
       atomically(async (tx) => {

@@ -5,7 +5,7 @@ import { CLAIM, eventOf } from "./event.ts";
 
 const FAILED = { state: "retrying", reason: "callback", entry: { duration: 0.5 } } as const;
 
-test("a lease of no time still gives an event to one claim, once", async () => {
+test("a claim with a lease of 0 ms returns only one event of a record", async () => {
   const store = sqliteStore(":memory:");
   await store.add(eventOf());
   await store.add(eventOf());
@@ -13,7 +13,7 @@ test("a lease of no time still gives an event to one claim, once", async () => {
   await store.close();
 });
 
-test("times may be fractions of a millisecond, as jitter makes them", async () => {
+test("durations may have fractions of a millisecond, as with jitter", async () => {
   const store = sqliteStore(":memory:");
   for (const ref of ["booking:A", "booking:B"]) await store.add(eventOf(ref));
   const [first, second] = await store.claim({ limit: 5, leaseDuration: 60_000.5 });
@@ -26,7 +26,7 @@ test("times may be fractions of a millisecond, as jitter makes them", async () =
   await store.close();
 });
 
-test("a record is pruned by when it was last seen, and found by a time that is at most an hour older", async () => {
+test("pruneRecords uses the exact seenAt, although the indexed time may be up to an hour older", async () => {
   vi.useFakeTimers({ toFake: ["Date"] });
   onTestFinished(() => {
     vi.useRealTimers();
@@ -43,7 +43,7 @@ test("a record is pruned by when it was last seen, and found by a time that is a
     found.push((Date.now() - Number(seen_from)) / minutes(1));
     expect(await store.recordOf("booking:A")).toMatchObject({ seenAt: new Date() });
   }
-  // The store updates the time only after an hour, because each change also changes the index.
+  // The store changes `seen_from` at most once an hour, because each change also changes the index.
   expect(found).toEqual([0, 40, 0, 59, 0]);
   vi.setSystemTime(Date.now() + minutes(30));
   await store.learn("booking:A", seen);

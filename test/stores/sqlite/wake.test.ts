@@ -15,7 +15,7 @@ const files = createFiles();
 const LONG_AGO = new Date("2020-01-01");
 
 describe("another connection's events", () => {
-  test("wake at once, not only when the net is next drawn in", async () => {
+  test("wake a subscriber at once, not only at the next poll", async () => {
     const path = files.path();
     const [store, other] = [sqliteStore(path), sqliteStore(path)];
     let woken = () => {};
@@ -37,7 +37,7 @@ describe("another connection's events", () => {
     await other.close();
   });
 
-  test("wake by the net where the file's time tells nothing", async () => {
+  test("wake a subscriber by polling if the file's time does not change", async () => {
     const path = files.path();
     const store = sqliteStore(path);
     const woken = vi.fn();
@@ -49,7 +49,7 @@ describe("another connection's events", () => {
     await store.close();
   });
 
-  test("do not wake who no longer subscribes, or has closed", async () => {
+  test("do not wake a subscriber that has unsubscribed, or whose store is closed", async () => {
     const path = files.path();
     const db = new DatabaseSync(path);
     const [store, left, closed] = [sqliteStore(path), sqliteStore(path), sqliteStore(db)];
@@ -66,7 +66,7 @@ describe("another connection's events", () => {
   });
 });
 
-test("the file is watched while somebody subscribes, and no longer", async () => {
+test("the store watches the file only while it has subscribers", async () => {
   vi.mocked(watch).mockClear();
   const store = sqliteStore(files.path());
   const first = store.subscribe?.(() => {});
@@ -87,7 +87,7 @@ test("the file is watched while somebody subscribes, and no longer", async () =>
   expect(woken).not.toHaveBeenCalled();
 });
 
-test("a touch of the file after which nothing is new wakes nobody", async () => {
+test("a new file time without new events wakes no subscriber", async () => {
   const path = files.path();
   const store = sqliteStore(path);
   const woken = vi.fn();
@@ -99,7 +99,7 @@ test("a touch of the file after which nothing is new wakes nobody", async () => 
   await store.close();
 });
 
-test("the file's time is touched by what makes something due, and by nothing else", async () => {
+test("only a call that makes an event due changes the file's time", async () => {
   const path = files.path();
   const store = sqliteStore(path);
   const touches = async (act: () => Promise<unknown>): Promise<boolean> => {

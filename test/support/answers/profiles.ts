@@ -5,10 +5,10 @@ import { createRandom } from "../../../src/sandbox/random.ts";
  * form of each aspect is the default.
  *
  * - `writes`: the answers to create, update, toggle and delete. By default delete is answered 204.
- * - `noConfig`: the answer to a read without a configuration.
+ * - `noConfig`: the answer to a read of the webhook configuration if none exists.
  * - `records`, `lists`: the property that holds a record or the list.
- * - `paging`: the hints at further pages.
- * - `fields`: whether there are further fields, such as a record within the record.
+ * - `paging`: whether a list says that more pages follow.
+ * - `fields`: whether records have undocumented fields, such as a nested record.
  */
 export const profileForms = {
   writes: ["config", "no-content", "empty", "object", "message", "text", "wrapped", "named"],
@@ -30,7 +30,7 @@ type Form = Forms[keyof Forms][number];
 export type AnswerForms = { readonly [Aspect in keyof Forms]: Forms[Aspect][number] };
 
 /**
- * The forms that the answers have. Each answer draws one form of a list, by the seed. A missing aspect has its default.
+ * One or more forms for each aspect. Of several forms, each answer has a random one. Default: see `profileForms`.
  */
 export type SandboxProfile = { readonly [Aspect in keyof Forms]?: OneOrMore<Aspect> };
 
@@ -39,7 +39,7 @@ type OneOrMore<Aspect extends keyof Forms> =
   | readonly [Forms[Aspect][number], ...Forms[Aspect][number][]]
   | undefined;
 
-/** Profiles with names. Together they have every form. */
+/** Named profiles. Each form occurs in at least one of them. */
 export const sandboxProfiles = {
   default: {},
   silent: { writes: "no-content", noConfig: "no-content", errors: "empty" },
@@ -87,7 +87,7 @@ export class Profile {
     this.#random = createRandom(this.#seed, "profile");
   }
 
-  /** The form of each aspect for the next answer. */
+  /** Draws the form of each aspect for the next answer. */
   draw(): AnswerForms {
     const forms = aspects.map((aspect) => [aspect, this.#formOf(aspect)]);
     return Object.fromEntries(forms) as AnswerForms;

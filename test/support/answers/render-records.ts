@@ -56,8 +56,8 @@ function date(value: unknown, time: string, { dates }: AnswerForms): unknown {
   }
 }
 
-// Other forms hold their record in properties of these names. A client must not mistake these properties for the
-// record.
+// Further fields. In other forms of the answer, fields with some of these names, such as `data`, hold the record itself.
+// A client must not mistake these fields for the record.
 const furtherOfBooking = ({ listingId, bookingCode }: Properties): Properties => ({
   id: `bkg_${bookingCode}`,
   guest: { name: "Ada Lovelace", locale: "en-GB" },

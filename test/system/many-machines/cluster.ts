@@ -23,7 +23,7 @@ export interface Machine {
   readonly port: number;
 }
 
-/** Several processes on one store. Each process writes its actions to one file. The processes end with the test. */
+/** Several processes on one store. All of them log their actions to one file. The processes end with the test. */
 export class Cluster {
   readonly #place: StorePlace;
   readonly #log: string;

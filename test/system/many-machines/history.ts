@@ -87,9 +87,8 @@ export class History {
   }
 
   /**
-   * Returns events whose callback began again although no process that began it was killed or frozen. A process that
-   * wakes may begin an event that it claimed just before it was frozen. So the check ignores events of a frozen
-   * process.
+   * Returns events whose callback began twice. Ignores an event if one of the two processes was killed or frozen: a
+   * process that wakes may begin an event that it claimed before it was frozen.
    */
   repeatedForNothing(): string[] {
     const harmed = new Set(

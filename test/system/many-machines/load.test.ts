@@ -54,8 +54,8 @@ describe.each(kinds)("on %s", (kind) => {
     await cluster.kill(workers[other] as Machine);
     workers[other] = await cluster.start("worker", ahead());
     await sending;
-    // Both machines held leases. Wait until the leases have expired and all events are done. Wake the frozen machine
-    // only then.
+    // The frozen machine and the killed one held leases. Wake the frozen machine only after these leases have expired
+    // and all events are done.
     const store = openStore(place);
     const finished = { pending: 0, processing: 0, retrying: 0, parked: 0, done: events.length };
     await cluster.until(async () => expect(await store.counts()).toEqual(finished));
@@ -106,8 +106,8 @@ describe.concurrent.each(kinds)("on %s", (kind) => {
       expect(ofFirst("cut"), "its signal aborts").toEqual([long.eventId]);
       expect(ofFirst("late"), "or it should have").toEqual([deaf.eventId]);
     });
-    // The callback that ignores its signal has ended. The machine has had time to record a result, which it must not
-    // do.
+    // Both callbacks of the first worker have ended. It must not record their results. Wait until it begins LONG again:
+    // by then, it would have recorded them.
     await cluster.kill(second);
     await cluster.until(() => expect(ofFirst("began").filter((id) => id === long.eventId)).toHaveLength(2));
     expect(ofFirst("done")).toEqual([]);

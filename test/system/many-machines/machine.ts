@@ -83,7 +83,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-// A killed process would write nothing to the cache of test/support/compile-cache.ts.
+// Node writes the cache of test/support/compile-cache.ts at exit. Write it now, because the test may kill this process.
 flushCompileCache();
 if (role === "web") {
   const server = createServer(toNodeHandler(webhooks));

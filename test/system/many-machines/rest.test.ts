@@ -4,7 +4,7 @@ import { Cluster, eventOf, inTurns, PATIENCE } from "./cluster.ts";
 import { kinds, newPlace } from "./servers.ts";
 import { openStore } from "./store-place.ts";
 
-/** The shortest polling interval of a store, in ms; see store-place.ts. */
+/** After this time, in ms, a PostgreSQL store wakes without a notification. See `SAFETY` in postgres-notifier.ts. */
 const SAFETY = 10_000;
 
 // MySQL has no notifications, and takes minutes to record ten thousand events of one booking.

@@ -11,7 +11,7 @@ export interface StorePlace {
   readonly name: string;
 }
 
-// Poll less often than any test lasts, so that a test passes only if the notifier works.
+// Longer than any test, so that a test cannot pass by polling alone.
 const POLL = 600_000;
 
 export function openStore({ kind, url, name }: StorePlace): EventStore {

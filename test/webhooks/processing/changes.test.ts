@@ -136,7 +136,7 @@ describe("a track function", () => {
     ["gives nothing", () => undefined, /must return an object/],
     ["gives a list", () => [1], /must return an object/],
     ["gives a promise", async () => ({}), /must not return a promise/],
-    ["gives more than 4 KiB", () => ({ note: "é".repeat(2048) }), /bytes of JSON, and may have 4096/],
+    ["gives more than 4 KiB", () => ({ note: "é".repeat(2048) }), /bytes of JSON\. The limit is 4096/],
   ];
 
   test.each(failing)(

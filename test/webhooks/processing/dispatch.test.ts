@@ -230,7 +230,7 @@ describe("the status handled before", () => {
     ]);
   });
 
-  test("each attempt fetches the record afresh", async () => {
+  test("each attempt fetches the record again", async () => {
     const seen: string[] = [];
     const { deliver, platform } = handlerOf({
       backoff: () => 1000,

@@ -140,6 +140,36 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(settled).toEqual([1]);
   });
 
+  test("gets its recheck if its callback ends after the handler began to close", async () => {
+    let finish: (() => void) | undefined;
+    const on = {
+      fallback: (event: WebhookEvent) =>
+        event.changed ? undefined : new Promise<void>((end) => (finish = end)),
+    };
+    const { deliver, store, webhooks } = await handled({ on });
+    const { eventId } = await deliver();
+    const closing = webhooks.close({ timeout: 0 });
+    await advance(100);
+    finish!();
+    await advance(5_000);
+    await closing;
+    expect(await store.get(eventId)).toMatchObject({ state: "done" });
+    expect(await rechecksOf(store)).toHaveLength(1);
+  });
+
+  test("is handled again after a close if the store could not add its recheck", async () => {
+    const { deliver, store, webhooks } = await handled();
+    const add = store.add.bind(store);
+    vi.spyOn(store, "add").mockImplementation((event, options) =>
+      event.source === "recheck" ? Promise.reject(new Error("read-only")) : add(event, options),
+    );
+    const { eventId } = await deliver();
+    const closing = webhooks.close({ timeout: 0 });
+    await advance(5_000);
+    await closing;
+    expect(await store.get(eventId)).toMatchObject({ state: "pending", attempts: 0 });
+  });
+
   test("gets its recheck after the store has failed for a while", async () => {
     const { deliver, store } = await handled();
     const add = vi.spyOn(store, "add");
@@ -244,6 +274,22 @@ describe("a booking that answers under a code of another case", () => {
       await deliver(notificationOf({ bookingCode }));
     await advance();
     expect(events.map(({ changed }) => changed).toSorted()).toEqual([false, false, false, true]);
+  });
+
+  test("is handled again after a close if the store could not add the follow-up event", async () => {
+    const { deliver, events, store, webhooks } = caseless({ recheckAfter: false });
+    const first = notificationOf({ bookingCode: "hx3k9" });
+    const add = store.add.bind(store);
+    vi.spyOn(store, "add").mockImplementation((event, options) =>
+      event.eventId === first.eventId ? add(event, options) : Promise.reject(new Error("read-only")),
+    );
+    await deliver(first);
+    await advance();
+    const closing = webhooks.close({ timeout: 0 });
+    await advance(5_000);
+    await closing;
+    expect(events).toEqual([]);
+    expect(await store.get(first.eventId)).toMatchObject({ state: "pending", attempts: 0 });
   });
 
   test("has one follow-up if its answers change case each time", async () => {

@@ -35,12 +35,12 @@ describe("by default, the console gets", () => {
     const name = `event ${eventId} (booking.Confirmed, booking:A1)`;
     const [line, ...frames] = lines(warned).at(-1)!.split("\n");
     expect(line).toBe(
-      `stayhook: attempt 1 at ${name} failed (callback). The next attempt is in 1.5 min: Error: no calendar`,
+      `stayhook: attempt 1 at ${name} failed (callback). The next attempt is in 1.5 min. Error: no calendar`,
     );
     expect(frames[0]).toContain("log.test.ts");
     await advance(90_000);
     expect(lines(errors)[0]).toMatch(
-      `stayhook: gave up ${name} (callback). The event is parked until you replay it: Error: no calendar\n`,
+      `stayhook: gave up on ${name} (callback). The event is parked. To try again, replay the event. Error: no calendar\n`,
     );
   });
 
@@ -51,7 +51,7 @@ describe("by default, the console gets", () => {
     await advance();
     expect(lines(warned)).toContainEqual(
       expect.stringMatching(
-        /out of reach\. The next try is in \d(\.\d)? s\. .*AuthenticationError: GET .* was answered 401/,
+        /requests to the platform fail\. The next request is in \d(\.\d)? s\. .*AuthenticationError: GET .* was answered with 401/,
       ),
     );
     platform.booking("A1", "Confirmed");
@@ -62,11 +62,11 @@ describe("by default, the console gets", () => {
   test("refused requests, once a minute with their number", async () => {
     const { deliver } = handlerOf({ logger: undefined, verify: sharedSecret({ query: "key", secret: "s" }) });
     for (let n = 0; n < 30; n += 1) await deliver(notificationOf());
-    const line = "stayhook: refused a request (401): verify did not accept it";
+    const line = "stayhook: refused a request (401): verify did not accept the request";
     expect(lines(warned).filter((each) => !each.includes("16"))).toEqual([line]);
     await advance(60_000);
     await deliver(notificationOf());
-    expect(lines(warned).at(-1)).toBe(`${line} (29 lines like this were left out)`);
+    expect(lines(warned).at(-1)).toBe(`${line} (29 similar lines were left out)`);
   });
 
   test.each([
@@ -85,7 +85,7 @@ describe("by default, the console gets", () => {
       await advance(30_000);
       await webhooks.close();
       const suppressed = (spy: ReturnType<typeof vi.spyOn>) =>
-        lines(spy).map((line) => [line.includes(`(${reason})`), /\((\d+) lines/.exec(line)?.[1]]);
+        lines(spy).map((line) => [line.includes(`(${reason})`), /\((\d+) similar lines/.exec(line)?.[1]]);
       expect(suppressed(warned).filter(([isOfAttempt]) => isOfAttempt)).toEqual([
         [true, undefined],
         [true, "3"],
@@ -121,7 +121,7 @@ test("a logger function gets the details of a failed attempt, and close logs the
   expect(entries).toEqual([
     {
       level: "warn",
-      message: expect.stringMatching(/^stayhook: attempt 1 at .*: Error: no calendar$/),
+      message: expect.stringMatching(/^stayhook: attempt 1 at .*\. Error: no calendar$/),
       error: thrown,
       eventId,
       ref: "booking:A1",

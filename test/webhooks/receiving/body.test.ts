@@ -402,7 +402,9 @@ describe("a body that was read before", () => {
     expect(result.status).toBe(500);
     expect(added).toEqual([]);
     expect(seen).toEqual([{ kind: "refused", status: 500, reason: "already-read", topic: null }]);
-    expect(log).toMatchObject([{ level: "error", message: expect.stringContaining("before it") }]);
+    expect(log).toMatchObject([
+      { level: "error", message: expect.stringContaining("before that middleware") },
+    ]);
   });
 
   it("is empty if it had no bytes", async () => {

@@ -222,7 +222,7 @@ describe("a malformed body", () => {
   };
   const fields = Object.entries(wrongFields) as [string, fc.Arbitrary<unknown>][];
 
-  it.each(fields)("is never recorded, and %s is named", (field, wrong) => {
+  it.each(fields)("a body with an invalid %s is refused, and the field is named", (field, wrong) => {
     fc.assert(
       fc.property(valid, wrong, (value, bad) => {
         const references = field === "eventId" ? {} : { bookingCode: null, listingId: null };

@@ -63,7 +63,7 @@ describe("what is recorded", () => {
     expect(log).toEqual([]);
   });
 
-  it("warns once of a duplicate with another reference", async () => {
+  it("a duplicate with another reference causes one warning", async () => {
     const { post, seen, log } = harness({ add: async () => "conflict" });
     const { result, recorded } = await post();
     expect(result.status).toBe(200);

@@ -21,6 +21,13 @@ async function underFakeTimers(body: () => Promise<void>): Promise<void> {
 }
 
 describe("verify", () => {
+  it("gets a request that it can copy with its headers", async () => {
+    const verify = (request: VerifyRequest) => ({ ...request }).headers.get("x-secret") === "s";
+    const { post } = harness({ verify });
+    expect((await post({ headers: { "x-secret": "s" } })).result.status).toBe(200);
+    expect((await post({ headers: { "x-secret": "other" } })).result.status).toBe(401);
+  });
+
   it("gets the request with standard headers", async () => {
     let given: VerifyRequest | undefined;
     const { post } = harness({
@@ -95,7 +102,7 @@ describe("verify", () => {
     }
   });
 
-  it("that refuses prevents the body from being read", async () => {
+  it("a refusal prevents the body from being read", async () => {
     const { stream, state } = countingStream([bytesOf(text)]);
     const { post } = harness({ verify: () => false });
     expect((await post({ body: stream })).result.status).toBe(401);
@@ -188,7 +195,7 @@ describe("rawBody()", () => {
     const locked = new ReadableStream();
     locked.getReader();
     expect((await post({ body: locked })).result.status).toBe(500);
-    // With a parser in front, `verify` must decide.
+    // A parser has already read this body. `verify` may accept the request all the same.
     expect((await post({ body: bookingNotification })).result.status).toBe(200);
     expect(reasons).toEqual([
       expect.stringContaining("larger than 1000 bytes"),
