@@ -1,4 +1,4 @@
-// A subscriber that checks once a day for changes without notification.
+// A subscriber that looks once a day for changes that no notification has reported.
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node reconcile.ts
 // `node reconcile.ts once` makes one pass and exits. Use it as a cron job if the app runs elsewhere.

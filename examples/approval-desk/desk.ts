@@ -39,8 +39,8 @@ export interface Asked {
 }
 
 /**
- * Adds a request to the table. Several events may show the same request at different times. The earliest one counts. An
- * event that is no newer than a known decision is outdated and is ignored.
+ * Adds a request to the table, or updates it. If several events report the same request, the earliest deadline counts.
+ * An event that is no newer than a known decision is outdated and is ignored.
  *
  * @returns whether the request is new in the table
  */

@@ -9,8 +9,8 @@
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
 // Also taken from the environment: PORT (3000), EVENTS_DB (events.db), REMIND_HOURS ("6,1,0"), and DESK_SECRET, which
-// opens the page at /requests?key=<DESK_SECRET>. If it is unset, the app makes one, keeps it in the file, and prints
-// it.
+// opens the page at /requests?key=<DESK_SECRET>. If DESK_SECRET is unset, the app makes a secret, keeps it in the
+// database, and prints it.
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
@@ -48,7 +48,7 @@ const webhooks = createWebhookHandler({
     "booking.Request": (event) =>
       event.atomically((tx) => {
         const { booking, timestamp, receivedAt } = event;
-        // The reconciler cannot know when the guest asked, so the day counts from when the request was found.
+        // The reconciler does not know when the guest asked, so the 24 hours begin when it found the request.
         const { decideBy = new Date(receivedAt.getTime() + DAY) } = event;
         if (open(tx, { booking, timestamp, decideBy }))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
@@ -86,7 +86,7 @@ const reminders = new Reminders({
   remind,
 });
 
-/** Replace it with a message that reaches you, such as a mail. */
+/** Prints a reminder. Replace this function with one that sends you a message, such as a mail. */
 function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number): void {
   const what = `${bookingCode} (listing ${listingId}) by ${new Date(decideBy).toISOString()}`;
   const minutes = Math.round(left / 60_000);
@@ -94,7 +94,7 @@ function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number)
   else console.log(`REMINDER: decide on ${what}, ${Math.floor(minutes / 60)} h ${minutes % 60} min are left`);
 }
 
-/** Returns the secret of this file. The first start makes it. */
+/** Returns the secret that the database keeps. The first start makes it. */
 function keptSecret(): string {
   db.exec("CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, secret TEXT NOT NULL) STRICT");
   db.prepare("INSERT OR IGNORE INTO secrets VALUES ('desk', ?)").run(randomBytes(24).toString("base64url"));

@@ -7,8 +7,8 @@ export interface RemindersOptions {
   /** How long before the deadline to remind, in ms each. 0 reminds when the deadline has passed. */
   readonly leads: readonly number[];
   /**
-   * Tells whether a booking is still a request. Called right before a reminder, so that nobody is reminded of a decided
-   * one.
+   * Tells whether a booking still waits for a decision. Called right before each reminder, so that a decided booking
+   * causes no reminder.
    */
   readonly isOpen: (bookingCode: string) => Promise<boolean>;
   /**

@@ -18,13 +18,13 @@ export interface BlockedStay {
   readonly checkIn: string;
   /** The day of departure. The night after it is free. */
   readonly checkOut: string;
-  /** The number of changes. */
+  /** How often the stay has changed. */
   readonly revision: number;
   /** In ms since 1970. */
   readonly changedAt: number;
 }
 
-/** Two confirmed bookings of one listing, and the nights that both have. */
+/** Two confirmed bookings of one listing, and the nights that they share. */
 export interface DoubleBooking {
   readonly listingId: string;
   readonly bookings: readonly [string, string];
@@ -50,8 +50,8 @@ export function createTables(db: DatabaseSync): void {
 /**
  * Reads the nights of a booking.
  *
- * @throws Error if a date cannot be read. Let it pass, so that the attempt fails and the log says that these nights are
- * NOT blocked. Each attempt reads the booking again. The last attempt parks the event, and you can replay it.
+ * @throws Error if a date or the listing cannot be read. Do not catch it: the attempt must fail, and the log must say
+ * that the nights are not blocked. Each attempt reads the booking again. The last attempt parks the event for a replay.
  */
 export function nightsOf(booking: Booking): BookedNights {
   const { bookingCode, listingId } = booking;
@@ -107,7 +107,7 @@ export function nameListing(tx: DatabaseSync, { listingId, listingName }: Listin
   );
 }
 
-/** Returns the stays of a listing that end on or after a day, in order of their first nights. */
+/** Returns a listing's blocked stays with a `checkOut` on or after the day `from`, in order of their first nights. */
 export function blockedStays(db: DatabaseSync, listingId: string, from: string): BlockedStay[] {
   return db
     .prepare(`
@@ -145,8 +145,8 @@ export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[]
 }
 
 /**
- * Reports each double booking once. Reports it again only if the nights have changed, or if it had been resolved in
- * between. If a crash prevented a report, the next call makes it.
+ * Reports each double booking once. Reports it again only if its nights have changed, or if it had ended and has come
+ * back. If a crash prevented a report, the next call makes it.
  */
 export function tellDoubleBookings(
   db: DatabaseSync,

@@ -56,7 +56,7 @@ const toDate = (day: string): string => day.replaceAll("-", "");
 
 const toUtc = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace(/[-:]/g, "")}Z`;
 
-/** Escapes a text. It drops control characters, which a text may not contain. */
+/** Escapes a text, and removes control characters, which the format does not allow. */
 function escapeText(text: string): string {
   return text
     .replace(/\r\n?/g, "\n")

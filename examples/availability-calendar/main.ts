@@ -1,7 +1,7 @@
 // Keeps the calendars of your listings. A confirmed booking blocks its nights. New dates or another listing move them.
 // A Cancelled or Declined booking frees them. Double bookings are reported. Each listing has an iCalendar feed for
 // calendar apps and other platforms. Nights and events are in one SQLite file, so that a crash counts nothing twice. A
-// reconciler finds changes without notification.
+// reconciler finds changes that no notification has reported.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -10,8 +10,8 @@
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
 // Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and CALENDAR_SECRET. The
-// secret opens the overview at /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If it is unset, the app makes
-// one, keeps it in the file, and prints it.
+// secret opens the overview at /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If the variable is unset, the
+// app makes a secret, keeps it in the database, and prints it.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import {
@@ -54,7 +54,6 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Do not set dispatch: "changed". A replay must repair the calendar: block() compares with its own rows.
   on: {
     "booking.Confirmed": ({ eventId, booking, previousStatus, atomically }) => {
       const nights = nightsOf(booking);
@@ -88,7 +87,7 @@ function giveBack({ eventId, booking, atomically }: OffEvent): void {
   });
 }
 
-/** Replace it with a message that reaches you. */
+/** Prints a double booking. Replace this function with one that sends you a message. */
 function tell({ listingId, bookings, firstNight, until }: DoubleBooking): void {
   console.error(
     `DOUBLE BOOKING of listing ${listingId}: ${bookings.join(" and ")}, ${firstNight} to ${until}`,

@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 
-/** Returns the secret of this file. The first call makes it. */
+/** Returns the secret that the database keeps. The first call makes it. */
 export function keptSecret(db: DatabaseSync): string {
   db.exec("CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, secret TEXT NOT NULL) STRICT");
   db.prepare("INSERT OR IGNORE INTO secrets VALUES ('calendars', ?)").run(

@@ -29,7 +29,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Skip notifications that change neither the status nor the dates.
+  // Skip notifications that change neither the status, nor the dates, nor the listing.
   dispatch: "changed",
   on: {
     "booking.Confirmed": ({ booking, changes, atomically }) => {
@@ -51,7 +51,7 @@ const webhooks = createWebhookHandler({
   },
 });
 
-// Finds changes without notification.
+// Finds changes that no notification has reported.
 const reconciler = createReconciler(webhooks, { every: "6h" });
 reconciler.start();
 

@@ -1,6 +1,6 @@
 // Plays a day at the platform, and runs a subscriber in another process over real HTTP. Everything is delivered twice
 // and out of order, and a callback fails once. At noon the subscriber is killed, and started again on the same file. At
-// the end, both sides are compared. A difference is exit code 1.
+// the end, both sides are compared. If they differ, the exit code is 1.
 import { join } from "node:path";
 import { StayhookClient } from "stayhook";
 import { createSandbox } from "stayhook/testing";

@@ -1,6 +1,6 @@
 import type { Contents } from "./contents.ts";
 
-/** Messages from the subscriber's process. Messages from before the kill count. */
+/** Messages from the subscriber's process. Messages that it sent just before the kill still arrive. */
 export type Told =
   /** The contents of its file at its start. */
   | { readonly kind: "opened"; readonly file: Contents }

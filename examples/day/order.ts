@@ -1,6 +1,6 @@
 import type { SandboxDelivery } from "stayhook/testing";
 
-/** Counts the events that were first sent after an event that happened later. */
+/** Counts the overtaken events. An event is overtaken if a later event was sent before it. */
 export function countOvertaken(deliveries: readonly SandboxDelivery[]): number {
   const seen = new Set<unknown>();
   let latest = "";

@@ -5,7 +5,7 @@ import type { Command, Told } from "./messages.ts";
 
 const program = fileURLToPath(new URL("./subscriber.ts", import.meta.url));
 
-/** Runs subscriber.ts in another process, which can be killed and started again. It ends with this process. */
+/** Runs subscriber.ts in a child process, which can be killed and started again. The child ends with this process. */
 export class SubscriberProcess {
   readonly #env: NodeJS.ProcessEnv;
   readonly #hear: (told: Told) => void;
@@ -15,7 +15,7 @@ export class SubscriberProcess {
   constructor(env: NodeJS.ProcessEnv, hear: (told: Told) => void) {
     this.#env = env;
     this.#hear = hear;
-    // Kill it before its file is removed.
+    // Kill the child before another "exit" listener removes the child's file.
     process.prependListener("exit", () => this.#child?.kill("SIGKILL"));
   }
 

@@ -1,13 +1,13 @@
 import type { Contents } from "./contents.ts";
 import type { Told } from "./messages.ts";
 
-/** Counts the subscriber's messages over both of its lives. */
+/** Counts the messages of both subscriber processes: the one before the kill and the one after it. */
 export class Tally {
   received = 0;
   duplicates = 0;
   begun = 0;
   failed = 0;
-  /** The platform counts these. */
+  /** Failed deliveries. The platform reports them, not the subscriber. */
   undelivered = 0;
   readonly done = new Set<string>();
   /** Events whose callback has begun and has not ended. */

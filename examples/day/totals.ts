@@ -29,7 +29,7 @@ export interface Deliveries {
   readonly unanswered: number;
 }
 
-/** The subscriber's counts. A callback that the kill interrupted counts as begun only. */
+/** The subscriber's counts. The kill interrupted `cut` callbacks. `begun` includes these and the failed ones. */
 export interface Callbacks {
   readonly begun: number;
   readonly failed: number;

@@ -21,7 +21,7 @@ const { PORT = "3000", EVENTS_DB = "events.db", LISTING_ZONES = "{}" } = process
 const zones: Readonly<Record<string, string>> = JSON.parse(LISTING_ZONES);
 const store = sqliteStore(EVENTS_DB);
 
-/** Replace it with the API of your lock. Each call sets the full state, so a repeated call does no harm. */
+/** Stands for the API of your lock. Each call sets the full state, so a repeated call does no harm. */
 const lock = {
   async setCode(listingId: number, bookingCode: string, from: Date, until: Date): Promise<void> {
     console.log(`code for ${bookingCode} at ${listingId}: ${from.toISOString()} to ${until.toISOString()}`);

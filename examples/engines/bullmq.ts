@@ -23,8 +23,8 @@ const { REDIS_URL: url = "redis://127.0.0.1:6379", QUEUE = "stayhook", MAX_ATTEM
 const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
 const DAY = 24 * 60 * 60; // seconds
-// BullMQ's groups are a paid feature. This uses several queues, each of which runs one job at a time across all
-// machines. A booking or listing always uses the same queue. So LANES is also the total number of concurrent callbacks.
+// BullMQ's groups are a paid feature, so this example uses several queues. A booking or listing always uses the same
+// queue. Each queue runs one job at a time across all machines, so LANES is also the limit of concurrent callbacks.
 const LANES = 16;
 
 const connection = new Redis(url, { maxRetriesPerRequest: 1 }); // fail at once, so that the answer is 503

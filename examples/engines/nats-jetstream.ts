@@ -24,8 +24,8 @@ const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later
 
 const DAY = 24 * 60 * 60_000; // ms
 const BACKOFF = [Number(RETRY_SECONDS), 30, 120, 600, 1800, 3600, 7200]; // seconds; the last one repeats
-// A consumer with max_ack_pending 1 handles one message at a time across all machines. So there are several consumers.
-// A booking or listing always uses the same one. LANES is also the total number of concurrent callbacks.
+// A consumer with max_ack_pending 1 handles one message at a time across all machines, so this example uses several. A
+// booking or listing always uses the same consumer. LANES is also the limit of concurrent callbacks.
 const LANES = 16;
 // A message that waits for a retry would block its lane. So it waits on this subject.
 const RETRIES = `${STREAM}.retries`;
@@ -33,8 +33,8 @@ const DEAD_LETTERS = `${STREAM}-dead`;
 
 const connection = await connect({ servers: NATS_URL, maxReconnectAttempts: -1 });
 const manager = await jetstreamManager(connection);
-// NATS knows an id for the duplicate_window. Messages stay longer: after a restart the server learns the ids from them.
-// The ids are in memory, so a window of days fits thousands of events a day, not millions.
+// NATS drops a message whose id it has seen within duplicate_window. max_age is longer, because a restarted server
+// reads the ids from the messages. It keeps the ids in memory, so 7 days fit thousands of events a day, not millions.
 const kept = { max_age: nanos(30 * DAY), duplicate_window: nanos(7 * DAY) };
 await manager.streams.add({ name: STREAM, subjects: [`${STREAM}.>`], ...kept });
 await manager.streams.add({ name: DEAD_LETTERS, subjects: [DEAD_LETTERS], ...kept });

@@ -37,7 +37,7 @@ await boss.createQueue(QUEUE, {
   deleteAfterSeconds: 7 * DAY, // how long pg-boss knows an id after its job
   heartbeatSeconds: 30, // a dead worker's job is free after this and pg-boss's next check (each minute)
   expireInSeconds: 310, // longer than attemptTimeout
-  // pg-boss counts an outage as an attempt. 25 attempts last for an outage of about 3 days.
+  // pg-boss counts each retry during an outage as an attempt. 25 attempts cover an outage of about 3 days.
   retryLimit: 25,
   retryBackoff: true,
   retryDelay: Number(RETRY_SECONDS),
@@ -46,7 +46,7 @@ await boss.createQueue(QUEUE, {
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
-  // pg-boss ignores a job with an id that it knows, in any state.
+  // pg-boss ignores a new job if it has a job with the same id, in any state.
   store: forwardTo((event) =>
     boss.send(QUEUE, event, { id: event.eventId, singletonKey: event.ref ?? event.eventId }),
   ),
@@ -71,7 +71,7 @@ async function work(job: JobWithMetadata<NewEvent>) {
     const output = { reason: error.reason, message: error.message };
     if (!error.retryable) return { id, status: "deadletter" as const, output };
     if (error.retryAfter !== undefined) {
-      // A queue has one delay for all jobs, but a waiting job can be changed.
+      // A queue has one retry delay for all jobs, so change the start time of this job.
       await boss.fail(QUEUE, job, output);
       await boss.update(QUEUE, undefined, { id, startAfter: Math.ceil(error.retryAfter) });
     }
@@ -79,8 +79,8 @@ async function work(job: JobWithMetadata<NewEvent>) {
   }
 }
 
-// Ten workers take one job each and poll again after 0.5 s, so at most 20 jobs a second. With notifications, the
-// default interval is 30 s. That is too long: pg-boss does not notify of jobs that waited behind others.
+// Ten workers take one job each every 0.5 s, so polling starts at most 20 jobs a second. With `notify`, the default
+// interval is 30 s. That is too long, because pg-boss does not notify of jobs that waited behind others.
 await boss.work(
   QUEUE,
   {

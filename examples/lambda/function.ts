@@ -10,7 +10,7 @@ import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DATABASE_URL } = process.env;
 
-// A function loses its own disk when it ends, so use SQLite only to try it on your machine.
+// A function loses its own disk when it ends, so use SQLite only for trials on your machine.
 const store: EventStore = DATABASE_URL
   ? postgresStore({ connectionString: DATABASE_URL })
   : sqliteStore(process.env.EVENTS_DB ?? "events.db");

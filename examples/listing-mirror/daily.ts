@@ -3,11 +3,11 @@ const DAY = 24 * 60 * MINUTE;
 
 /** How long to wait before the next pass, in ms. */
 export const waits = {
-  /** The platform should not be polled more often. */
+  /** After a complete pass. Apps should not poll the platform more often. */
   done: DAY,
-  /** An event was running during the list, so its listing is uncertain. */
+  /** After a pass during which an event was running, because the state of that event's listing is uncertain. */
   open: 2000,
-  /** The platform is out of reach: one minute, then doubled each time, up to an hour. */
+  /** While the platform is out of reach: one minute at first, then twice as long each time, up to an hour. */
   failed: (failures: number) => Math.min(MINUTE * 2 ** (failures - 1), 60 * MINUTE),
 };
 

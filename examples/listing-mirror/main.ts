@@ -1,5 +1,5 @@
 // Mirrors your listings in a table. The list fills the table at the start, and events update it. Once a day the list
-// corrects it, because some changes have no notification. A listing that is missing from the list is marked
+// corrects the table, because some changes have no notification. A listing that is missing from the list is marked
 // (missingSince), not deleted. Read the table, `listings`, from the SQLite file of the events.
 //
 //   npm install stayhook
@@ -42,7 +42,7 @@ const webhooks = createWebhookHandler({
   client,
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Do not set dispatch: "changed". The name may change while the status stays, and each read must update the version.
+  // Do not set dispatch: "changed". Each read must update the row's version, even if the listing has not changed.
   on: {
     fallback: (event) => {
       if (!event.listing) return;

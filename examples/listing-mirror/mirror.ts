@@ -6,8 +6,8 @@ import type { DatabaseSync } from "node:sqlite";
 import type { Listing } from "stayhook";
 
 /**
- * A row. You can add columns for other fields of GET /v2/listings. Do not add fields that only a single listing has:
- * the list cannot correct them.
+ * A row. You can add columns for other fields of GET /v2/listings. Do not add fields that only GET
+ * /v2/listings/{listingId} returns, because the list cannot correct them.
  */
 export interface MirroredListing {
   readonly listingId: number;
@@ -75,7 +75,7 @@ export interface Listed {
 
 export interface Correction {
   readonly changes: readonly ListingChange[];
-  /** Listings that need another list, because it is unknown whether this one is newer. */
+  /** Listings that the next list must check, because an event's read may be newer than this list. */
   readonly open: readonly number[];
 }
 

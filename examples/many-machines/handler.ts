@@ -7,8 +7,8 @@ import { redisStore } from "stayhook/redis";
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
 const { STORE = "postgres", STORE_NAME: name = "stayhook_example", DATABASE_URL, REDIS_URL } = process.env;
 
-// Only this line differs from an app on one machine. Your app needs only one of the two stores. With PostgreSQL it can
-// use `event.atomically`.
+// Processes on several machines need a store on a server. Your app needs only one of these two. With PostgreSQL, your
+// app can use `event.atomically`.
 export const store: EventStore =
   STORE === "redis"
     ? redisStore({ url: REDIS_URL ?? "redis://127.0.0.1:6379", prefix: name })

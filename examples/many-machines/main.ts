@@ -29,7 +29,7 @@ const env = {
   PORT: "0",
 };
 
-/** The processes that completed each event's callback. */
+/** By event id, the names of the workers that completed a callback of the event. */
 const callbacks = new Map<string, string[]>();
 let heard = () => {};
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-/** A named process of this example. Its output is read line by line. It ends with the main process. */
+/** A named child process of this example. `hear` gets each line of its output. It ends with the main process. */
 export class Started {
   readonly name: string;
   readonly #child: ChildProcess;

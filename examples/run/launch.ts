@@ -9,7 +9,7 @@ import { choosePort } from "../day/port.ts";
 import { commandOf } from "./commands.ts";
 
 const SECRET = "s3cret-of-a-test";
-/** Search programs here first: this Node, and the programs that this repository has installed. */
+/** Folders to search first for programs: the folder of this Node, and the programs that this repository installs. */
 const programs = [dirname(process.execPath), join(import.meta.dirname, "../../node_modules/.bin")];
 
 export interface Launched {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookClient } from "stayhook";
 import type { Sandbox } from "stayhook/testing";
 
-/** Time for the example's output, in ms. Nothing depends on it. */
+/** How long to wait for the example's output, in ms, so that it appears before the next step. */
 const PAUSE = 300;
 
 /** Configures the example on the platform, and plays a listing and two bookings. */
