@@ -208,7 +208,10 @@ class RequestToVerify implements VerifyRequest {
   readonly url: string;
   readonly topic: string | undefined;
   declare readonly headers: Headers;
-  readonly rawBody: () => Promise<Uint8Array>;
+  // Do not write `this.rawBody = () => …`: V8 puts a function that an assignment makes for a property into the old
+  // generation. From there, it would keep the whole request in memory until the next full garbage collection.
+  readonly rawBody = (): Promise<Uint8Array> => this.#body.raw();
+  readonly #body: RequestBody;
   readonly #given: RequestHeaders;
   #made: Headers | undefined;
 
@@ -216,7 +219,7 @@ class RequestToVerify implements VerifyRequest {
     this.method = method;
     this.url = url;
     this.topic = topic;
-    this.rawBody = () => body.raw();
+    this.#body = body;
     this.#given = headers ?? {};
     Object.defineProperty(this, "headers", RequestToVerify.#lazyHeaders);
   }

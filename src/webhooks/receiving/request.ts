@@ -79,10 +79,17 @@ export interface TopicFrom {
 
 /** Reads the topic from a URL. Returns `undefined` if the topic is missing or unknown, or if there are several. */
 export function topicIn(url: unknown, { query }: TopicFrom): string | undefined {
-  if (typeof url !== "string" || !url.includes("?")) return undefined;
-  const search = url.slice(url.indexOf("?") + 1).split("#", 1)[0]!;
-  const [topic, ...others] = queryValues(search, query);
+  if (typeof url !== "string") return undefined;
+  const [topic, ...others] = queryValues(queryOf(url), query);
   return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
+}
+
+/** Returns the text between the first `?` and the fragment of a URL. */
+export function queryOf(url: string): string {
+  const mark = url.indexOf("?");
+  if (mark < 0) return "";
+  const hash = url.indexOf("#");
+  return hash < 0 ? url.slice(mark + 1) : url.slice(mark + 1, Math.max(hash, mark + 1));
 }
 
 /**
@@ -93,12 +100,16 @@ const PLAIN_QUERY = /^[!-$&-*,->@-~]*$/;
 
 /** Returns all values of a query parameter. Does not decode a plain query, because decoding is several times slower. */
 export function queryValues(search: string, name: string): string[] {
-  if (!PLAIN_QUERY.test(search) || !/^[\w-]+$/.test(name)) return new URLSearchParams(search).getAll(name);
   const values: string[] = [];
-  for (const pair of search.split("&")) {
-    if (!pair.startsWith(name)) continue;
-    if (pair.length === name.length) values.push("");
-    else if (pair[name.length] === "=") values.push(pair.slice(name.length + 1));
+  if (search === "") return values;
+  if (!PLAIN_QUERY.test(search) || !/^[\w-]+$/.test(name)) return new URLSearchParams(search).getAll(name);
+  for (let start = 0; start < search.length; ) {
+    const next = search.indexOf("&", start);
+    const end = next < 0 ? search.length : next;
+    const equals = start + name.length;
+    if (search.startsWith(name, start) && (equals === end || search[equals] === "="))
+      values.push(search.slice(equals + 1, end));
+    start = end + 1;
   }
   return values;
 }

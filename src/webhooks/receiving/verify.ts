@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../option-names.ts";
-import { queryValues } from "./request.ts";
+import { queryOf, queryValues } from "./request.ts";
 
 /** The argument of {@link Verify}. */
 export interface VerifyRequest {
@@ -171,7 +171,7 @@ function inHeader(name: string): Find {
 
 function inQuery(name: string): Find {
   return ({ url }) => {
-    const search = url.split("#", 1)[0]?.split("?").slice(1).join("?") ?? "";
+    const search = queryOf(url);
     // `??key=` has a parameter named `?key`. `URLSearchParams` would drop the `?` of this name, so put `&` before it.
     const query = search.startsWith("?") ? `&${search}` : search;
     const values = queryValues(query, name);
@@ -202,9 +202,10 @@ const inPath: Find = ({ url }) => {
  * digests of both texts. Digests take as long as the rest of `verify`, and are asynchronous on Cloudflare Workers.
  */
 export function isEqual(given: string, known: string): boolean {
+  // If the lengths differ, compare `known` with itself, so that the length of `given` does not affect the time.
+  const compared = given.length === known.length ? given : known;
   let difference = given.length ^ known.length;
   for (let index = 0; index < known.length; index++)
-    // Read a short `given` again from its beginning, so that its length does not affect the time.
-    difference |= given.charCodeAt(index % given.length) ^ known.charCodeAt(index);
+    difference |= compared.charCodeAt(index) ^ known.charCodeAt(index);
   return difference === 0;
 }
