@@ -37,6 +37,11 @@ export class Connection {
     }
   }
 
+  /** Whether a call of {@link busy} has not ended. */
+  get isBusy(): boolean {
+    return this.#running.size > 0;
+  }
+
   /** Resolves when all calls have ended. */
   async idle(): Promise<void> {
     await Promise.allSettled(this.#running);

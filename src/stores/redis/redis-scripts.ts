@@ -17,40 +17,49 @@ return { v[1] or ARGV[3], base, not v[1] and v[2] and 1 or 0 }
 `;
 
 /**
- * Arguments: id, flags, ref, topic, notification, traceparent, ms until the event is due, source, timestamp. The five
- * arguments after the flags are optional. If one of them is set, `flags` contains its letter: in this order, `r`,
- * `t`, `n`, `p` and `d`.
+ * Adds several events. Arguments of each event: id, flags, ref, topic, notification, traceparent, ms until the event
+ * is due, source, timestamp. The five arguments after the flags are optional. If one of them is set, `flags` contains
+ * its letter: in this order, `r`, `t`, `n`, `p` and `d`. Returns a list with a result for each event.
  */
 const add = `
-local id, given, source, key = ARGV[3], ARGV[4], ARGV[10], event_key(ARGV[3])
-local function has(letter) return string.find(given, letter, 1, true) end
-local ref = has('r') and ARGV[5] or false
-local known = call('HMGET', key, 'seq', 'ref')
-if known[1] then return answer(known[2] == ref and 'duplicate' or 'conflict') end
-local event = { id = id, ref = ref, seq = call('HINCRBY', base .. ':meta', 'seq', 1), state = 'pending' }
-local fields = { 'seq', event.seq, 'state', 'pending', 'received', now, 'time', ARGV[11] }
-local function set(name, value)
-  fields[#fields + 1] = name
-  fields[#fields + 1] = value
+local newest = false
+
+local function add(at)
+  local id, given, source, key = ARGV[at], ARGV[at + 1], ARGV[at + 7], event_key(ARGV[at])
+  local function has(letter) return string.find(given, letter, 1, true) end
+  local ref = has('r') and ARGV[at + 2] or false
+  local known = call('HMGET', key, 'seq', 'ref')
+  if known[1] then return known[2] == ref and 'duplicate' or 'conflict' end
+  local event = { id = id, ref = ref, seq = call('HINCRBY', base .. ':meta', 'seq', 1), state = 'pending' }
+  local fields = { 'seq', event.seq, 'state', 'pending', 'received', now, 'time', ARGV[at + 8] }
+  local function set(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  if source == 'webhook' then newest = true else set('source', source) end
+  if ref then set('ref', ref) end
+  if has('t') then set('topic', ARGV[at + 3]) end
+  if has('p') then set('traceparent', ARGV[at + 5]) end
+  if has('d') then
+    event.due = now + tonumber(ARGV[at + 6])
+    set('due', event.due)
+    set('began', now)
+  end
+  call('HSET', key, unpack(fields))
+  if has('n') then call('SET', notification_key(id), ARGV[at + 4]) end
+  call('ZADD', state_key('pending'), event.seq, id)
+  if ref then call('ZADD', base .. ':of:' .. ref, event.seq, event.seq) end
+  local lock = lock_of(event)
+  if event.due and event.due > now then enter_later(lock, event) else enter_due(lock, event) end
+  if not event.due then lock.wait, lock.wait_began = 0, 0 end
+  save(lock)
+  return 'added'
 end
-if source == 'webhook' then call('HSET', base .. ':meta', 'newest', now) else set('source', source) end
-if ref then set('ref', ref) end
-if has('t') then set('topic', ARGV[6]) end
-if has('p') then set('traceparent', ARGV[8]) end
-if has('d') then
-  event.due = now + tonumber(ARGV[9])
-  set('due', event.due)
-  set('began', now)
-end
-call('HSET', key, unpack(fields))
-if has('n') then call('SET', notification_key(id), ARGV[7]) end
-call('ZADD', state_key('pending'), event.seq, id)
-if ref then call('ZADD', base .. ':of:' .. ref, event.seq, event.seq) end
-local lock = lock_of(event)
-if event.due and event.due > now then enter_later(lock, event) else enter_due(lock, event) end
-if not event.due then lock.wait, lock.wait_began = 0, 0 end
-save(lock)
-return answer('added')
+
+local results = {}
+for at = 3, #ARGV, 9 do results[#results + 1] = add(at) end
+if newest then call('HSET', base .. ':meta', 'newest', now) end
+return answer(results)
 `;
 
 /**

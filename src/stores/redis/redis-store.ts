@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+// Use an imported timer: a test's fake timers replace the globals, and would stop the store.
+import { setImmediate } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
 import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
 import type { Change, EventState } from "../event-states.ts";
@@ -29,8 +31,22 @@ import type { ScriptName } from "./redis-scripts.ts";
 
 /** The maximum number of events that one script handles. While a script runs, Redis runs no other command. */
 const PAGE = 200;
+/** The maximum length of the notifications that one script adds, in characters. */
+const MOST_TEXT = 1_000_000;
 /** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
 const SCHEMA = 1;
+
+type Answer = "added" | "duplicate" | "conflict";
+
+/** Events that one script adds. */
+interface Batch {
+  readonly args: string[];
+  events: number;
+  /** The length of the notifications, in characters. */
+  text: number;
+  /** The answer for each event. */
+  readonly answers: Promise<readonly Answer[]>;
+}
 
 /** Runs Lua scripts. Redis never interrupts a script, so each script is atomic. `redis-locks.ts` lists the keys. */
 export class RedisStore extends BaseStore {
@@ -43,6 +59,8 @@ export class RedisStore extends BaseStore {
   /** Identifies this store instance in the messages that it publishes. */
   #handle = newName();
   #started: Promise<string> | undefined;
+  /** The batch that further calls of `add` join. */
+  #batch: Batch | undefined;
   /** The value of `link.life` when the script `start` last succeeded. */
   #life = 0;
 
@@ -64,21 +82,15 @@ export class RedisStore extends BaseStore {
     return unsubscribe;
   }
 
-  protected async doAdd(
-    event: NewEvent,
-    dueIn: number | undefined,
-  ): Promise<"added" | "duplicate" | "conflict"> {
-    const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
-    const given = flags({
-      r: ref !== null,
-      t: topic !== null,
-      n: notification !== null,
-      p: typeof traceparent === "string",
-      d: dueIn !== undefined,
-    });
-    const optional = [ref ?? "", topic ?? "", notification ?? "", traceparent ?? "", String(dueIn ?? "")];
-    const args = [eventId, given, ...optional, source, timestamp];
-    return (await this.#change("add", args)) as "added" | "duplicate" | "conflict";
+  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
+    const args = addArgs(event, dueIn);
+    const batch = this.#batch ?? this.#openBatch();
+    const index = batch.events;
+    batch.args.push(...args);
+    batch.events += 1;
+    batch.text += event.notification?.length ?? 0;
+    if (batch.events >= PAGE || batch.text >= MOST_TEXT) this.#batch = undefined;
+    return (await batch.answers)[index]!;
   }
 
   protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
@@ -224,10 +236,28 @@ export class RedisStore extends BaseStore {
     }
   }
 
-  /** Runs a script. If the script made an event due sooner, wakes the subscribers. */
-  async #change(name: ScriptName, args: readonly string[]): Promise<unknown> {
+  /** Opens the batch for the next calls of `add`, and soon adds its events. */
+  #openBatch(): Batch {
+    const send = async (): Promise<readonly Answer[]> => {
+      // If Redis works on other calls, let Node read its sockets first, so that requests that have already arrived
+      // share the script. Otherwise, send the first event at once.
+      await (this.#connection.isBusy ? setImmediate() : undefined);
+      if (this.#batch === batch) this.#batch = undefined;
+      return (await this.#changed(this.#evaluate("add", batch.args))) as readonly Answer[];
+    };
+    const batch: Batch = { args: [], events: 0, text: 0, answers: this.#connection.busy(send) };
+    this.#batch = batch;
+    return batch;
+  }
+
+  #change(name: ScriptName, args: readonly string[]): Promise<unknown> {
+    return this.#changed(this.#run(name, args));
+  }
+
+  /** Resolves to the result of a script. If the script made an event due sooner, wakes the subscribers. */
+  async #changed(running: Promise<unknown>): Promise<unknown> {
     try {
-      const [result, dueSooner] = (await this.#run(name, args)) as [unknown, number | string];
+      const [result, dueSooner] = (await running) as [unknown, number | string];
       if (Number(dueSooner) === 1) this.subscribers.wake();
       return result;
     } catch (error) {
@@ -244,18 +274,20 @@ export class RedisStore extends BaseStore {
 
   async #run(name: ScriptName, args: readonly string[] = []): Promise<unknown> {
     this.assertOpen();
-    return this.#connection.busy(async () => {
-      await this.#start();
-      try {
-        return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
-      } catch (error) {
-        // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
-        if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.link.life) {
-          this.#started = undefined;
-        }
-        throw error;
+    return this.#connection.busy(() => this.#evaluate(name, args));
+  }
+
+  async #evaluate(name: ScriptName, args: readonly string[]): Promise<unknown> {
+    await this.#start();
+    try {
+      return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+    } catch (error) {
+      // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
+      if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.link.life) {
+        this.#started = undefined;
       }
-    });
+      throw error;
+    }
   }
 
   /** Resolves to the prefix of all keys, which begins with the `keyPrefix` of a user's client. */
@@ -279,6 +311,20 @@ export class RedisStore extends BaseStore {
     this.#onFirstUse();
     return keys;
   }
+}
+
+/** The arguments of the script `add` for one event. */
+function addArgs(event: NewEvent, dueIn: number | undefined): string[] {
+  const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
+  const given = flags({
+    r: ref !== null,
+    t: topic !== null,
+    n: notification !== null,
+    p: typeof traceparent === "string",
+    d: dueIn !== undefined,
+  });
+  const optional = [ref ?? "", topic ?? "", notification ?? "", traceparent ?? "", String(dueIn ?? "")];
+  return [eventId, given, ...optional, source, timestamp];
 }
 
 /** The index of the history entry in the result of {@link settleArgs}. */

@@ -54,12 +54,42 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
   test("gets the calls of one turn of the event loop together", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
-    await store.add(eventOf());
+    const event = eventOf();
+    await store.add(event);
     const uncork = vi.spyOn(client.stream, "uncork");
-    const added = await Promise.all(Array.from({ length: 20 }, () => store.add(eventOf())));
-    expect(added).toEqual(Array(20).fill("added"));
+    const found = await Promise.all(Array.from({ length: 20 }, () => store.get(event.eventId)));
+    expect(found).toEqual(Array(20).fill(expect.objectContaining({ eventId: event.eventId })));
     expect(uncork).toHaveBeenCalledOnce();
     expect(client.stream.writableCorked).toBe(0);
+    await store.close();
+  });
+
+  test("gets one script for the events that arrive together, in pages of 200", async () => {
+    const client = clientOf();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    const evalsha = vi.spyOn(client, "evalsha");
+    const events = Array.from({ length: 210 }, () => eventOf());
+    const conflict = { ...events[0]!, ref: "booking:OTHER" };
+    await store.counts();
+    evalsha.mockClear();
+    const added = await Promise.all([...events, events[0]!, conflict].map((event) => store.add(event)));
+    expect(added).toEqual([...Array(210).fill("added"), "duplicate", "conflict"]);
+    expect(evalsha).toHaveBeenCalledTimes(2);
+    const listed = await store.list({ limit: 300 });
+    expect(listed.map(({ eventId }) => eventId).reverse()).toEqual(events.map(({ eventId }) => eventId));
+    await store.close();
+  });
+
+  test("gets a large notification in a script of its own", async () => {
+    const client = clientOf();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.counts();
+    const evalsha = vi.spyOn(client, "evalsha");
+    const large = JSON.stringify({ text: "x".repeat(1_000_000) });
+    const events = [eventOf(), { ...eventOf(), notification: large }, eventOf(), eventOf()];
+    const added = await Promise.all(events.map((event) => store.add(event)));
+    expect(added).toEqual(Array(4).fill("added"));
+    expect(evalsha).toHaveBeenCalledTimes(2);
     await store.close();
   });
 

@@ -79,10 +79,8 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     try {
       const calls = [store.add(eventOf("booking:B")), store.counts(), store.claim(CLAIM)];
       // The first call that times out closes the connection of all calls.
-      for (const call of calls)
-        expect((await errorOf(call)).message).toMatch(
-          /within 300 ms|the connection was lost before the answer/,
-        );
+      for (const { message } of await Promise.all(calls.map(errorOf)))
+        expect(message).toMatch(/within 300 ms|the connection was lost before the answer/);
       // The store has given up that connection, and cannot make a new one.
       expect((await errorOf(store.counts())).message).toContain("within 300 ms");
       woken.mockClear();
