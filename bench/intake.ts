@@ -41,9 +41,9 @@ const contestants: Readonly<Record<string, Contestant>> = {
 };
 
 /** Load before the clock starts, in ms, so that connections are open and code is warm. */
-const WARM = 150;
+const WARM = 600;
 /** Load before a server's first round, in ms, so that its code is optimized, as in production. */
-const FIRST_WARM = 1_500;
+const FIRST_WARM = 4_000;
 
 export async function intake(rounds: number, ms: number, only?: readonly string[]): Promise<Section> {
   const names = Object.keys(contestants).filter((name) => !only || only.includes(name));

@@ -13,14 +13,16 @@ interface Work {
   readonly concurrency: number;
   /** The number of pending events. */
   readonly count: number;
-  /** Longest time, in ms. The run ends earlier after its last event. */
+  /** Work before the clock starts, in ms, so that connections are open and memory is in use, as in production. */
+  readonly warm?: number;
+  /** Longest time by the clock, in ms. The run ends earlier after its last event. */
   readonly ms: number;
   /** Whether all events belong to one record. Otherwise each event has its own record. */
   readonly ofOne?: boolean;
 }
 
 /** Handles events that are already pending. */
-async function handle(baseUrl: string, { concurrency, count, ms, ofOne }: Work): Promise<Sample> {
+async function handle(baseUrl: string, { concurrency, count, warm = 0, ms, ofOne }: Work): Promise<Sample> {
   const { store, close } = await openStore(name);
   let done = 0;
   const client = new StayhookClient({ baseUrl, accessToken: "token" });
@@ -36,11 +38,13 @@ async function handle(baseUrl: string, { concurrency, count, ms, ofOne }: Work):
       if (done === count) ended.resolve();
     },
   });
+  webhooks.start();
+  if (warm > 0) await Promise.race([ended.promise, sleep(warm)]);
+  const before = done;
   const cpu = process.cpuUsage();
   const start = performance.now();
-  webhooks.start();
   await Promise.race([ended.promise, sleep(ms)]);
-  const handled = done;
+  const handled = done - before;
   const { user, system } = process.cpuUsage(cpu);
   const sample = {
     perSecond: (handled / (performance.now() - start)) * 1000,
