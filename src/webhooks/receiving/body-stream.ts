@@ -143,8 +143,10 @@ function openWebStream(stream: ReadableStream<unknown>, sink: Sink): Release {
   const reader = stream.getReader();
   void pump(() => reader.read(), sink);
   return (ended) => {
+    // Do not release the lock of a stream that has ended: Node would make an error with a stack for it.
+    if (ended) return;
     reader.releaseLock();
-    if (!ended) afterTheAnswer(() => (stream.locked ? undefined : stream.cancel()));
+    afterTheAnswer(() => (stream.locked ? undefined : stream.cancel()));
   };
 }
 
