@@ -135,7 +135,7 @@ function overFetch(handle: (request: Request) => Promise<Response>): RequestList
   return (request, response) => void exchange(request, response);
 }
 
-const functions = { open, close, cpu: () => process.cpuUsage() };
+const functions = { open, cpu: () => process.cpuUsage() };
 export type IntakeFunctions = typeof functions;
 
 let contestant: Contestant | undefined;

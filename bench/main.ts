@@ -34,7 +34,7 @@ process.env.BENCH_SERVERS = JSON.stringify({
 } satisfies Servers);
 
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
-  intake: () => (quick ? intake(2, 300, of) : intake(6, 700, of)),
+  intake: () => (quick ? intake(2, 300, of) : intake(9, 500, of)),
   "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
   wake: () => wakes(quick ? 10 : 60),
   client: () => (quick ? clientReads(2, 200) : clientReads(7, 500)),
