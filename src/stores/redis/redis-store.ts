@@ -31,7 +31,7 @@ import type { ScriptName } from "./redis-scripts.ts";
 
 /** The maximum number of events that one script handles. While a script runs, Redis runs no other command. */
 const PAGE = 200;
-/** The maximum length of the notifications that one script adds, in characters. */
+/** A script adds no further event after its notifications have reached this length, in characters. */
 const MOST_TEXT = 1_000_000;
 /** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
 const SCHEMA = 1;
@@ -48,7 +48,10 @@ interface Batch {
   readonly answers: Promise<readonly Answer[]>;
 }
 
-/** Runs Lua scripts. Redis never interrupts a script, so each script is atomic. `redis-locks.ts` lists the keys. */
+/**
+ * Runs Lua scripts. Redis never interrupts a script, so no other client sees a part of its writes. `redis-locks.ts`
+ * lists the keys.
+ */
 export class RedisStore extends BaseStore {
   readonly #connection: Connection;
   readonly #notifier: Notifier;

@@ -89,7 +89,7 @@ export function queryOf(url: string): string {
   const mark = url.indexOf("?");
   if (mark < 0) return "";
   const hash = url.indexOf("#");
-  return hash < 0 ? url.slice(mark + 1) : url.slice(mark + 1, Math.max(hash, mark + 1));
+  return hash < 0 ? url.slice(mark + 1) : url.slice(mark + 1, hash);
 }
 
 /**

@@ -80,16 +80,57 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
   });
 
-  test("gets a large notification in a script of its own", async () => {
+  test("gets at most a million characters of notifications in a script, apart from its last event", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.counts();
     const evalsha = vi.spyOn(client, "evalsha");
-    const large = JSON.stringify({ text: "x".repeat(1_000_000) });
-    const events = [eventOf(), { ...eventOf(), notification: large }, eventOf(), eventOf()];
+    const long = JSON.stringify({ text: "x".repeat(600_000) });
+    const events = [eventOf(), eventOf(), eventOf()].map((event) => ({ ...event, notification: long }));
     const added = await Promise.all(events.map((event) => store.add(event)));
-    expect(added).toEqual(Array(4).fill("added"));
+    expect(added).toEqual(Array(3).fill("added"));
+    expect(evalsha.mock.calls.map((call) => call.filter((each) => each === long).length)).toEqual([2, 1]);
+    await store.close();
+  });
+
+  test("gets an event at once if Redis is idle, and otherwise waits for the events that have arrived", async () => {
+    const client = clientOf();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.counts();
+    const evalsha = vi.spyOn(client, "evalsha");
+    const someMicrotasks = async () => {
+      for (let turn = 0; turn < 20; turn++) await undefined;
+    };
+    const first = store.add(eventOf());
+    await someMicrotasks();
+    expect(evalsha).toHaveBeenCalledOnce();
+    const second = store.add(eventOf());
+    await someMicrotasks();
+    const third = store.add(eventOf());
+    expect(await Promise.all([first, second, third])).toEqual(Array(3).fill("added"));
     expect(evalsha).toHaveBeenCalledTimes(2);
+    await store.close();
+  });
+
+  test("gets new events, duplicates and events of other sources in one script", async () => {
+    const client = clientOf();
+    const prefix = randomUUID();
+    const [store, other] = [
+      redisStore({ client, prefix, logger }),
+      redisStore({ url: plain!.url, prefix, logger }),
+    ];
+    const known = eventOf("booking:KNOWN");
+    await store.add({ ...known, source: "reconcile" });
+    const woken = vi.fn();
+    other.subscribe?.(woken);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    woken.mockClear();
+    const events = [eventOf("booking:B"), { ...eventOf("booking:C"), source: "reconcile" as const }, known];
+    const added = await Promise.all(events.map((event) => store.add(event)));
+    expect(added).toEqual(["added", "added", "duplicate"]);
+    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    expect(await store.newestReceived?.()).toBeInstanceOf(Date);
+    await other.close();
     await store.close();
   });
 
