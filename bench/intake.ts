@@ -40,7 +40,7 @@ const contestants: Readonly<Record<string, Contestant>> = {
   fetch: { label: "`webhooks.fetch` (line above = 1)", ours: true, goal: 0.97, base: "bareFetch" },
 };
 
-/** Load before the clock starts, in ms, so that connections are open and memory is in use, as in production. */
+/** Load before the clock starts, in ms, so that database connections are open and memory is in use. */
 const WARM = 600;
 /** Load before a server's first round, in ms, so that its code is optimized, as in production. */
 const FIRST_WARM = 4_000;
@@ -54,7 +54,8 @@ export async function intake(rounds: number, ms: number, only?: readonly string[
     const { path = "/hooks", scheme } = contestants[name]!;
     return generator.call("run", { port: ports.get(name)!, path, scheme, ms: length });
   };
-  // A server stays open for all rounds, as in production: V8 optimizes the closures of a second handler less.
+  // Keep each server open for all rounds, as in production. V8 would optimize the closures of a second handler in the
+  // same process less.
   for (const [name, server] of servers) {
     ports.set(name, await server.call("open"));
     await run(name, FIRST_WARM);

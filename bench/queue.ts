@@ -13,7 +13,7 @@ interface Work {
   readonly concurrency: number;
   /** The number of pending events. */
   readonly count: number;
-  /** Work before the clock starts, in ms, so that connections are open and memory is in use, as in production. */
+  /** Work before the clock starts, in ms, so that connections are open and memory is in use. Default 0. */
   readonly warm?: number;
   /** Longest time by the clock, in ms. The run ends earlier after its last event. */
   readonly ms: number;

@@ -17,9 +17,9 @@ return { v[1] or ARGV[3], base, not v[1] and v[2] and 1 or 0 }
 `;
 
 /**
- * Adds several events. Arguments of each event: id, flags, ref, topic, notification, traceparent, ms until the event
- * is due, source, timestamp. The five arguments after the flags are optional. If one of them is set, `flags` contains
- * its letter: in this order, `r`, `t`, `n`, `p` and `d`. Returns a list with a result for each event.
+ * Adds one or more events. Arguments of each event: id, flags, ref, topic, notification, traceparent, ms until the event
+ * is due, source, timestamp. The five arguments after the flags are optional. Their letters, in this order, are `r`, `t`,
+ * `n`, `p` and `d`. `flags` contains the letters of the set arguments. Returns a list with a result for each event.
  */
 const add = `
 local newest = false

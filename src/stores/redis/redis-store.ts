@@ -49,7 +49,7 @@ interface Batch {
 }
 
 /**
- * Runs Lua scripts. Redis never interrupts a script, so no other client sees a part of its writes. `redis-locks.ts`
+ * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-locks.ts`
  * lists the keys.
  */
 export class RedisStore extends BaseStore {
@@ -242,8 +242,8 @@ export class RedisStore extends BaseStore {
   /** Opens the batch for the next calls of `add`, and soon adds its events. */
   #openBatch(): Batch {
     const send = async (): Promise<readonly Answer[]> => {
-      // If Redis works on other calls, let Node read its sockets first, so that requests that have already arrived
-      // share the script. Otherwise, send the first event at once.
+      // If another call of this store runs, let Node read its sockets first. Then events whose requests have already
+      // arrived share the script. If no other call runs, send the batch at once.
       await (this.#connection.isBusy ? setImmediate() : undefined);
       if (this.#batch === batch) this.#batch = undefined;
       return (await this.#changed(this.#evaluate("add", batch.args))) as readonly Answer[];

@@ -143,7 +143,7 @@ function openWebStream(stream: ReadableStream<unknown>, sink: Sink): Release {
   const reader = stream.getReader();
   void pump(() => reader.read(), sink);
   return (ended) => {
-    // Do not release the lock of a stream that has ended: Node would make an error with a stack for it.
+    // Do not release the lock of an ended stream: Node would then make an error with a stack trace, which is slow.
     if (ended) return;
     reader.releaseLock();
     afterTheAnswer(() => (stream.locked ? undefined : stream.cancel()));

@@ -192,8 +192,9 @@ function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefi
 
 /**
  * The request that `verify` gets. Makes `Headers` only when `verify` reads them, because a check of the URL does not
- * need them. `headers` is an own property, so that `{ ...request }` copies it. All requests share its getter: with a
- * getter for each request, V8 would make a hidden class for each request, which slows garbage collection.
+ * need them. `headers` is an own property, so that `{ ...request }` copies it. All requests share one getter of
+ * `headers`. With a getter for each request, V8 would make a hidden class for each request, which slows garbage
+ * collection.
  */
 class RequestToVerify implements VerifyRequest {
   static readonly #lazyHeaders: PropertyDescriptor & ThisType<RequestToVerify> = {
@@ -208,8 +209,8 @@ class RequestToVerify implements VerifyRequest {
   readonly url: string;
   readonly topic: string | undefined;
   declare readonly headers: Headers;
-  // Do not write `this.rawBody = () => …`: V8 puts a function that an assignment makes for a property into the old
-  // generation. From there, it would keep the whole request in memory until the next full garbage collection.
+  // Do not write `this.rawBody = () => …`: V8 would allocate that function in the old generation. There, the
+  // function would keep the whole request in memory until the next full garbage collection.
   readonly rawBody = (): Promise<Uint8Array> => this.#body.raw();
   readonly #body: RequestBody;
   readonly #given: RequestHeaders;

@@ -199,7 +199,7 @@ const inPath: Find = ({ url }) => {
 
 /**
  * Compares two texts in a time that depends only on the length of `known`. Does not use `timingSafeEqual`, which needs
- * digests of both texts. Digests take as long as the rest of `verify`, and are asynchronous on Cloudflare Workers.
+ * digests of both texts. Digests take as long as the rest of `verify`, and are asynchronous in Web Crypto.
  */
 export function isEqual(given: string, known: string): boolean {
   // If the lengths differ, compare `known` with itself, so that the length of `given` does not affect the time.

@@ -64,7 +64,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
   });
 
-  test("gets one script for the events that arrive together, in pages of 200", async () => {
+  test("gets one script for up to 200 events that arrive together", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
     const evalsha = vi.spyOn(client, "evalsha");
@@ -80,7 +80,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
   });
 
-  test("gets at most a million characters of notifications in a script, apart from its last event", async () => {
+  test("gets no further event in a script whose notifications have reached a million characters", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.counts();
@@ -93,7 +93,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
   });
 
-  test("gets an event at once if Redis is idle, and otherwise waits for the events that have arrived", async () => {
+  test("gets an event at once if no other call runs, and otherwise with the events that have arrived", async () => {
     const client = clientOf();
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await store.counts();
@@ -112,7 +112,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
   });
 
-  test("gets new events, duplicates and events of other sources in one script", async () => {
+  test("gets new events, duplicates and events of other sources together", async () => {
     const client = clientOf();
     const prefix = randomUUID();
     const [store, other] = [

@@ -29,7 +29,7 @@ export interface SubscriberOptions {
   readonly notifications: readonly string[];
   /** How far this process's clock is ahead, in ms. It makes the leases of earlier, dead processes expire at once. */
   readonly ahead: number;
-  /** The process dies when it gets to this point for the third time, or commits after the third settle. */
+  /** The process dies at the third pass of this point. At a commit, it dies if three settles have begun. */
   readonly dieAt?: Point;
 }
 
@@ -40,7 +40,7 @@ const now = Date.now;
 Date.now = () => now() + ahead;
 
 let passes = 0;
-/** Kills the process at its third pass. One commit can stand for several events, so it counts their settles instead. */
+/** Kills the process at the third pass of `dieAt`. A commit can contain several settles, so `passed` counts them. */
 function point(name: Point, passed?: number): void {
   if (name !== dieAt) return;
   passes += 1;
