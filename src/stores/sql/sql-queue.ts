@@ -202,21 +202,17 @@ function* lease(
 ): SqlSteps<ClaimedEvent> {
   const { sql, now } = operation;
   const { record } = row;
-  const leaseEnd = leaseEndOf(now, leaseDuration);
-  const token = crypto.randomUUID();
+  const held = { lease: crypto.randomUUID(), leaseSeq: seq, leaseEnd: leaseEndOf(now, leaseDuration) };
   const [event] = yield* select(sql.eventWithRecord, seq);
-  yield* change(sql.claimEvent, leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
+  yield* change(sql.claimEvent, held.leaseEnd, now, worker ?? null, historyWithLost(event!), seq);
   const next = row.pendingSeq === seq ? yield* firstPending(operation, record) : {};
   // The record may have another retry, which comes first now.
   const retry = row.retrySeq === seq && row.retryDue !== 0 ? yield* firstRetry(operation, record) : {};
   // If `retryDue` is 0, the record's only retry is the event of the previous lease, which has ended. The new lease
   // adds a second retry. So set `retryDue` to the end of the previous lease.
   const retryDue = row.retryDue === 0 && row.retrySeq !== seq ? row.leaseEnd : row.retryDue;
-  yield* putQueue(
-    operation,
-    leased({ ...row, ...next, retryDue, ...retry, lease: token, leaseSeq: seq, leaseEnd }),
-  );
-  return claimOf(event!, event!.snapshot === null ? undefined : event, { lease: token, now });
+  yield* putQueue(operation, leased({ ...row, ...next, retryDue, ...retry, ...held }));
+  return claimOf(event!, event!.snapshot === null ? undefined : event, { lease: held.lease, now });
 }
 
 /**
