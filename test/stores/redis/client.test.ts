@@ -35,6 +35,14 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     return client;
   }
 
+  /** Opens a store that is already connected. `evalsha` records each script that the store then runs. */
+  async function watchedStore() {
+    const client = clientOf();
+    const store = redisStore({ client, prefix: randomUUID(), logger });
+    await store.counts();
+    return { store, evalsha: vi.spyOn(client, "evalsha") };
+  }
+
   test("keeps its listeners, and stays open", async () => {
     const client = clientOf();
     const listeners = () => client.eventNames().map((name) => [name, client.listenerCount(name)]);
@@ -65,13 +73,9 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
   });
 
   test("gets one script for up to 200 events that arrive together", async () => {
-    const client = clientOf();
-    const store = redisStore({ client, prefix: randomUUID(), logger });
-    const evalsha = vi.spyOn(client, "evalsha");
+    const { store, evalsha } = await watchedStore();
     const events = Array.from({ length: 210 }, () => eventOf());
     const conflict = { ...events[0]!, ref: "booking:OTHER" };
-    await store.counts();
-    evalsha.mockClear();
     const added = await Promise.all([...events, events[0]!, conflict].map((event) => store.add(event)));
     expect(added).toEqual([...Array(210).fill("added"), "duplicate", "conflict"]);
     expect(evalsha).toHaveBeenCalledTimes(2);
@@ -81,10 +85,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
   });
 
   test("gets no further event in a script whose notifications have reached a million characters", async () => {
-    const client = clientOf();
-    const store = redisStore({ client, prefix: randomUUID(), logger });
-    await store.counts();
-    const evalsha = vi.spyOn(client, "evalsha");
+    const { store, evalsha } = await watchedStore();
     const long = JSON.stringify({ text: "x".repeat(600_000) });
     const events = [eventOf(), eventOf(), eventOf()].map((event) => ({ ...event, notification: long }));
     const added = await Promise.all(events.map((event) => store.add(event)));
@@ -94,10 +95,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
   });
 
   test("gets an event at once if no other call runs, and otherwise with the events that have arrived", async () => {
-    const client = clientOf();
-    const store = redisStore({ client, prefix: randomUUID(), logger });
-    await store.counts();
-    const evalsha = vi.spyOn(client, "evalsha");
+    const { store, evalsha } = await watchedStore();
     const someMicrotasks = async () => {
       for (let turn = 0; turn < 20; turn++) await undefined;
     };
