@@ -41,6 +41,9 @@ const CLAIM = [
   "order",
 ] as const satisfies readonly (keyof ClaimOptions)[];
 
+/** The answer of {@link EventStore.add}. */
+export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;
+
 /** Selects a part of the events. The events are sorted from newest to oldest. */
 export interface Slice {
   /** Only events with an arrival number below `before`. If `undefined`, the slice starts at the newest event. */
@@ -66,10 +69,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
   #closing: Promise<void> | undefined;
 
-  protected abstract doAdd(
-    event: NewEvent,
-    dueIn: number | undefined,
-  ): Promise<"added" | "duplicate" | "conflict">;
+  protected abstract doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer>;
   protected abstract doClaim(options: ClaimOptions): Promise<ClaimedEvent[]>;
   protected abstract doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
   protected abstract doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
@@ -105,7 +105,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected abstract doPruneRecords(options: PruneRecordsOptions): Promise<number>;
   protected abstract doClose(): Promise<void>;
 
-  async add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict"> {
+  async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
     this.assertOpen();
     checkNoUnknown(options, ["dueIn"]);
     return this.doAdd(event, options?.dueIn === undefined ? undefined : clampWait(options.dueIn));

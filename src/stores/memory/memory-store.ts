@@ -1,4 +1,4 @@
-import { BaseStore, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
+import { type AddAnswer, BaseStore, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
 import type { EventState } from "../event-states.ts";
 import { type Change, changedFrom } from "../event-states.ts";
 import type {
@@ -67,10 +67,7 @@ export class MemoryStore extends BaseStore {
     this.#max = max;
   }
 
-  protected async doAdd(
-    event: NewEvent,
-    dueIn: number | undefined,
-  ): Promise<"added" | "duplicate" | "conflict"> {
+  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
     const known = this.#events.get(event.eventId);
     if (known !== undefined) return known.event.ref === event.ref ? "duplicate" : "conflict";
     const now = this.#now();

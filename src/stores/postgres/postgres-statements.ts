@@ -1,5 +1,5 @@
 import type { ClientBase } from "pg";
-import { HISTORY_LENGTH } from "../base-store.ts";
+import { type AddAnswer, HISTORY_LENGTH } from "../base-store.ts";
 import type { EventState } from "../event-states.ts";
 import type {
   AttemptEntry,
@@ -211,8 +211,6 @@ export interface Part {
   readonly length: number;
 }
 
-export type Answer = "added" | "duplicate" | "conflict";
-
 export interface Addition extends Part {
   readonly event: NewEvent;
   /** The wait until the event is due, ms. */
@@ -246,8 +244,8 @@ function orNull(column: readonly unknown[]): readonly unknown[] | null {
 }
 
 /** Reads the answers of `add_events`, which returns NULL if all events are new. */
-export function toAnswers(rows: readonly Row[], count: number): Answer[] {
-  return (rows[0]?.answers?.split(",") as Answer[] | undefined) ?? Array<Answer>(count).fill("added");
+export function toAnswers(rows: readonly Row[], count: number): AddAnswer[] {
+  return (rows[0]?.answers?.split(",") as AddAnswer[] | undefined) ?? Array<AddAnswer>(count).fill("added");
 }
 
 export function filterValues(filter: EventFilter): unknown[] {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import { BaseStore, clampWait, type Slice, type Sliced } from "../base-store.ts";
+import { type AddAnswer, BaseStore, clampWait, type Slice, type Sliced } from "../base-store.ts";
 import { type Change, changedFrom, type EventState } from "../event-states.ts";
 import type {
   AddOptions,
@@ -30,7 +30,6 @@ import { type Connections, LOCKED, lostConnection, NOTIFY_FULL, sqlState } from 
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import {
   type Addition,
-  type Answer,
   addValues,
   channelOf,
   type Ending,
@@ -97,7 +96,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
   readonly #connections: Connections;
   readonly #commands: Commands;
   readonly #run: Statements;
-  readonly #adds: Groups<Addition, Answer>;
+  readonly #adds: Groups<Addition, AddAnswer>;
   readonly #endings: Groups<Ending, boolean>;
   readonly #notifier: Notifier;
   readonly #writing: Slots;
@@ -148,7 +147,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     };
   }
 
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
+  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
     const addition = toAddition(event, dueIn);
     return this.#commands.call(ADDING, () => this.#adds.add(addition));
   }
@@ -338,7 +337,7 @@ export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
     return Math.max(0, this.#since);
   }
 
-  async #addAll(additions: readonly Addition[], patience: string): Promise<Answer[]> {
+  async #addAll(additions: readonly Addition[], patience: string): Promise<AddAnswer[]> {
     let notify = this.#notifier.isAtRest;
     const send = () => this.#connections.query(this.#run.add, addValues(additions, patience, notify));
     const rows = await again(send).catch((error: unknown) => {

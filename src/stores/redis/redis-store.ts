@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 // Use an imported timer: a test's fake timers replace the globals, and would stop the store.
 import { setImmediate } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
-import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
+import { type AddAnswer, BaseStore, type Slice, type Sliced } from "../base-store.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
@@ -36,8 +36,6 @@ const MOST_TEXT = 1_000_000;
 /** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
 const SCHEMA = 1;
 
-type Answer = "added" | "duplicate" | "conflict";
-
 /** Events that one script adds. */
 interface Batch {
   readonly args: string[];
@@ -45,7 +43,7 @@ interface Batch {
   /** The length of the notifications, in characters. */
   text: number;
   /** The answer for each event. */
-  readonly answers: Promise<readonly Answer[]>;
+  readonly answers: Promise<readonly AddAnswer[]>;
 }
 
 /**
@@ -85,7 +83,7 @@ export class RedisStore extends BaseStore {
     return unsubscribe;
   }
 
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<Answer> {
+  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
     const args = addArgs(event, dueIn);
     const batch = this.#batch ?? this.#openBatch();
     const index = batch.events;
@@ -241,12 +239,12 @@ export class RedisStore extends BaseStore {
 
   /** Opens the batch for the next calls of `add`, and soon adds its events. */
   #openBatch(): Batch {
-    const send = async (): Promise<readonly Answer[]> => {
+    const send = async (): Promise<readonly AddAnswer[]> => {
       // If another call of this store runs, let Node read its sockets first. Then events whose requests have already
       // arrived share the script. If no other call runs, send the batch at once.
       await (this.#connection.isBusy ? setImmediate() : undefined);
       if (this.#batch === batch) this.#batch = undefined;
-      return (await this.#changed(this.#evaluate("add", batch.args))) as readonly Answer[];
+      return (await this.#changed(this.#evaluate("add", batch.args))) as readonly AddAnswer[];
     };
     const batch: Batch = { args: [], events: 0, text: 0, answers: this.#connection.busy(send) };
     this.#batch = batch;

@@ -1,3 +1,4 @@
+import type { AddAnswer } from "../base-store.ts";
 import type { ClaimedEvent, ClaimOptions, NewEvent, Outcome, Snapshot, Write } from "../event-store.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import {
@@ -98,7 +99,7 @@ export function* add(
   { sql, now }: Operation,
   event: NewEvent,
   dueIn: number | undefined,
-): SqlSteps<"added" | "duplicate" | "conflict"> {
+): SqlSteps<AddAnswer> {
   const { eventId, ref, source, topic, timestamp, notification, traceparent = null } = event;
   const id = toId(eventId);
   const record = toRecord(ref, eventId);

@@ -1,4 +1,4 @@
-import { BaseStore, type Slice, type Sliced } from "../base-store.ts";
+import { type AddAnswer, BaseStore, type Slice, type Sliced } from "../base-store.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
@@ -68,10 +68,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     if (driver.transactional) this.transactional = true;
   }
 
-  protected async doAdd(
-    event: NewEvent,
-    dueIn: number | undefined,
-  ): Promise<"added" | "duplicate" | "conflict"> {
+  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
     // Copy the event, because the caller may change it before the store writes it.
     const given = { ...event };
     const answer = await this.#write("the event could not be recorded", (operation) =>
