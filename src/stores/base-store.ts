@@ -1,7 +1,6 @@
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
-import type { EventState } from "./event-states.ts";
-import { type Change, eventStates } from "./event-states.ts";
+import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
   ClaimedEvent,
@@ -12,34 +11,23 @@ import type {
   NewEvent,
   Outcome,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "./event-store.ts";
-
-/** The maximum wait, ms: 366 days. A wait of 1e300 ms would overflow the numbers and dates of a database. */
-export const MAX_WAIT = 366 * 24 * 60 * 60_000;
-
-/** Rounds a wait to whole ms, from 0 to {@link MAX_WAIT}. NaN becomes 0. */
-export function clampWait(ms: number): number {
-  return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
-}
-
-/** The maximum number of attempts in an event's history. */
-export const HISTORY_LENGTH = 10;
+import {
+  type Addition,
+  additionOf,
+  type ClaimedRow,
+  copyOfSnapshot,
+  type Settlement,
+  settlementOf,
+} from "./outcomes.ts";
 
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
-const RECORDS_PAGE = 500;
-
-const CLAIM = [
-  "limit",
-  "leaseDuration",
-  "worker",
-  "eventId",
-  "order",
-] as const satisfies readonly (keyof ClaimOptions)[];
+const SNAPSHOTS_PAGE = 500;
 
 /** The answer of {@link EventStore.add}. */
 export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;
@@ -59,39 +47,108 @@ export interface Sliced<T> {
   readonly next: number | undefined;
 }
 
+/** A claimed event, and what the end of its attempt adds to. */
+export interface Claimed {
+  readonly claim: ClaimedEvent;
+  readonly row: ClaimedRow;
+}
+
+/** What a settlement did. */
+export interface Settled {
+  /** Whether the claim's lease ended the attempt. */
+  readonly held: boolean;
+  /** Whether the record has more events that are due now or later. */
+  readonly more: boolean;
+}
+
+/** A result with the store's clock, epoch ms, read while the call ran. */
+export interface Timed<T> {
+  readonly now: number;
+  readonly result: T;
+}
+
+/** The maximum number of calls that share a statement. */
+const GROUP = 200;
+/** How far the store's clock may be behind before the base treats it as set back, ms. */
+const SET_BACK = 1000;
+/** The claims whose rows a store remembers. More leases than these are hardly held at once. */
+const CLAIMS = 10_000;
+/** The key of the meta value that keeps `lastReceivedAt` when the last webhook event is deleted. */
+const LAST_RECEIVED = "stayhook:last-received";
+
 /**
- * The common base of all stores. It checks that the store is open, checks filters and dates, and limits waits. It
- * implements paging, batches and subscribers. A store implements the protected methods, which get only checked values.
+ * What all stores do alike: checks of arguments, calls that share a statement, what an attempt does to its event, the
+ * rule for a clock that is set back, pages and batches, `lastReceivedAt`, and subscribers. A store implements the
+ * protected methods, which get only checked values, and write down what they get.
  *
  * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
  */
 export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
+  readonly #adds = new Group<Addition, AddAnswer>(
+    ({ event }) => event.eventId,
+    (additions) => this.doAdd(additions),
+  );
+  readonly #settles = new Group<Settlement<Tx>, Settled>(
+    ({ claim }) => claim.ref ?? claim.eventId,
+    (settlements) => this.doSettle(settlements),
+  );
+  readonly #rows = new Map<string, ClaimedRow>();
+  readonly #clock = new StoreClock();
+  #isFirstRead = true;
+  #isWaking = false;
   #closing: Promise<void> | undefined;
 
-  protected abstract doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer>;
-  protected abstract doClaim(options: ClaimOptions): Promise<ClaimedEvent[]>;
-  protected abstract doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
-  protected abstract doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
-  protected abstract doNextDue(): Promise<number | undefined>;
+  /**
+   * Records events, each in one atomic step with the due time of its record. The additions of a call have different ids,
+   * and may have equal records. The answers have the order of the additions.
+   */
+  protected abstract doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]>;
+  protected abstract doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>>;
+  /** Returns the tokens of the leases that are still held. */
+  protected abstract doRenew(
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+  ): Promise<readonly string[]>;
+  /**
+   * Ends attempts, each in one atomic step. The settlements of a call have different records. A settlement with `writes`
+   * comes alone.
+   */
+  protected abstract doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]>;
+  protected abstract doNextDue(): Promise<Timed<number | undefined>>;
+  /**
+   * Repairs the times after the store's clock was set back: pending and retrying events and rechecks become due now,
+   * and no lease ends later than its duration from now.
+   */
+  protected abstract doSetBack(): Promise<void>;
+  protected abstract doRemove(ref: string, what: readonly string[] | "timers"): Promise<number>;
   protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
   /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
   protected abstract doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
   /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
   protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
-  /** Changes events that match `filter`, but each event at most once. `found` is the number of changed events. */
-  protected abstract doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>>;
+  /**
+   * Changes events that match `filter` and are in one of `states`, but each event at most once. `found` is the number
+   * of changed events.
+   */
+  protected abstract doChange(
+    change: Change,
+    filter: EventFilter,
+    states: readonly EventState[],
+    slice: Slice,
+  ): Promise<Sliced<number>>;
   protected abstract doCounts(): Promise<Record<EventState, number>>;
   protected abstract doOldestWaiting(): Promise<number | undefined>;
-  protected abstract doNewestReceived(): Promise<Date | undefined>;
+  /** Returns when the newest webhook event that is still there was recorded, epoch ms. */
+  protected abstract doLastReceivedAt(): Promise<number | undefined>;
   /**
    * @returns the number of deleted events. If an event of the record is being processed, deletes nothing and returns
    * `undefined`
    */
   protected abstract doErase(ref: string): Promise<number | undefined>;
-  protected abstract doRecordOf(ref: string): Promise<RecordSnapshot | undefined>;
-  /** Returns records whose `ref` follows `after`. A result with fewer than `limit` records is the last page. */
-  protected abstract doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
+  protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
+  /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
+  protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
   protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
   protected abstract doGetMeta(
     key: string,
@@ -102,37 +159,69 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     expected: string | undefined,
   ): Promise<boolean>;
   protected abstract doPrune(options: PruneOptions): Promise<number>;
-  protected abstract doPruneRecords(options: PruneRecordsOptions): Promise<number>;
+  protected abstract doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
+  protected abstract doRestore(
+    events: readonly StoredEvent[],
+    snapshots: readonly RecordSnapshot[],
+  ): Promise<void>;
   protected abstract doClose(): Promise<void>;
 
   async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
     this.assertOpen();
-    checkNoUnknown(options, ["dueIn"]);
-    return this.doAdd(event, options?.dueIn === undefined ? undefined : clampWait(options.dueIn));
+    checkNoUnknown(options, ["dueIn", "replace"]);
+    const answer = await this.#adds.call(additionOf(event, options));
+    if (answer === "added") this.#woke();
+    return answer;
   }
 
   async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    checkNoUnknown(options, CLAIM);
-    return options.limit <= 0 ? [] : this.doClaim(options);
+    checkNoUnknown(options, ["limit", "leaseDuration", "worker", "eventId", "newestFirst"]);
+    if (!(options.limit > 0)) return [];
+    // A lease of 0 ms would end at once, and the same claim would lease the event again. So use at least 1 ms.
+    const leaseDuration = Math.max(1, Math.ceil(options.leaseDuration));
+    const checked = { ...options, limit: Math.ceil(options.limit), leaseDuration };
+    const claimed = await this.#timed(
+      () => this.doClaim(checked),
+      (claims) => claims.length > 0,
+    );
+    for (const { claim, row } of claimed) this.#remember(claim.lease, row);
+    return claimed.map(({ claim }) => claim);
   }
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    return claims.length === 0 ? [] : this.doRenew(claims, leaseDuration);
+    if (claims.length === 0) return [];
+    const held = new Set(await this.doRenew(claims, Math.max(1, Math.ceil(leaseDuration))));
+    return claims.filter(({ lease }) => held.has(lease));
   }
 
   async settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
     this.assertOpen();
-    return this.doSettle(
-      claim,
-      outcome.state === "retrying" ? { ...outcome, in: clampWait(outcome.in) } : outcome,
-    );
+    const row = this.#rows.get(claim.lease) ?? (await this.#rowOf(claim));
+    if (row === undefined) return false;
+    const settlement = settlementOf({ ...claim }, row, outcome);
+    const { held, more } =
+      settlement.writes.length > 0
+        ? (await this.doSettle([settlement]))[0]!
+        : await this.#settles.call(settlement);
+    this.#rows.delete(claim.lease);
+    if (held && (more || settlement.additions.length > 0)) this.#woke();
+    return held;
   }
 
   async nextDue(): Promise<number | undefined> {
     this.assertOpen();
-    return this.doNextDue();
+    return this.#timed(
+      () => this.doNextDue(),
+      (next) => next === 0,
+    );
+  }
+
+  async remove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+    this.assertOpen();
+    checkRef(ref);
+    return what.length === 0 ? 0 : this.doRemove(ref, what);
   }
 
   async list({ limit: asked, after, ...given }: ListOptions): Promise<StoredEvent[]> {
@@ -166,9 +255,11 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return this.doOldestWaiting();
   }
 
-  async newestReceived(): Promise<Date | undefined> {
+  async lastReceivedAt(): Promise<Date | undefined> {
     this.assertOpen();
-    return this.doNewestReceived();
+    const times = await Promise.all([this.doLastReceivedAt(), this.doGetMeta(LAST_RECEIVED)]);
+    const [newest = 0, kept = 0] = [times[0], times[1] && Number(times[1].value)];
+    return newest || kept ? new Date(Math.max(newest, kept)) : undefined;
   }
 
   replay(filter: EventFilter): Promise<number> {
@@ -182,6 +273,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async erase(ref: string): Promise<number> {
     this.assertOpen();
     checkRef(ref);
+    await this.#keepLastReceived();
     const erased = await this.doErase(ref);
     if (erased !== undefined) return erased;
     throw new StayhookError(
@@ -189,26 +281,26 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     );
   }
 
-  async recordOf(ref: string): Promise<RecordSnapshot | undefined> {
+  async snapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
     this.assertOpen();
-    return this.doRecordOf(ref);
+    return this.doSnapshotOf(ref);
   }
 
-  async *records(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
+  async *snapshots(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
     checkNoUnknown(options, ["after"]);
     let last = options.after;
     for (;;) {
       this.assertOpen();
-      const page = await this.doRecords(last, RECORDS_PAGE);
+      const page = await this.doSnapshots(last, SNAPSHOTS_PAGE);
       yield* page;
-      if (page.length < RECORDS_PAGE) return;
+      if (page.length < SNAPSHOTS_PAGE) return;
       last = page.at(-1)!.ref;
     }
   }
 
   async learn(ref: string, snapshot: Snapshot): Promise<boolean> {
     this.assertOpen();
-    return this.doLearn(ref, snapshot);
+    return this.doLearn(ref, copyOfSnapshot(snapshot));
   }
 
   async getMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
@@ -231,13 +323,36 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     checkNoUnknown(options, ["state", "reason", "age", "limit"]);
     if (options.state !== "done" && options.state !== "parked")
       throw new InvalidArgumentError({ path: ["state"], message: 'must be "done" or "parked"' });
-    return options.limit <= 0 ? 0 : this.doPrune(options);
+    // No done event has a failure reason, so nothing matches.
+    if (options.limit <= 0 || (options.state === "done" && options.reason !== undefined)) return 0;
+    await this.#keepLastReceived();
+    return this.doPrune({ ...options, limit: Math.ceil(options.limit) });
   }
 
-  async pruneRecords(options: PruneRecordsOptions): Promise<number> {
+  async pruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
     this.assertOpen();
     checkNoUnknown(options, ["age", "limit"]);
-    return options.limit <= 0 ? 0 : this.doPruneRecords(options);
+    return options.limit <= 0 ? 0 : this.doPruneSnapshots({ ...options, limit: Math.ceil(options.limit) });
+  }
+
+  async restore(batch: {
+    readonly events: readonly StoredEvent[];
+    readonly snapshots: readonly RecordSnapshot[];
+  }): Promise<void> {
+    this.assertOpen();
+    const issues = batch.events.flatMap(({ eventId, state }, index) =>
+      state === "processing"
+        ? [
+            {
+              path: ["events", index],
+              message: `event ${eventId} is processing. Restore it when its attempt has ended`,
+            },
+          ]
+        : [],
+    );
+    if (issues.length > 0) throw new InvalidArgumentError(issues);
+    await this.doRestore(batch.events, batch.snapshots);
+    this.#woke();
   }
 
   subscribe(wake: () => void): () => void {
@@ -251,12 +366,70 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return this.#closing;
   }
 
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   protected get closed(): boolean {
     return this.#closing !== undefined;
   }
 
   protected assertOpen(): void {
-    if (this.closed) throw new StayhookError("The store is closed.");
+    if (this.closed) {
+      throw new StayhookError(
+        "The event store is closed. Close the server, the reconciler and the webhook handler before the store.",
+      );
+    }
+  }
+
+  /** Tells other processes that an event may be due. It must not throw. Only stores with a notifier implement it. */
+  protected notify?(): void;
+
+  /** Wakes the subscribers once for all events that one turn made due. */
+  #woke(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    queueMicrotask(() => {
+      this.#isWaking = false;
+      if (this.closed) return;
+      this.subscribers.wake();
+      this.notify?.();
+    });
+  }
+
+  /**
+   * Runs a call that follows the store's clock. If the clock was set back, repairs the times. Then runs the call again,
+   * unless its result `found` work already.
+   */
+  async #timed<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
+    const sentAt = performance.now();
+    const { now, result } = await run();
+    const isBehind = this.#isFirstRead
+      ? now < ((await this.lastReceivedAt())?.getTime() ?? 0) - SET_BACK
+      : this.#clock.isBehind(now, sentAt);
+    this.#isFirstRead = false;
+    this.#clock.read(now);
+    if (!isBehind) return result;
+    await this.doSetBack();
+    return found(result) ? result : (await run()).result;
+  }
+
+  #remember(lease: string, row: ClaimedRow): void {
+    if (this.#rows.size >= CLAIMS) this.#rows.delete(this.#rows.keys().next().value!);
+    this.#rows.set(lease, row);
+  }
+
+  /** Reads the row of a claim that another handle of this store made. */
+  async #rowOf({ eventId }: ClaimedEvent): Promise<ClaimedRow | undefined> {
+    const event = await this.doGet(eventId);
+    return event && { history: event.history, worker: undefined };
+  }
+
+  /** Notes when the last webhook event was recorded, because the caller may delete this event. */
+  async #keepLastReceived(): Promise<void> {
+    const [newest, kept] = await Promise.all([this.doLastReceivedAt(), this.doGetMeta(LAST_RECEIVED)]);
+    if (newest !== undefined && newest > Number(kept?.value ?? 0))
+      await this.doSetMeta(LAST_RECEIVED, String(newest), kept?.value);
   }
 
   async #change(change: Change, given: EventFilter): Promise<number> {
@@ -268,15 +441,97 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
         message: `${change} requires a filter with at least one field, such as { state: "parked" }`,
       });
     }
+    const states = statesOf(change, filter);
     let changed = 0;
     let before: number | undefined;
     do {
       this.assertOpen();
-      const { found, next } = await this.doChange(change, filter, { before, limit: CHANGE_BATCH });
+      const { found, next } = await this.doChange(change, filter, states, { before, limit: CHANGE_BATCH });
       changed += found;
       before = next;
     } while (before !== undefined);
+    if (changed > 0) this.#woke();
     return changed;
+  }
+}
+
+/**
+ * Calls that arrive while a statement runs share the next one. If a shared statement fails, each call is tried again
+ * by itself, so that one bad event fails no other.
+ */
+class Group<In, Out> {
+  readonly #keyOf: (call: In) => string;
+  readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
+  #waiting: Waiting<In, Out>[] = [];
+  #isRunning = false;
+
+  /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
+  constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
+    this.#keyOf = keyOf;
+    this.#run = run;
+  }
+
+  call(call: In): Promise<Out> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ call, resolve, reject });
+      if (!this.#isRunning) void this.#runAll();
+    });
+  }
+
+  async #runAll(): Promise<void> {
+    this.#isRunning = true;
+    // Calls of the same turn share the first statement, too.
+    await undefined;
+    while (this.#waiting.length > 0) {
+      const group = this.#take();
+      try {
+        await this.#runTogether(group);
+      } catch (error) {
+        if (group.length === 1) group[0]!.reject(error);
+        else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
+      }
+    }
+    this.#isRunning = false;
+  }
+
+  #take(): Waiting<In, Out>[] {
+    const group = new Map<string, Waiting<In, Out>>();
+    const later: Waiting<In, Out>[] = [];
+    for (const each of this.#waiting) {
+      const key = this.#keyOf(each.call);
+      if (group.size < GROUP && !group.has(key)) group.set(key, each);
+      else later.push(each);
+    }
+    this.#waiting = later;
+    return [...group.values()];
+  }
+
+  async #runTogether(group: readonly Waiting<In, Out>[]): Promise<void> {
+    const outs = await this.#run(group.map(({ call }) => call));
+    for (const [index, { resolve }] of group.entries()) resolve(outs[index]!);
+  }
+}
+
+interface Waiting<In, Out> {
+  readonly call: In;
+  resolve(out: Out): void;
+  reject(error: unknown): void;
+}
+
+/** Compares the store's clock with the monotonic clock of this process. */
+class StoreClock {
+  #now = Number.NEGATIVE_INFINITY;
+  #readAt = 0;
+
+  /** Notes a reading that has just arrived. */
+  read(now: number): void {
+    this.#now = now;
+    this.#readAt = performance.now();
+  }
+
+  /** Whether a reading is behind even the moment at which its call was sent. */
+  isBehind(now: number, sentAt: number): boolean {
+    return now < this.#now + (sentAt - this.#readAt) - SET_BACK;
   }
 }
 

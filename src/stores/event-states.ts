@@ -1,19 +1,29 @@
 /**
  * The state of an event.
  *
- * A new event is `pending`. A claim makes it `processing`, and a successful attempt makes it `done`. A failed attempt
+ * A new event is `pending`, or `scheduled` if it is due later. A claim makes it `processing`, and a successful attempt makes it `done`. A failed attempt
  * makes it `retrying`, until the next claim. If the queue stops retrying an event, the event is `parked` until someone
  * replays or discards it.
  */
-export type EventState = "pending" | "processing" | "retrying" | "done" | "parked";
+export type EventState = "scheduled" | "pending" | "processing" | "retrying" | "done" | "parked";
 
 /** Why an attempt failed. */
 export type FailureReason = "callback" | "invalid-record" | "not-found" | "denied" | "unavailable";
 
-/** The origin of an event: a notification, the reconciler or a recheck. A recheck reads a record a second time. */
-export type EventOrigin = "webhook" | "reconcile" | "recheck";
+/**
+ * The origin of an event: a notification, the reconciler, a recheck or a timer. A recheck reads a record a second time.
+ * A timer runs a callback at the time that an earlier callback set.
+ */
+export type EventOrigin = "webhook" | "reconcile" | "recheck" | "timer";
 
-export const eventStates: readonly EventState[] = ["pending", "processing", "retrying", "done", "parked"];
+export const eventStates: readonly EventState[] = [
+  "scheduled",
+  "pending",
+  "processing",
+  "retrying",
+  "done",
+  "parked",
+];
 
 export const failureReasons: readonly FailureReason[] = [
   "callback",
@@ -25,13 +35,24 @@ export const failureReasons: readonly FailureReason[] = [
 
 export const eventReasons: readonly (FailureReason | "discarded")[] = [...failureReasons, "discarded"];
 
-export const eventOrigins: readonly EventOrigin[] = ["webhook", "reconcile", "recheck"];
+export const eventOrigins: readonly EventOrigin[] = ["webhook", "reconcile", "recheck", "timer"];
 
 /** A change that a store makes to all events that match a filter. */
 export type Change = "replay" | "discard";
 
-/** The states from which each change is possible. A change skips events in other states. */
-export const changedFrom: Readonly<Record<Change, readonly EventState[]>> = {
-  replay: ["done", "parked", "retrying"],
+const changedFrom: Readonly<Record<Change, readonly EventState[]>> = {
+  replay: ["pending", "retrying", "done", "parked"],
   discard: ["pending", "retrying", "parked"],
 };
+
+/**
+ * Returns the states from which a change with this filter is possible. A filter must name scheduled events, so that
+ * `replay({ ref })` does not fire the record's timers.
+ */
+export function statesOf(
+  change: Change,
+  { state, eventId }: { readonly state?: EventState | undefined; readonly eventId?: string | undefined },
+): readonly EventState[] {
+  const states = changedFrom[change];
+  return state === "scheduled" || eventId !== undefined ? [...states, "scheduled"] : states;
+}

@@ -35,7 +35,7 @@ export interface NewEvent {
   readonly topic: string | null;
   /** The time of the event, usually the timestamp of its notification. ISO 8601 in UTC. */
   readonly timestamp: string;
-  /** The JSON text of the notification. A recheck stores its own JSON here. The reconciler's events have `null`. */
+  /** The JSON text of the notification. Rechecks and timers store their own JSON here. The reconciler's events have `null`. */
   readonly notification: string | null;
   /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
   readonly traceparent?: string | null | undefined;
@@ -92,9 +92,29 @@ export interface SynchronousTransaction {
 /** A function passed to `event.atomically`. The store calls it in the transaction that ends the event. */
 export type Write<Tx> = (tx: Tx) => void | Promise<void>;
 
+/** An event to record, with the options of {@link EventStore.add}. */
+export interface FurtherEvent extends AddOptions {
+  /** The event to record. */
+  readonly event: NewEvent;
+}
+
+/** Changes to other events, in the same step as the end of an attempt. */
+export interface FurtherChanges {
+  /**
+   * Events to record. The attempt's own event has ended by then, so that `replace` can take its place. A duplicate, a
+   * conflict and an event that another attempt is processing are skipped.
+   */
+  readonly events?: readonly FurtherEvent[] | undefined;
+  /**
+   * Events of this record to delete before `events` are recorded: these ids, or all timers of the record. Done events
+   * and the attempt's own event are kept.
+   */
+  readonly remove?: readonly string[] | "timers" | undefined;
+}
+
 /** How an attempt ended, as {@link EventStore.settle} records it. */
 export type Outcome<Tx = never> =
-  | {
+  | ({
       /** The event is handled. */
       readonly state: "done";
       /** The event's type, such as `booking.Confirmed`. */
@@ -112,16 +132,17 @@ export type Outcome<Tx = never> =
         | undefined;
       /** The functions passed to `event.atomically`. Only a `transactional` store gets them. */
       readonly writes?: readonly Write<Tx>[] | undefined;
-    }
-  | {
+    } & FurtherChanges)
+  | ({
       /** The attempt failed, and the event is tried again. */
       readonly state: "retrying";
-      /** ms from now until the event is due again; at most 366 days. */
+      /** ms from now until the event is due again; at most 5 years. */
       readonly in: number;
       /**
        * Whether the attempt counts. `true`: only this event waits for `in` ms, and `outages` becomes 0. `false`: the
-       * platform was out of reach. The store subtracts 1 from `attempts` and adds 1 to `outages`. All events of the
-       * record wait for `in` ms, or until a new event of the record is added without `dueIn`.
+       * platform was out of reach. `attempts` falls by 1 and `outages` rises by 1. No pending or retrying event of the
+       * record is due before `in` ms from now. Events that are due later, scheduled events and new events keep their
+       * time.
        */
       readonly counted: boolean;
       /** Why the attempt failed. */
@@ -130,8 +151,8 @@ export type Outcome<Tx = never> =
       readonly entry: Entry;
       /** The event's type, if the attempt found it out. */
       readonly type?: string | undefined;
-    }
-  | {
+    } & FurtherChanges)
+  | ({
       /** The attempt failed. The event is not tried again unless it is replayed. */
       readonly state: "parked";
       /** Why the attempt failed. */
@@ -140,7 +161,7 @@ export type Outcome<Tx = never> =
       readonly entry: Entry;
       /** The event's type, if the attempt found it out. */
       readonly type?: string | undefined;
-    }
+    } & FurtherChanges)
   | {
       /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due now. */
       readonly state: "released";
@@ -160,8 +181,6 @@ export interface StoredEvent extends NewEvent {
   readonly doneAt: Date | null;
   /** The event's type. It is `null` until an attempt finds it out. */
   readonly type: string | null;
-  /** The `error` of the last entry in `history`. */
-  readonly lastError: string | null;
   /** Why the last attempt failed. It is `discarded` if {@link EventStore.discard} ended the event. */
   readonly reason: FailureReason | "discarded" | null;
   /** The last 10 attempts, the oldest first. A replay keeps the history. A released attempt has no entry. */
@@ -190,10 +209,21 @@ export interface EventFilter {
   readonly receivedBefore?: Date | undefined;
 }
 
+/**
+ * When a new event takes the place of a known event with the same id and `ref`. `ended`: if the known event is done or
+ * parked. `moved`: if its `timestamp` differs.
+ */
+export type Replace = "ended" | "moved";
+
 /** Options of {@link EventStore.add}. */
 export interface AddOptions {
-  /** ms until the event is due; at most 366 days. Default: the event is due at once. */
+  /**
+   * ms until the event is due; at most 5 years (1,826 days). An event with a `dueIn` above 0 is `scheduled` until its
+   * first claim. Default 0: the event is `pending`, and due at once.
+   */
   readonly dueIn?: number | undefined;
+  /** When the event takes the place of a known event with its id. Default: never. */
+  readonly replace?: Replace | undefined;
 }
 
 /** Options of {@link EventStore.claim}. */
@@ -206,8 +236,8 @@ export interface ClaimOptions {
   readonly worker?: string | undefined;
   /** Claims only this event, if it can be claimed now. */
   readonly eventId?: string | undefined;
-  /** Which records are claimed first. Default `oldest`. */
-  readonly order?: "oldest" | "newest" | "retries" | undefined;
+  /** Takes the records that became due last. Default `false`: takes the records that are due longest. */
+  readonly newestFirst?: boolean | undefined;
 }
 
 /** Options of {@link EventStore.list}. */
@@ -230,8 +260,8 @@ export interface PruneOptions {
   readonly limit: number;
 }
 
-/** Options of {@link EventStore.pruneRecords}. */
-export interface PruneRecordsOptions {
+/** Options of {@link EventStore.pruneSnapshots}. */
+export interface PruneSnapshotsOptions {
   /** The minimum time since the snapshot's `seenAt`, ms. */
   readonly age: number;
   /** The maximum number of snapshots to delete. */
@@ -242,9 +272,10 @@ export interface PruneRecordsOptions {
  * Stores events and the snapshots of their records. The queue decides when each event runs. `storeContract` from
  * `stayhook/store` tests an implementation.
  *
- * Due times and leases follow the store's own clock. An event that was added without `dueIn` is due at once, even if
- * the clock is set back. An event that was added with `dueIn` waits. A retrying event also waits. In an outage, all
- * events of a record wait. If the clock is set back to a time before a wait began, the wait ends early.
+ * An event has one due time: when it can next be claimed. For a processing event, that is the end of its lease. A
+ * done or parked event has no due time. Due times and leases follow the store's own clock. If this clock is set back,
+ * pending, retrying and recheck events become due now, timers keep their time, and no lease ends later than its
+ * duration from now. So a retry may come early, and no event comes late.
  *
  * @typeParam Tx - the transaction that a callback's writes get; `never` if the store has no transactions
  */
@@ -255,26 +286,22 @@ export interface EventStore<Tx = never> {
   /**
    * Records an event. When the call resolves, the event is as durable as the store guarantees.
    *
-   * If the record waits because of an outage, a new event without `dueIn` ends this wait.
+   * With `replace`, the event may take the place of a known event with the same id and `ref`. It is then pending or
+   * scheduled anew, with 0 attempts and a new `receivedAt`. It keeps its history, and its place in lists.
    *
-   * @returns `duplicate` if the store has an event with this id and `ref`, in any state. `conflict` if it has an
-   * event with this id and another `ref`
+   * @returns `duplicate` if the store has an event with this id and `ref`, and does not replace it. `conflict` if it
+   * has an event with this id and another `ref`. `busy` if the event would be replaced, but an attempt is processing
+   * it: try again when the attempt has ended
    */
-  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
+  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict" | "busy">;
 
   /**
-   * Leases events that are due or whose lease has ended. Per record, leases only the oldest of these events. Skips
-   * leased or waiting records. Adds 1 to `attempts`. If an event's lease has ended, its history gets a `lost` entry.
+   * Leases up to `limit` records that are due and hold no lease, the record that is due longest first. Claims of each
+   * record the event that is due longest. If two events have equal due times, the event that was received first comes
+   * first. Adds 1 to `attempts`.
    *
-   * A retry is a `retrying` event, or an event whose lease has ended. `order` sorts the records:
-   * - `oldest`: Records with due pending events come first, sorted by the arrival of the oldest of these events.
-   *   Records with only a ready retry follow, sorted by the time at which this retry became ready.
-   * - `newest`: Like `oldest`, but records with a due pending event come in the reverse order.
-   * - `retries`: Records with a ready retry come first, sorted by the time at which this retry became ready.
-   *
-   * A retry becomes ready when it is due or its lease ends. If its record is leased or waiting at that time, the
-   * retry becomes ready when the record's lease or wait ends. A record with several retries is sorted by the retry
-   * with the earliest due time or lease end. If two times are equal, the event that arrived first comes first.
+   * An ended lease is no lease. The next claim of the record gives the event of that lease a `lost` entry, and the
+   * event waits again: it is due since the end of the lease.
    */
   claim(options: ClaimOptions): Promise<ClaimedEvent[]>;
 
@@ -282,15 +309,27 @@ export interface EventStore<Tx = never> {
   renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]>;
 
   /**
-   * Records the outcome of an attempt, and ends its lease. With a `done` outcome, writes the record's snapshot in the
-   * same atomic step. An expired lease stays valid until an event of the record is claimed again.
+   * Records the outcome of an attempt in one atomic step, and ends its lease. The record is then due when the first of
+   * its events is due, but not before now. An expired lease stays valid until the record is claimed again.
+   *
+   * A second call with the same claim resolves to `true` if this lease ended the attempt and nobody has claimed the
+   * record since. It records nothing, and runs no `writes`. So a caller that got no answer can call again.
    *
    * @returns `false` if the lease was lost. The store then records nothing
    * @throws if the outcome could not be recorded. The lease is then still held. If a function in `writes` threw an
-   * error, `settle` rejects with that error. If a function broke the store's rules, `settle` rejects with
-   * `InvalidWriteError`. If the connection was lost while a function ran, `settle` rejects with an error of the store
+   * error, or the database rejected the writes at their commit, `settle` rejects with that error. If a function broke
+   * the store's rules, `settle` rejects with `InvalidWriteError`. If the connection was lost while a function ran,
+   * `settle` rejects with an error of the store
    */
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
+
+  /**
+   * Deletes events of a record: these ids, or all its timers. Keeps done events, so that a timer that has fired is
+   * known, and skips an event that is being processed.
+   *
+   * @returns how many events it deleted
+   */
+  remove(ref: string, what: readonly string[] | "timers"): Promise<number>;
 
   /** Resolves to the ms until the next claim can succeed, or to `undefined` if all events are done or parked. */
   nextDue(): Promise<number | undefined>;
@@ -302,18 +341,20 @@ export interface EventStore<Tx = never> {
   counts(): Promise<Record<EventState, number>>;
 
   /**
-   * Resolves to the age of the oldest waiting event, in ms since its `receivedAt`. An event waits if it is pending or
-   * retrying, or if its lease has ended. An event with `dueIn` does not count before it is due.
+   * Resolves to the age of the oldest waiting event, ms. An event waits if it is pending or retrying, if it is scheduled
+   * and due, or if its lease has ended. The age is the time since `receivedAt`; for a scheduled event, since its due
+   * time.
    */
   oldestWaiting(): Promise<number | undefined>;
 
-  /** Resolves to the time at which the newest webhook event was recorded. Pruning and erasing do not change it. */
-  newestReceived(): Promise<Date | undefined>;
+  /** Resolves to the time at which the last webhook event was recorded. Pruning and erasing do not change it. */
+  lastReceivedAt(): Promise<Date | undefined>;
 
   /**
-   * Makes done and parked events pending again, with 0 attempts. Makes retrying events due now. Also ends the
-   * waits of these events' records. Works in batches, the newest events first. Changes each event at most once. Skips
-   * events that arrive after the call.
+   * Makes done and parked events pending again, with 0 attempts. Makes retrying events, and pending events that wait
+   * for the end of an outage, due now. Makes scheduled events due now, but only if the filter has `state: "scheduled"`
+   * or an `eventId`. Works in batches, the newest events first. Changes each event at most once. Skips events that
+   * arrive after the call.
    *
    * @returns how many events it changed
    * @throws InvalidArgumentError if the filter has no field, or an invalid date
@@ -321,7 +362,8 @@ export interface EventStore<Tx = never> {
   replay(filter: EventFilter): Promise<number>;
 
   /**
-   * Makes pending, retrying and parked events `done`, with `reason: "discarded"`. Works in batches.
+   * Makes pending, retrying and parked events `done`, with `reason: "discarded"`. Discards scheduled events only if the
+   * filter has `state: "scheduled"` or an `eventId`. Works in batches.
    *
    * @returns how many events it changed
    * @throws InvalidArgumentError if the filter has no field, or an invalid date
@@ -337,16 +379,16 @@ export interface EventStore<Tx = never> {
   erase(ref: string): Promise<number>;
 
   /** Resolves to the snapshot of a record, or to `undefined` if the store has none. */
-  recordOf(ref: string): Promise<RecordSnapshot | undefined>;
+  snapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
   /** Yields the snapshots of all records, ordered by `ref` in the store's own collation. */
-  records(options?: {
+  snapshots(options?: {
     /** Yields only snapshots whose `ref` comes after this `ref`. */
     readonly after?: string | undefined;
   }): AsyncIterable<RecordSnapshot>;
 
   /**
-   * Writes the first snapshot of a record, with `sequence: 1`, unless an event of the record is pending, retrying,
-   * processing or parked. If the record already has an equal snapshot, only updates its `seenAt`. Must be atomic.
+   * Writes the first snapshot of a record, with `sequence: 1`, unless an event of the record waits, is processing or is
+   * parked. A scheduled event that is not due does not wait. If the record already has an equal snapshot, only updates its `seenAt`. Must be atomic.
    *
    * @returns whether `snapshot` is the record's snapshot now
    */
@@ -378,13 +420,29 @@ export interface EventStore<Tx = never> {
     },
   ): Promise<boolean>;
 
-  /** Deletes up to `limit` events that entered `state` at least `age` ms ago, oldest first. Resolves to the count. */
+  /**
+   * Deletes up to `limit` events that entered `state` at least `age` ms ago, oldest first. Keeps a done timer as long as
+   * its record has a snapshot. Resolves to the count.
+   */
   prune(options: PruneOptions): Promise<number>;
   /**
-   * Deletes up to `limit` snapshots whose `seenAt` is at least `age` ms ago. Skips records with a pending, retrying or
-   * processing event. Resolves to the number of deleted snapshots.
+   * Deletes up to `limit` snapshots whose `seenAt` is at least `age` ms ago. Skips records with a scheduled, pending,
+   * retrying or processing event. Resolves to the number of deleted snapshots.
    */
-  pruneRecords(options: PruneRecordsOptions): Promise<number>;
+  pruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
+
+  /**
+   * Writes events and snapshots as given, such as those that another store listed. Skips ids and refs that are there.
+   * Events that come first in the batch count as received first.
+   *
+   * @throws InvalidArgumentError if an event is `processing`. The store then writes nothing
+   */
+  restore(batch: {
+    /** The events, each with its state, attempts, history and times. */
+    readonly events: readonly StoredEvent[];
+    /** The snapshots, each with its sequence and time. */
+    readonly snapshots: readonly RecordSnapshot[];
+  }): Promise<void>;
 
   /**
    * Calls `wake` when any process, this one included, may have made an event due sooner than `nextDue` said.
@@ -397,4 +455,7 @@ export interface EventStore<Tx = never> {
    * and the handler before the store.
    */
   close(): Promise<void>;
+
+  /** Calls {@link EventStore.close}, so that `await using` closes the store. */
+  [Symbol.asyncDispose](): Promise<void>;
 }

@@ -2,37 +2,38 @@ import { InvalidArgumentError } from "../../errors.ts";
 import { Log } from "../../logger.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import type { EventStore } from "../event-store.ts";
-import { MemoryStore } from "./memory-store.ts";
+import { MemoryStore, type RunTransaction } from "./memory-store.ts";
 
 /** Options of {@link memoryStore}. */
-export interface MemoryStoreOptions {
+export interface MemoryStoreOptions<Tx = never> {
   /**
-   * The maximum number of done events that the store keeps, to recognize repeated deliveries. Above this number, the
-   * store deletes the oldest done event. The store never deletes waiting or parked events. Default 100,000.
+   * Runs a function in a transaction of your database, so that tests can run callbacks with `event.atomically`. The
+   * transaction commits when the function returns or its promise resolves, and rolls back if it throws or rejects.
+   * Default: none, and `event.atomically` is not available.
    */
-  readonly max?: number | undefined;
+  readonly transaction?: RunTransaction<Tx> | undefined;
 }
 
 /**
  * Keeps events in the memory of this process, for tests and for trying things out. **All events are lost when the
  * process ends**, even if the handler has answered 200. If `NODE_ENV` is `production`, the first call of `memoryStore`
- * writes a warning to the console.
+ * writes a warning to the console. The store keeps the last 100,000 done events, to recognize repeated deliveries.
  *
- * @throws InvalidArgumentError if `max` is not a whole number, 1 or more
+ * @throws InvalidArgumentError if `transaction` is not a function
  *
  * @example
  * ```ts
  * const webhooks = createWebhookHandler({ client, store: memoryStore(), on });
  * ```
  */
-export function memoryStore(options: MemoryStoreOptions = {}): EventStore {
-  checkNoUnknown(options, ["max"]);
-  const { max = 100_000 } = options;
-  if (!Number.isSafeInteger(max) || max < 1) {
-    throw new InvalidArgumentError({ path: ["max"], message: "must be a whole number, 1 or more" });
+export function memoryStore<Tx = never>(options: MemoryStoreOptions<Tx> = {}): EventStore<Tx> {
+  checkNoUnknown(options, ["transaction"]);
+  const { transaction } = options;
+  if (transaction !== undefined && typeof transaction !== "function") {
+    throw new InvalidArgumentError({ path: ["transaction"], message: "must be a function" });
   }
   warnOnce();
-  return new MemoryStore(max);
+  return new MemoryStore(transaction);
 }
 
 let warned = false;

@@ -1,142 +1,286 @@
-import { type AddAnswer, BaseStore, isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
-import type { EventState } from "../event-states.ts";
-import { type Change, changedFrom } from "../event-states.ts";
+import {
+  type AddAnswer,
+  BaseStore,
+  type Claimed,
+  isSameSnapshot,
+  type Settled,
+  type Slice,
+  type Sliced,
+  type Timed,
+} from "../base-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  NewEvent,
-  Outcome,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
+  Write,
 } from "../event-store.ts";
-import { ClaimOrder } from "./claim-order.ts";
+import {
+  type Addition,
+  copyOfSnapshot,
+  lostHistory,
+  replaces,
+  type Settlement,
+  stateOfNew,
+} from "../outcomes.ts";
+import { DueHeap } from "./due-heap.ts";
 import {
   beginAnew,
-  copyOf,
   type EventRow,
-  hasOpen,
   isMatch,
   isOpen,
+  isWaiting,
   newEventRow,
   newRecordRow,
-  note,
-  OrderedSet,
-  place,
-  postpone,
   type RecordRow,
+  restoredRow,
   toClaim,
   toRecordSnapshot,
   toStoredEvent,
 } from "./memory-rows.ts";
 
+/** The maximum number of done events that the store keeps to recognize repeated deliveries. */
+const MOST_DONE = 100_000;
+
+/** Runs `run` in a transaction of the user's database. */
+export type RunTransaction<Tx> = (run: (tx: Tx) => void | Promise<void>) => unknown;
+
 /**
- * The simplest store. Tests compare the behavior of all other stores with this store.
+ * The plain model of a store. Tests compare the behavior of all other stores with this store.
  *
- * No method awaits between reading and writing, so each method is atomic.
+ * No step awaits between reading and writing, so each step is atomic.
  */
-export class MemoryStore extends BaseStore {
-  readonly #max: number;
+export class MemoryStore<Tx = never> extends BaseStore<Tx> {
+  declare readonly transactional?: true;
+  readonly #transaction: RunTransaction<Tx> | undefined;
+  /** All events by id, in order of arrival. */
   readonly #events = new Map<string, EventRow>();
-  /** The events of each state, in the order in which they entered this state. */
-  readonly #byState: Record<EventState, OrderedSet<EventRow>> = {
-    pending: new OrderedSet(),
-    processing: new OrderedSet(),
-    retrying: new OrderedSet(),
-    done: new OrderedSet(),
-    parked: new OrderedSet(),
-  };
-  /** Records with a snapshot, and records with a pending, retrying or processing event. */
+  /** The records that have a snapshot or an event, by key. */
   readonly #records = new Map<string, RecordRow>();
-  /** The locks of pending, retrying and processing events that have no record. */
-  readonly #ownLocks = new Map<EventRow, RecordRow>();
-  /** Records with a snapshot, ordered by `seenAt`. */
-  readonly #seen = new OrderedSet<RecordRow>();
-  readonly #order = new ClaimOrder();
+  /** The records with a lease or a due time. */
+  readonly #due = new DueHeap<RecordRow>();
+  /** The done events, in the order in which they became done. */
+  readonly #done = new Set<EventRow>();
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
-  #newestReceived: number | undefined;
+  #lastReceivedAt: number | undefined;
   #arrivals = 0;
   #leases = 0;
 
-  /** @param max - the maximum number of done events that the store keeps */
-  constructor(max: number) {
+  /** @param transaction - runs the writes of `event.atomically` in the user's database */
+  constructor(transaction?: RunTransaction<Tx>) {
     super();
-    this.#max = max;
+    this.#transaction = transaction;
+    if (transaction) this.transactional = true;
   }
 
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
+  protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
+    const now = Date.now();
+    return additions.map((addition) => this.#add(addition, now));
+  }
+
+  #add(addition: Addition, now: number): AddAnswer {
+    const { event } = addition;
     const known = this.#events.get(event.eventId);
-    if (known !== undefined) return known.event.ref === event.ref ? "duplicate" : "conflict";
-    const now = this.#now();
-    this.#arrivals += 1;
-    const row = newEventRow(event, this.#arrivals, now, dueIn);
-    this.#events.set(event.eventId, row);
-    this.#byState.pending.add(row);
-    if (event.source === "webhook") this.#newestReceived = now;
-    const record = this.#lockOf(row);
-    record.pending.push(row);
-    if (dueIn === undefined && record.wait === undefined) {
-      this.#order.refreshAdded(record);
-    } else {
-      if (dueIn === undefined) record.wait = undefined;
-      this.#order.refresh(record);
-    }
-    this.subscribers.wake();
+    if (known !== undefined) return this.#replace(known, addition, now);
+    const record = this.#recordOf(event.ref, event.eventId);
+    this.#insert(newEventRow(addition, record, this.#nextArrival(), now));
     return "added";
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    const { limit, leaseDuration, worker, eventId, order = "oldest" } = options;
-    const now = this.#now();
-    const claims: ClaimedEvent[] = [];
-    while (claims.length < limit) {
-      const found = eventId === undefined ? this.#order.next(order) : this.#events.get(eventId);
-      if (found === undefined || !this.#isReady(found)) break;
-      claims.push(this.#lease(found, now, Math.max(1, leaseDuration), worker));
-    }
-    return claims;
+  #replace(row: EventRow, addition: Addition, now: number): AddAnswer {
+    const { event, replace, dueIn } = addition;
+    if (row.event.ref !== event.ref) return "conflict";
+    this.#expire(row.record, now);
+    if (row.state === "processing" && (replace === "ended" || replaces(addition, row.event, row.state)))
+      return "busy";
+    if (!replaces(addition, row.event, row.state)) return "duplicate";
+    Object.assign(row, beginAnew(stateOfNew(addition), now + dueIn), {
+      event,
+      receivedAt: now,
+      replayed: false,
+    });
+    this.#done.delete(row);
+    this.#becomeDue(row);
+    return "added";
   }
 
-  protected async doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    const leaseEnd = this.#now() + Math.max(1, leaseDuration);
-    return claims.filter((claim) => {
+  #insert(row: EventRow): void {
+    const { event, record, receivedAt } = row;
+    this.#events.set(event.eventId, row);
+    record.events.add(row);
+    if (event.source === "webhook") this.#lastReceivedAt = Math.max(this.#lastReceivedAt ?? 0, receivedAt);
+    if (row.state === "done") this.#becameDone(row);
+    this.#becomeDue(row);
+  }
+
+  protected async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
+    const now = Date.now();
+    const result: Claimed[] = [];
+    for (const record of this.#candidates(options, now)) {
+      if (result.length >= options.limit) break;
+      this.#expire(record, now);
+      const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
+      if (row !== undefined && isOpen(row) && row.dueAt <= now) result.push(this.#lease(row, now, options));
+    }
+    return { now, result };
+  }
+
+  /** Yields the records that can be claimed. The caller leases each record before it asks for the next one. */
+  *#candidates({ eventId, newestFirst }: ClaimOptions, now: number): Iterable<RecordRow> {
+    if (eventId !== undefined) {
+      const record = this.#events.get(eventId)?.record;
+      if (record !== undefined && record.index !== -1 && record.time <= now) yield record;
+    } else if (newestFirst) {
+      yield* this.#due.dueAt(now);
+    } else {
+      while (this.#due.first !== undefined && this.#due.first.time <= now) yield this.#due.first;
+    }
+  }
+
+  #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions): Claimed {
+    const { record } = row;
+    this.#leases += 1;
+    const token = String(this.#leases);
+    const end = now + leaseDuration;
+    record.token = token;
+    record.lease = { row, end, duration: leaseDuration };
+    row.state = "processing";
+    row.dueAt = end;
+    row.attempts += 1;
+    row.claimedAt = now;
+    row.worker = worker;
+    row.lease = token;
+    this.#refresh(record);
+    return { claim: toClaim(row, token), row: { history: row.history, worker } };
+  }
+
+  /** If the record's lease has ended, gives its event a `lost` entry, and lets the event wait again. */
+  #expire(record: RecordRow, now: number): void {
+    const { lease } = record;
+    if (lease === undefined || lease.end > now) return;
+    const { row, end } = lease;
+    row.state = "retrying";
+    row.history = lostHistory(row, row.claimedAt, end);
+    record.lease = undefined;
+    this.#refresh(record);
+  }
+
+  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
+    const end = Date.now() + duration;
+    const held = claims.filter((claim) => {
       const row = this.#held(claim);
       if (row === undefined) return false;
-      row.leaseEnd = leaseEnd;
-      this.#order.refresh(this.#lockOf(row));
+      row.dueAt = end;
+      row.record.lease = { row, end, duration };
+      this.#refresh(row.record);
       return true;
     });
+    return held.map(({ lease }) => lease);
   }
 
-  protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
-    const now = this.#now();
+  protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
+    for (const { claim, writes } of settlements) {
+      if (writes.length === 0) continue;
+      if (this.#held(claim) === undefined) return [this.#alreadySettled(claim)];
+      if (!(await this.#runWrites(claim, writes))) return [{ held: false, more: false }];
+    }
+    const now = Date.now();
+    return settlements.map((settlement) => this.#settle(settlement, now));
+  }
+
+  /** @returns `false` if the lease was lost meanwhile. The transaction is then rolled back */
+  async #runWrites(claim: ClaimedEvent, writes: readonly Write<Tx>[]): Promise<boolean> {
+    const lost = new Error(`The lease of event ${claim.eventId} was lost while its writes ran.`);
+    const check = (): void => {
+      if (this.#held(claim) === undefined) throw lost;
+    };
+    try {
+      await this.#transaction!((tx) => runInOrder([...writes.map((write) => () => write(tx)), check]));
+      return true;
+    } catch (error) {
+      if (error === lost) return false;
+      throw error;
+    }
+  }
+
+  #settle(settlement: Settlement<Tx>, now: number): Settled {
+    const { claim, delay, record: written, remove, additions } = settlement;
     const row = this.#held(claim);
-    if (row === undefined) return false;
-    const record = this.#lockOf(row);
+    if (row === undefined) return this.#alreadySettled(claim);
+    const { record } = row;
+    const { event, dueIn, type, ...values } = settlement.change;
+    Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
+    if (type !== undefined) row.type = type;
+    if (event !== undefined) Object.assign(row, { event, receivedAt: now });
+    if (row.state === "done") this.#becameDone(row);
+    if (delay !== undefined) delayUntil(record, now + delay);
+    if (written !== undefined) remember(record, written.snapshot, written.changed, now);
+    if (remove !== undefined) this.#remove(record, remove, now);
+    for (const addition of additions) this.#add(addition, now);
     record.lease = undefined;
-    this.#end(row, record, outcome, now);
-    this.#order.refresh(record);
-    if (hasOpen(record)) this.subscribers.wake();
-    return true;
+    this.#refresh(record, now);
+    return { held: true, more: record.index !== -1 };
   }
 
-  protected async doNextDue(): Promise<number | undefined> {
-    const now = this.#now();
-    const at = this.#order.nextReady;
-    return at === Number.POSITIVE_INFINITY ? undefined : at - now;
+  #alreadySettled({ eventId, lease }: ClaimedEvent): Settled {
+    const row = this.#events.get(eventId);
+    return {
+      held: row?.lease === lease && row.record.token === lease && row.state !== "processing",
+      more: false,
+    };
+  }
+
+  protected async doNextDue(): Promise<Timed<number | undefined>> {
+    const now = Date.now();
+    return { now, result: this.#due.first && Math.max(0, this.#due.first.time - now) };
+  }
+
+  protected async doSetBack(): Promise<void> {
+    const now = Date.now();
+    for (const record of this.#records.values()) {
+      for (const row of record.events) {
+        const { state, event } = row;
+        const follows =
+          state === "pending" ||
+          state === "retrying" ||
+          (state === "scheduled" && event.source === "recheck");
+        if (follows && isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
+      }
+      const { lease } = record;
+      if (lease !== undefined) lease.row.dueAt = lease.end = Math.min(lease.end, now + lease.duration);
+      this.#refresh(record);
+    }
+  }
+
+  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+    const record = this.#records.get(ref);
+    return record === undefined ? 0 : this.#remove(record, what, Date.now());
+  }
+
+  #remove(record: RecordRow, what: readonly string[] | "timers", now: number): number {
+    const rows = [...record.events].filter(
+      ({ event, state }) =>
+        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+    );
+    const removed = rows.filter((row) => row.state !== "processing" || row.dueAt! <= now);
+    for (const row of removed) this.#forget(row);
+    this.#refresh(record);
+    return removed.length;
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
     const row = this.#events.get(eventId);
-    return row && this.#toStoredEvent(row);
+    return row && toStoredEvent(row);
   }
 
   protected async doList(filter: EventFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
     const rows = this.#matching(filter, before).slice(0, limit);
-    return { found: rows.map((row) => this.#toStoredEvent(row)), next: undefined };
+    return { found: rows.map(toStoredEvent), next: undefined };
   }
 
   protected async arrivalOf(eventId: string): Promise<number | undefined> {
@@ -144,249 +288,241 @@ export class MemoryStore extends BaseStore {
   }
 
   /** Changes all matching events in one step, because Node would run no I/O between batches. */
-  protected async doChange(change: Change, filter: EventFilter): Promise<Sliced<number>> {
-    const now = this.#now();
-    const rows = this.#matching(filter).filter(({ state }) => changedFrom[change].includes(state));
-    const touched = new Set<RecordRow>();
+  protected async doChange(
+    change: Change,
+    filter: EventFilter,
+    states: readonly EventState[],
+  ): Promise<Sliced<number>> {
+    const now = Date.now();
+    const rows = this.#matching(filter).filter(
+      // A pending event that is due needs no replay.
+      ({ state, dueAt }) =>
+        states.includes(state) && !(change === "replay" && state === "pending" && dueAt! <= now),
+    );
     for (const row of rows) {
-      const record = this.#lockOf(row);
-      if (change === "replay") this.#replay(row, record, now);
-      else this.#discard(row, record, now);
-      touched.add(record);
+      if (change === "replay") this.#replay(row, now);
+      else this.#discard(row, now);
     }
-    for (const record of touched) this.#order.refresh(record);
-    if (rows.length > 0) this.subscribers.wake();
     return { found: rows.length, next: undefined };
   }
 
+  #replay(row: EventRow, now: number): void {
+    this.#done.delete(row);
+    if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
+    else Object.assign(row, beginAnew("pending", now), { replayed: true });
+    this.#becomeDue(row);
+  }
+
+  #discard(row: EventRow, now: number): void {
+    Object.assign(row, { state: "done", reason: "discarded", dueAt: undefined, endedAt: now });
+    this.#becameDone(row);
+    this.#refresh(row.record);
+  }
+
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const sizes = Object.entries(this.#byState).map(([state, rows]) => [state, rows.size]);
-    return Object.fromEntries(sizes) as Record<EventState, number>;
+    const counts = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+    for (const { state } of this.#events.values()) counts[state] += 1;
+    return counts;
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
-    const now = this.#now();
-    let oldest: EventRow | undefined;
-    for (const state of ["pending", "retrying", "processing"] as const) {
-      for (const row of this.#byState[state]) {
-        const { wait, leaseEnd, arrival } = row;
-        if (state === "processing" && leaseEnd > now) continue;
-        if (state === "pending" && wait !== undefined && now >= wait.from && now < wait.until) continue;
-        if (oldest === undefined || arrival < oldest.arrival) oldest = row;
-      }
-    }
-    return oldest && Math.max(0, now - oldest.receivedAt);
+    const now = Date.now();
+    const since = [...this.#events.values()]
+      .filter((row) => isWaiting(row, now))
+      .map((row) => (row.state === "scheduled" ? row.dueAt! : row.receivedAt));
+    return since.length === 0 ? undefined : Math.max(0, now - since.reduce((a, b) => Math.min(a, b)));
   }
 
-  protected async doNewestReceived(): Promise<Date | undefined> {
-    return this.#newestReceived === undefined ? undefined : new Date(this.#newestReceived);
+  protected async doLastReceivedAt(): Promise<number | undefined> {
+    return this.#lastReceivedAt;
   }
 
   protected async doErase(ref: string): Promise<number | undefined> {
-    const now = this.#now();
-    const rows = this.#matching({ ref });
-    if (rows.some(({ state, leaseEnd }) => state === "processing" && leaseEnd > now)) return undefined;
-    for (const row of rows) this.#forget(row);
     const record = this.#records.get(ref);
-    if (record !== undefined) {
-      record.pending.length = record.tried.length = 0;
-      this.#order.refresh(record);
-      this.#seen.delete(record);
-      this.#records.delete(ref);
-    }
-    return rows.length;
+    if (record === undefined) return 0;
+    if (record.lease !== undefined && record.lease.end > Date.now()) return undefined;
+    const erased = [...record.events];
+    for (const row of erased) this.#forget(row);
+    record.lease = record.snapshot = undefined;
+    this.#refresh(record);
+    return erased.length;
   }
 
-  protected async doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
+  protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
     const record = this.#records.get(ref);
     return record?.snapshot && toRecordSnapshot(record);
   }
 
-  /** Returns all records in one page. With several pages, each page would sort all records again. */
-  protected async doRecords(after: string | undefined): Promise<RecordSnapshot[]> {
-    return [...this.#seen]
-      .filter(({ ref }) => after === undefined || ref! > after)
+  /** Returns all snapshots in one page. With several pages, each page would sort all records again. */
+  protected async doSnapshots(after: string | undefined): Promise<RecordSnapshot[]> {
+    return [...this.#records.values()]
+      .filter(({ ref, snapshot }) => snapshot !== undefined && (after === undefined || ref! > after))
       .sort((a, b) => (a.ref! < b.ref! ? -1 : 1))
       .map(toRecordSnapshot);
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    const now = Date.now();
     const known = this.#records.get(ref);
     if (known?.snapshot !== undefined) {
       if (!isSameSnapshot(known.snapshot, snapshot)) return false;
-    } else if (known !== undefined || this.#matching({ ref, state: "parked" }).length > 0) {
-      return false;
+      remember(known, snapshot, false, now);
+      return true;
     }
-    const record = known ?? newRecordRow(ref);
-    this.#records.set(ref, record);
-    this.#remember(record, snapshot, known === undefined, this.#now());
+    for (const row of known?.events ?? []) {
+      if (isWaiting(row, now) || row.state === "processing" || row.state === "parked") return false;
+    }
+    remember(this.#recordOf(ref, ref), snapshot, true, now);
     return true;
   }
 
   protected async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
-    return meta && { value: meta.value, age: Math.max(0, this.#now() - meta.setAt) };
+    return meta && { value: meta.value, age: Math.max(0, Date.now() - meta.setAt) };
   }
 
   protected async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
     if (this.#meta.get(key)?.value !== expected) return false;
     if (value === undefined) this.#meta.delete(key);
-    else this.#meta.set(key, { value, setAt: this.#now() });
+    else this.#meta.set(key, { value, setAt: Date.now() });
     return true;
   }
 
   protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    const until = this.#now() - age;
-    let pruned = 0;
-    for (const row of this.#byState[state]) {
-      if (pruned >= limit) break;
-      if (row.endedAt > until || (reason !== undefined && row.reason !== reason)) continue;
-      this.#forget(row);
-      pruned += 1;
-    }
-    return pruned;
+    const until = Date.now() - age;
+    const rows = [...(state === "done" ? this.#done : this.#matching({ state, reason }))]
+      .filter((row) => row.endedAt <= until && !isFiredTimer(row))
+      .sort((a, b) => a.endedAt - b.endedAt)
+      .slice(0, limit);
+    for (const row of rows) this.#forget(row);
+    for (const { record } of rows) this.#refresh(record);
+    return rows.length;
   }
 
-  protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
-    const until = this.#now() - age;
-    let pruned = 0;
-    for (const record of this.#seen) {
-      if (pruned >= limit) break;
-      if (record.seenAt > until || hasOpen(record)) continue;
-      this.#seen.delete(record);
-      this.#records.delete(record.ref!);
-      pruned += 1;
+  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
+    const until = Date.now() - age;
+    const records = [...this.#records.values()]
+      .filter(({ snapshot, seenAt, index }) => snapshot !== undefined && seenAt <= until && index === -1)
+      .sort((a, b) => a.seenAt - b.seenAt)
+      .slice(0, limit);
+    for (const record of records) {
+      record.snapshot = undefined;
+      record.sequence = 0;
+      this.#refresh(record);
     }
-    return pruned;
+    return records.length;
+  }
+
+  protected async doRestore(
+    events: readonly StoredEvent[],
+    snapshots: readonly RecordSnapshot[],
+  ): Promise<void> {
+    for (const event of events) {
+      if (this.#events.has(event.eventId)) continue;
+      this.#insert(restoredRow(event, this.#recordOf(event.ref, event.eventId), this.#nextArrival()));
+    }
+    for (const { ref, snapshot, sequence, seenAt } of snapshots) {
+      const record = this.#recordOf(ref, ref);
+      if (record.snapshot !== undefined) continue;
+      Object.assign(record, { snapshot: copyOfSnapshot(snapshot), sequence, seenAt: seenAt.getTime() });
+    }
   }
 
   protected async doClose(): Promise<void> {}
 
-  #now(): number {
-    const now = Date.now();
-    this.#order.pass(now);
-    return now;
+  #nextArrival(): number {
+    this.#arrivals += 1;
+    return this.#arrivals;
   }
 
-  /** Returns the row of the event's record. An event without a record has a row of its own. */
-  #lockOf(row: EventRow): RecordRow {
-    const { ref } = row.event;
-    const known = ref === null ? this.#ownLocks.get(row) : this.#records.get(ref);
-    if (known !== undefined) return known;
-    const record = newRecordRow(ref);
-    if (ref === null) this.#ownLocks.set(row, record);
-    else this.#records.set(ref, record);
+  /** Returns the event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */
+  #recordOf(ref: string | null, eventId: string): RecordRow {
+    const key = ref ?? `\0${eventId}`;
+    let record = this.#records.get(key);
+    if (record === undefined) {
+      record = newRecordRow(key, ref);
+      this.#records.set(key, record);
+    }
     return record;
   }
 
-  #isReady(row: EventRow): boolean {
-    return isOpen(row) && this.#order.isReady(row, this.#lockOf(row));
-  }
-
-  #lease(row: EventRow, now: number, leaseDuration: number, worker: string | undefined): ClaimedEvent {
-    const record = this.#lockOf(row);
-    if (row.state === "processing")
-      note(row, "lost", { duration: Math.max(0, row.leaseEnd - row.claimedAt) });
-    this.#leases += 1;
-    const token = String(this.#leases);
-    record.lease = { token, row };
-    row.attempts += 1;
-    row.wait = undefined;
-    row.claimedAt = now;
-    row.leaseEnd = now + leaseDuration;
-    row.worker = worker;
-    this.#setState(row, record, "processing");
-    this.#order.refresh(record);
-    return toClaim(row, record, token);
-  }
-
   /** Returns the claim's row, or `undefined` if the claim's lease is lost. */
-  #held(claim: ClaimedEvent): EventRow | undefined {
-    const row = this.#events.get(claim.eventId);
-    if (row?.state !== "processing") return undefined;
-    const { lease } = this.#lockOf(row);
-    return lease?.token === claim.lease && lease.row === row ? row : undefined;
+  #held({ eventId, lease }: ClaimedEvent): EventRow | undefined {
+    const row = this.#events.get(eventId);
+    return row !== undefined && row.record.lease?.row === row && row.lease === lease ? row : undefined;
   }
 
-  #end(row: EventRow, record: RecordRow, outcome: Outcome, now: number): void {
-    if (outcome.state === "released") {
-      row.attempts -= 1;
-      const isFirst = row.attempts === 0 && row.outages === 0;
-      this.#setState(row, record, isFirst ? "pending" : "retrying");
+  /** Makes the record due when the event is due, or earlier. A lease keeps its time. */
+  #becomeDue({ record, dueAt }: EventRow): void {
+    if (dueAt === undefined || record.lease !== undefined) return;
+    this.#due.set(record, record.index === -1 ? dueAt : Math.min(record.time, dueAt));
+  }
+
+  /** Makes the record due when its lease ends. Without a lease: when its first event is due, but not before `from`. */
+  #refresh(record: RecordRow, from = Number.NEGATIVE_INFINITY): void {
+    const due = record.lease?.end ?? firstOf(record)?.dueAt;
+    this.#due.set(record, due === undefined ? undefined : Math.max(due, from));
+    if (record.events.size === 0 && record.snapshot === undefined) this.#records.delete(record.key);
+  }
+
+  #becameDone(row: EventRow): void {
+    this.#done.add(row);
+    if (this.#done.size <= MOST_DONE) return;
+    for (const oldest of this.#done) {
+      if (isFiredTimer(oldest)) continue;
+      this.#forget(oldest);
+      this.#refresh(oldest.record);
       return;
     }
-    note(row, outcome.state, outcome.entry);
-    row.type = outcome.type ?? row.type;
-    row.reason = outcome.state === "done" ? null : outcome.reason;
-    if (outcome.state !== "retrying") {
-      if (outcome.state === "done" && outcome.record && record.ref !== null) {
-        this.#remember(record, outcome.record.snapshot, outcome.record.changed, now);
-      }
-      this.#finish(row, record, outcome.state, now);
-      return;
-    }
-    postpone(row, record, outcome, now);
-    this.#setState(row, record, "retrying");
-  }
-
-  #remember(record: RecordRow, snapshot: Snapshot, changed: boolean, now: number): void {
-    record.snapshot = copyOf(snapshot);
-    if (changed) record.sequence += 1;
-    record.seenAt = now;
-    this.#seen.add(record);
-  }
-
-  #replay(row: EventRow, record: RecordRow, now: number): void {
-    record.wait = undefined;
-    row.wait = undefined;
-    if (row.state === "retrying") {
-      row.dueAt = Math.min(row.dueAt, now);
-      return;
-    }
-    beginAnew(row, now);
-    this.#setState(row, record, "pending");
-  }
-
-  #discard(row: EventRow, record: RecordRow, now: number): void {
-    row.reason = "discarded";
-    this.#finish(row, record, "done", now);
-  }
-
-  #setState(row: EventRow, record: RecordRow, state: EventState): void {
-    this.#byState[row.state].delete(row);
-    row.state = state;
-    this.#byState[state].add(row);
-    place(row, record);
-  }
-
-  #finish(row: EventRow, record: RecordRow, state: "done" | "parked", now: number): void {
-    row.endedAt = now;
-    this.#setState(row, record, state);
-    if (!hasOpen(record)) {
-      if (record.ref === null) this.#ownLocks.delete(row);
-      else if (record.snapshot === undefined) this.#records.delete(record.ref);
-    }
-    const { done } = this.#byState;
-    if (done.size > this.#max) this.#forget(done.first!);
   }
 
   #forget(row: EventRow): void {
     this.#events.delete(row.event.eventId);
-    this.#byState[row.state].delete(row);
+    this.#done.delete(row);
+    row.record.events.delete(row);
   }
 
   /** Returns the events that match `filter`, the newest first. */
   #matching(filter: EventFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
-    const { eventId, state } = filter;
-    const all = state === undefined ? this.#events.values() : this.#byState[state];
-    const rows = eventId === undefined ? all : [this.#events.get(eventId)];
+    const { eventId, ref } = filter;
+    let rows: Iterable<EventRow | undefined> = this.#events.values();
+    if (eventId !== undefined) rows = [this.#events.get(eventId)];
+    else if (ref !== undefined) rows = this.#records.get(ref)?.events ?? [];
     return [...rows]
       .filter((row) => row !== undefined)
       .filter((row) => row.arrival < before && isMatch(row, filter))
-      .sort((a, b) => b.arrival - a.arrival);
+      .reverse();
   }
+}
 
-  #toStoredEvent(row: EventRow): StoredEvent {
-    return toStoredEvent(row, isOpen(row) ? this.#lockOf(row) : undefined);
+/** Returns the record's open event that is due first. If two due times are equal: the event that arrived first. */
+function firstOf({ events }: RecordRow): (EventRow & { dueAt: number }) | undefined {
+  let first: (EventRow & { dueAt: number }) | undefined;
+  for (const row of events) if (isOpen(row) && !(first && first.dueAt <= row.dueAt)) first = row;
+  return first;
+}
+
+function delayUntil({ events }: RecordRow, at: number): void {
+  for (const row of events) {
+    if (row.state === "pending" || row.state === "retrying") row.dueAt = Math.max(row.dueAt!, at);
+  }
+}
+
+function remember(record: RecordRow, snapshot: Snapshot, changed: boolean, now: number): void {
+  if (changed || record.snapshot === undefined) record.sequence += 1;
+  record.snapshot = copyOfSnapshot(snapshot);
+  record.seenAt = now;
+}
+
+/** A timer that has fired is kept as long as its record's snapshot, so that a callback does not set it again. */
+function isFiredTimer({ state, event, record }: EventRow): boolean {
+  return state === "done" && event.source === "timer" && record.snapshot !== undefined;
+}
+
+/** Runs functions in order. Does not await a synchronous function, because a synchronous transaction would end. */
+function runInOrder(functions: readonly (() => void | Promise<void>)[], from = 0): void | Promise<void> {
+  for (let index = from; index < functions.length; index++) {
+    const running = functions[index]!();
+    if (running instanceof Promise) return running.then(() => runInOrder(functions, index + 1));
   }
 }

@@ -1,0 +1,208 @@
+// What an attempt does to its event, computed once for all stores. A store writes it down.
+
+import type { EventState, FailureReason } from "./event-states.ts";
+import type {
+  AddOptions,
+  AttemptEntry,
+  ClaimedEvent,
+  NewEvent,
+  Outcome,
+  Snapshot,
+  StoredEvent,
+  Write,
+} from "./event-store.ts";
+
+/** The maximum wait, ms: 5 years. A wait of 1e300 ms would overflow the numbers and dates of a database. */
+export const MAX_WAIT = 1826 * 24 * 60 * 60_000;
+
+/** Rounds a wait to whole ms, from 0 to {@link MAX_WAIT}. NaN becomes 0. */
+export function clampWait(ms: number): number {
+  return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
+}
+
+/** The maximum number of attempts in an event's history. */
+export const HISTORY_LENGTH = 10;
+
+/** A new event, with checked options. */
+export interface Addition {
+  readonly event: NewEvent & { readonly traceparent: string | null };
+  /** ms until the event is due. An event with more than 0 ms is `scheduled`. */
+  readonly dueIn: number;
+  readonly replace: AddOptions["replace"];
+}
+
+/** Copies the event, because the caller may change it before the store writes it. */
+export function additionOf(event: NewEvent, { dueIn = 0, replace }: AddOptions = {}): Addition {
+  const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
+  return {
+    event: { eventId, ref, source, topic, timestamp, notification, traceparent: traceparent ?? null },
+    dueIn: clampWait(dueIn),
+    replace,
+  };
+}
+
+export function stateOfNew({ dueIn }: Addition): "pending" | "scheduled" {
+  return dueIn > 0 ? "scheduled" : "pending";
+}
+
+/** What a claim found in the row of its event, and the end of the attempt adds to. */
+export interface ClaimedRow {
+  readonly history: readonly AttemptEntry[];
+  readonly worker: string | undefined;
+}
+
+/** The columns of an event's row that the end of an attempt changes. */
+export interface EventChange {
+  readonly state: EventState;
+  /** ms from now until the event is due. It is `null` for a done or parked event. */
+  readonly dueIn: number | null;
+  readonly attempts: number;
+  readonly outages: number;
+  /** Epoch ms by the store's clock. It is `null` if `outages` is 0. */
+  readonly firstOutageAt: number | null;
+  readonly replayed: boolean;
+  /** `undefined` keeps the row's type. */
+  readonly type: string | undefined;
+  readonly reason: FailureReason | null;
+  readonly history: readonly AttemptEntry[];
+  /** The event that takes the place of the ended one, recorded now. `undefined` if the event stays what it is. */
+  readonly event: Addition["event"] | undefined;
+}
+
+/** One `settle`, as a store writes it down in one atomic step. */
+export interface Settlement<Tx> {
+  readonly claim: ClaimedEvent;
+  /** The new values of the claim's event. */
+  readonly change: EventChange;
+  /** ms from now before which no pending or retrying event of the record may be due. */
+  readonly delay: number | undefined;
+  /** The snapshot to write. It is `undefined` if the event has no record. */
+  readonly record: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
+  readonly writes: readonly Write<Tx>[];
+  /** The events of the record to delete, unless they are done. Never the claim's own event. */
+  readonly remove: readonly string[] | "timers" | undefined;
+  /** The events to record after `remove`, each id once. Never the claim's own event. */
+  readonly additions: readonly Addition[];
+}
+
+/** Computes what an outcome does to the row of a claim's event, and to other rows. */
+export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: Outcome<Tx>): Settlement<Tx> {
+  const ended = endOf(claim, row, outcome);
+  const base = { claim, delay: undefined, record: undefined, writes: [], remove: undefined };
+  if (outcome.state === "released") return { ...base, change: ended, additions: [] };
+  const additions = lastOfEach(
+    (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options)),
+  );
+  const own = additions.find(({ event }) => event.eventId === claim.eventId);
+  return {
+    ...base,
+    change: own !== undefined && replaces(own, claim, ended.state) ? replacedBy(own, ended) : ended,
+    delay: outcome.state === "retrying" && !outcome.counted ? ended.dueIn! : undefined,
+    ...(outcome.state === "done" && {
+      record: claim.ref === null ? undefined : copyOf(outcome.record),
+      writes: outcome.writes ?? [],
+    }),
+    remove: Array.isArray(outcome.remove)
+      ? outcome.remove.filter((eventId) => eventId !== claim.eventId)
+      : outcome.remove,
+    additions: additions.filter((addition) => addition !== own),
+  };
+}
+
+function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Outcome<never>): EventChange {
+  const { attempts, outages, replayed, claimedAt } = claim;
+  const firstOutageAt = outages > 0 ? claimedAt - claim.outageFor : null;
+  const same = { attempts, outages, firstOutageAt, replayed, type: undefined, history, event: undefined };
+  if (outcome.state === "released") {
+    const isFirst = attempts === 1 && outages === 0;
+    const reason = isFirst ? null : (history.at(-1)?.reason ?? null);
+    return { ...same, state: isFirst ? "pending" : "retrying", dueIn: 0, attempts: attempts - 1, reason };
+  }
+  const ended = {
+    ...same,
+    type: outcome.type,
+    reason: outcome.state === "done" ? null : outcome.reason,
+    history: historyWith(history, {
+      at: new Date(claimedAt),
+      duration: outcome.entry.duration,
+      outcome: outcome.state,
+      ...(outcome.entry.reason !== undefined && { reason: outcome.entry.reason }),
+      ...(outcome.entry.error !== undefined && { error: outcome.entry.error }),
+      ...(worker !== undefined && { worker }),
+    }),
+  };
+  if (outcome.state !== "retrying") return { ...ended, state: outcome.state, dueIn: null };
+  const retrying = { ...ended, state: outcome.state, dueIn: clampWait(outcome.in) };
+  return outcome.counted
+    ? { ...retrying, outages: 0, firstOutageAt: null }
+    : {
+        ...retrying,
+        attempts: attempts - 1,
+        outages: outages + 1,
+        firstOutageAt: firstOutageAt ?? claimedAt,
+      };
+}
+
+/** Whether an addition takes the place of a known event that no attempt is processing. */
+export function replaces(
+  { event, replace }: Addition,
+  known: { readonly ref: string | null; readonly timestamp: string },
+  state: EventState,
+): boolean {
+  if (known.ref !== event.ref) return false;
+  if (replace === "ended") return state === "done" || state === "parked";
+  return replace === "moved" && known.timestamp !== event.timestamp;
+}
+
+function replacedBy(addition: Addition, { history }: EventChange): EventChange {
+  return {
+    state: stateOfNew(addition),
+    dueIn: addition.dueIn,
+    attempts: 0,
+    outages: 0,
+    firstOutageAt: null,
+    replayed: false,
+    type: undefined,
+    reason: null,
+    history,
+    event: addition.event,
+  };
+}
+
+/** Returns the history of an event whose lease has ended at `leaseEnd`. Times are epoch ms by the store's clock. */
+export function lostHistory(
+  { history, worker }: ClaimedRow,
+  claimedAt: number,
+  leaseEnd: number,
+): readonly AttemptEntry[] {
+  return historyWith(history, {
+    at: new Date(claimedAt),
+    duration: Math.max(0, leaseEnd - claimedAt),
+    outcome: "lost",
+    ...(worker !== undefined && { worker }),
+  });
+}
+
+/** Returns when a restored event became done or parked. A parked event shows it only in its history. */
+export function endedAtOf({ doneAt, history, receivedAt }: StoredEvent): Date {
+  const last = history.at(-1);
+  return doneAt ?? (last === undefined ? receivedAt : new Date(last.at.getTime() + last.duration));
+}
+
+function historyWith(history: readonly AttemptEntry[], entry: AttemptEntry): readonly AttemptEntry[] {
+  return [...history, entry].slice(-HISTORY_LENGTH);
+}
+
+/** Keeps the last of the additions with the same id, because a statement cannot write a row twice. */
+function lastOfEach(additions: readonly Addition[]): readonly Addition[] {
+  return [...new Map(additions.map((addition) => [addition.event.eventId, addition])).values()];
+}
+
+/** Copies a snapshot that a caller passes or gets, because the caller may change it. */
+export function copyOfSnapshot({ status, fields }: Snapshot): Snapshot {
+  return { status, fields: { ...fields } };
+}
+
+function copyOf(record: Settlement<never>["record"]): Settlement<never>["record"] {
+  return record && { snapshot: copyOfSnapshot(record.snapshot), changed: record.changed };
+}
