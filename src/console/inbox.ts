@@ -163,7 +163,7 @@ async function eventView(store: Store, eventId: string, visit: Visit): Promise<V
   const [record, others] =
     ref === null
       ? [undefined, []]
-      : await Promise.all([store.recordOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
+      : await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
   const isPersonal = visit.query.has("personal");
   const rest = others.filter((other) => other.eventId !== event.eventId).slice(0, OTHERS);
 
@@ -268,7 +268,7 @@ function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Htm
 
 /** The page of a booking or listing, with its snapshot and its events. */
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
-  const [record, found] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: PAGE })]);
+  const [record, found] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: PAGE })]);
   const isPersonal = visit.query.has("personal");
   const erase = new URLSearchParams({ confirm: "erase", record: ref });
   const body = html`${flashOf(visit.query)}
@@ -296,7 +296,7 @@ async function findView(store: Store, given: string): Promise<View | GoTo> {
   const refs = /^(booking|listing):/.test(text) ? [text] : [...new Set([...codes, `listing:${text}`])];
   const known = await Promise.all(
     refs.map(async (ref) => {
-      const [record, events] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: 1 })]);
+      const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
       return record !== undefined || events.length > 0;
     }),
   );

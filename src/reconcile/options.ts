@@ -103,7 +103,7 @@ export interface ReconcilerOptions {
   /**
    * The interval at which `start()` makes passes. All machines that share the store make one pass per interval in
    * total. A number is in ms. A text is a number and a unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`,
-   * `"7d"`. Use at most half the handler's `recordRetention`. Default `"24h"`.
+   * `"7d"`. Use at most half the handler's `snapshotRetention`. Default `"24h"`.
    */
   readonly every?: number | string | undefined;
   /**
@@ -179,9 +179,9 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
-  if (every > internals.recordRetention / 2)
+  if (every > internals.snapshotRetention / 2)
     log.warn(
-      `the store deletes a snapshot after ${internals.recordRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`recordRetention\` to at least twice the reconciler's \`every\``,
+      `the store deletes a snapshot after ${internals.snapshotRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`snapshotRetention\` to at least twice the reconciler's \`every\``,
     );
   return {
     internals,

@@ -86,7 +86,7 @@ export function queueOf({
       giveUpAfter: 3 * DAY,
       retention: 7 * DAY,
       parkedRetention: 30 * DAY,
-      recordRetention: 400 * DAY,
+      snapshotRetention: 400 * DAY,
       ...policy,
       backoff,
     },

@@ -284,7 +284,7 @@ async function probeOnce(options: ProbeOptions) {
     counts,
     received: lastReceivedAt instanceof Date,
     kept: [kept?.state, kept?.type, kept?.attempts],
-    status: (await store.recordOf("booking:HX3K9"))?.snapshot.status,
+    status: (await store.snapshotOf("booking:HX3K9"))?.snapshot.status,
   };
 }
 

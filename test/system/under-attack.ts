@@ -21,7 +21,7 @@ const webhooks = createWebhookHandler({
   }),
   store: memoryStore({ max: 50 }),
   // Do not keep the last status of each record: the heap would grow, although that is not a leak.
-  recordRetention: 0,
+  snapshotRetention: 0,
   on: {},
   logger: quiet,
   replyWithin: 1_000,

@@ -20,7 +20,7 @@ describe("health", () => {
     expect(await webhooks.health()).toEqual({
       state: "idle",
       counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
-      oldestPendingAge: undefined,
+      oldestWaitingAge: undefined,
       lastReceivedAt: undefined,
       pausedSince: undefined,
       pauseReason: undefined,
@@ -29,7 +29,7 @@ describe("health", () => {
     await advance(90_000);
     expect(await webhooks.health()).toMatchObject({
       counts: { pending: 1 },
-      oldestPendingAge: 90,
+      oldestWaitingAge: 90,
       lastReceivedAt: NOW,
     });
   });
@@ -138,8 +138,8 @@ describe("receive never rejects", () => {
   });
 });
 
-test("above maxWaiting, notifications are answered 503 until events are discarded", async () => {
-  const { deliver, store, kinds } = handlerOf({ autoStart: false, maxWaiting: 2 });
+test("above maxBacklog, notifications are answered 503 until events are discarded", async () => {
+  const { deliver, store, kinds } = handlerOf({ autoStart: false, maxBacklog: 2 });
   const statuses: number[] = [];
   for (let n = 0; n < 5; n += 1) {
     statuses.push((await deliver(notificationOf())).status);
@@ -191,7 +191,7 @@ describe("silentAfter", () => {
 
   test("asks again after the store has failed", async () => {
     const store = memoryStore();
-    vi.spyOn(store, "newestReceived").mockRejectedValueOnce(new Error("down"));
+    vi.spyOn(store, "lastReceivedAt").mockRejectedValueOnce(new Error("down"));
     const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
     webhooks.start();
     await advance(2 * HOUR);

@@ -144,7 +144,7 @@ const show: Command = {
     const { out, positionals } = invocation;
     await withStore(invocation, async (store) => {
       const event = await findEvent(store, positionals[0] ?? "");
-      const record = event.ref === null ? undefined : await store.recordOf(event.ref);
+      const record = event.ref === null ? undefined : await store.snapshotOf(event.ref);
       const { status: lastStatus = null, fields: lastFields = null } = record?.snapshot ?? {};
       out.result({ ...event, lastStatus, lastFields }, () => {
         const { history, receivedAt, dueAt, doneAt, lastError, attempts, ...fields } = event;
@@ -383,7 +383,7 @@ Fails while the app handles an event of the booking or listing.`,
     const ref = checkRef(positionals[0] ?? "", "<ref>");
     const erased = await withStore(invocation, async (store) => {
       const known = await countAll(store, { ref });
-      if (known === 0 && (await store.recordOf(ref)) === undefined)
+      if (known === 0 && (await store.snapshotOf(ref)) === undefined)
         throw new MissingError(`The store has no data about ${ref}.`);
       await confirm(invocation, `Delete ${plural(known)} and the snapshot of ${ref}`);
       return store.erase(ref);

@@ -219,7 +219,7 @@ const handlerOptions: WebhookHandlerOptions = {
   client,
   store,
   verify: sharedSecret(secret),
-  dispatch: "changed",
+  skipUnchanged: true,
   processing: undefined,
   backoff,
   retention: number,
@@ -338,13 +338,13 @@ export async function useHandler(request: Request): Promise<Response> {
   const result: ReceiveResult = await webhooks.receive({ ...received, headers: sent, topic: maybe }, within);
   const limits: DrainOptions = { timeout: number, signal: request.signal };
   const { done, failed }: DrainResult = await webhooks.drain(limits);
-  const { state, counts, oldestPendingAge, lastReceivedAt }: Health = await webhooks.health();
+  const { state, counts, oldestWaitingAge, lastReceivedAt }: Health = await webhooks.health();
   console.log(
     result.status,
     done + failed,
     state,
     counts?.parked,
-    oldestPendingAge?.toFixed(),
+    oldestWaitingAge?.toFixed(),
     lastReceivedAt?.getTime(),
   );
   webhooks.start();
@@ -400,7 +400,7 @@ export async function useStore(
   const lists = await Promise.all(states.map((state) => store.list({ state, limit: 10, after: maybe })));
   const parked: EventFilter = { state: "parked", receivedAfter: new Date(0) };
   await store.discard(parked);
-  return [...lists.flat(), await store.recordOf("booking:HX3K9")];
+  return [...lists.flat(), await store.snapshotOf("booking:HX3K9")];
 }
 
 const statuses: readonly (BookingStatus | ListingStatus)[] = [...bookingStatuses, ...listingStatuses];
