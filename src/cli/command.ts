@@ -1,4 +1,3 @@
-import { createInterface } from "node:readline";
 import type { StayhookClient } from "../client/client.ts";
 import {
   APIError,
@@ -12,6 +11,7 @@ import {
 import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { parseDuration } from "../reconcile/options.ts";
+import { linesOf } from "./lines.ts";
 import type { Io, Output } from "./output.ts";
 
 /** An option of a command, for the parser and for the help. */
@@ -162,7 +162,7 @@ export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOO
 export async function toOf(invocation: Invocation): Promise<string | undefined> {
   const to = toGiven(invocation);
   if (to !== "-") return to;
-  const [line] = await linesOf(invocation.io, 1);
+  const [line] = await firstLinesOf(invocation.io, 1);
   if (line === undefined) throw new UsageError('Stdin is empty. If --to is "-", write the URL to stdin.');
   return line;
 }
@@ -191,9 +191,9 @@ export function warnOfQuery({ out }: Invocation, option: string, url: string, va
 }
 
 /** Returns the first `count` non-empty lines of stdin. */
-export async function linesOf({ stdin: input, signal }: Io, count: number): Promise<string[]> {
+export async function firstLinesOf(io: Io, count: number): Promise<string[]> {
   const found: string[] = [];
-  for await (const line of createInterface({ input, signal })) {
+  for await (const line of linesOf(io)) {
     if (line.trim() !== "") found.push(line.trim());
     if (found.length === count) break;
   }
@@ -215,7 +215,7 @@ export async function confirm({ io, flag }: Invocation, question: string): Promi
   if (io.stdin.isTTY !== true)
     throw new UsageError(`${question}? Add --yes to confirm, because stdin is not a terminal.`);
   io.stderr.write(`${question}? [y/N] `);
-  for await (const answer of createInterface({ input: io.stdin, signal: io.signal })) {
+  for await (const answer of linesOf(io)) {
     if (/^\s*y(es)?\s*$/i.test(answer)) return;
     break;
   }

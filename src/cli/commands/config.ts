@@ -4,8 +4,8 @@ import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
 import {
   type Command,
   confirm,
+  firstLinesOf,
   type Invocation,
-  linesOf,
   MissingError,
   type Options,
   toOf,
@@ -45,7 +45,7 @@ async function endpointsOf(invocation: Invocation): Promise<Record<string, strin
   for (const [topic, url] of Object.entries(given)) warnOfQuery(invocation, topic, url, variableOf(topic));
   const fromStdin = Object.keys(given).filter((topic) => given[topic] === "-");
   if (fromStdin.length === 0) return given;
-  const lines = await linesOf(io, fromStdin.length);
+  const lines = await firstLinesOf(io, fromStdin.length);
   // If stdin has a single line, use the line for every `-` option, because one handler usually serves all topics.
   for (const [index, topic] of fromStdin.entries()) {
     const line = lines.length === 1 ? lines[0] : lines[index];

@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
 import { parseDuration } from "../../reconcile/options.ts";
 import {
@@ -18,6 +17,7 @@ import {
   toOption,
   UsageError,
 } from "../command.ts";
+import { linesOf } from "../lines.ts";
 import { type Output, printable } from "../output.ts";
 import { originOf } from "./trigger.ts";
 
@@ -231,14 +231,14 @@ function parsed(text: string): unknown {
  * @param first - handles the first line. If absent, the first line is a command
  */
 async function takeCommands(
-  { io: { stdin: input, signal }, out }: Invocation,
+  { io, out }: Invocation,
   sandbox: Sandbox,
   first?: (line: string) => Promise<void>,
 ): Promise<void> {
-  const interrupted = signal.aborted ? undefined : once(signal, "abort");
+  const interrupted = io.signal.aborted ? undefined : once(io.signal, "abort");
   const take = async () => {
     let takesUrl = first !== undefined;
-    for await (const line of createInterface({ input, signal })) {
+    for await (const line of linesOf(io)) {
       if (takesUrl) await first?.(line.trim());
       else if (!(await runTyped(line, sandbox, out))) return;
       takesUrl = false;
