@@ -244,9 +244,10 @@ function helpOfAll(): string {
       ["STAYHOOK_ENDPOINT_BOOKINGS", "the endpoint for bookings (or use --bookings)"],
       ["STAYHOOK_ENDPOINT_LISTINGS", "the endpoint for listings (or use --listings)"],
       ["STAYHOOK_ENDPOINT_MESSAGES", "the endpoint for messages (or use --messages)"],
+      ["STAYHOOK_ENDPOINT", 'the public URL of your app, for "config ensure" (or use --to) and doctor'],
       [
-        "STAYHOOK_TO",
-        'the endpoint for all topics (or use --to); used only by sandbox, trigger, listen, doctor and "config ensure"',
+        "STAYHOOK_TARGET",
+        "the URL of your app on this machine, for sandbox, listen and trigger (or use --to)",
       ],
     ]),
     "",

@@ -8,7 +8,6 @@ import {
   PermissionDeniedError,
   RateLimitError,
 } from "../client/client-errors.ts";
-import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { parseDuration } from "../reconcile/options.ts";
 import { linesOf } from "./lines.ts";
@@ -145,59 +144,6 @@ export function checkRef(ref: string, name: string): string {
 export function refOf({ text }: Invocation): string | undefined {
   const ref = text("ref");
   return ref === undefined ? undefined : checkRef(ref, "--ref");
-}
-
-// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So the URL
-// can also come from stdin or from an environment variable.
-
-/** @param use - the purpose of the URL */
-export const urlOption = (use: string, variable: string): Option => ({
-  value: "<url>",
-  help: `${use}; "-" reads the URL from stdin; default: ${variable}`,
-});
-
-export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
-
-/** Reads the URL from `--to`, stdin or STAYHOOK_TO. @throws UsageError if `--to` is `-` and stdin is empty */
-export async function toOf(invocation: Invocation): Promise<string | undefined> {
-  const to = toGiven(invocation);
-  if (to !== "-") return to;
-  const [line] = await firstLinesOf(invocation.io, 1);
-  if (line === undefined) throw new UsageError('Stdin is empty. If --to is "-", write the URL to stdin.');
-  return line;
-}
-
-/** Like {@link toOf}, but also checks the URL. @throws UsageError */
-export async function checkedToOf(invocation: Invocation): Promise<string | undefined> {
-  const to = await toOf(invocation);
-  if (to !== undefined && !parseUrl(to))
-    throw new UsageError("--to or STAYHOOK_TO must be an http or https URL.");
-  return to;
-}
-
-/** Returns `--to` or STAYHOOK_TO. Returns `-` unchanged, because `stayhook sandbox` reads stdin itself. */
-export function toGiven(invocation: Invocation): string | undefined {
-  const to = invocation.text("to");
-  if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
-  warnOfQuery(invocation, "to", to, "STAYHOOK_TO");
-  return to;
-}
-
-export function warnOfQuery({ out }: Invocation, option: string, url: string, variable: string): void {
-  if (parseUrl(url)?.search)
-    out.warn(
-      `Other users of this machine can read the query of the URL in --${option}. Give the URL on stdin (--${option} -) or in ${variable} instead.`,
-    );
-}
-
-/** Returns the first `count` non-empty lines of stdin. */
-export async function firstLinesOf(io: Io, count: number): Promise<string[]> {
-  const found: string[] = [];
-  for await (const line of linesOf(io)) {
-    if (line.trim() !== "") found.push(line.trim());
-    if (found.length === count) break;
-  }
-  return found;
 }
 
 export const yesOption: Options = {

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 import { plain, until } from "./support.ts";
 
@@ -47,7 +48,7 @@ export function spawned(
   });
   return {
     get ended() {
-      return Promise.race([ended, new Promise<undefined>((done) => setTimeout(done, PATIENCE).unref())]);
+      return Promise.race([ended, sleep(PATIENCE, undefined, { ref: false })]);
     },
     output: () => plain(output).replaceAll("\r\n", "\n"),
     type: (text) => void child.stdin.write(text),

@@ -66,7 +66,7 @@ describe("sandbox", () => {
     expect(stdout()).not.toContain("s3cret");
   });
 
-  test("configures the URL of --to, stdin or STAYHOOK_TO for all topics, with the topic in the query", async () => {
+  test("configures the URL of --to, stdin or STAYHOOK_TARGET for all topics, with the topic in the query", async () => {
     const { url: to } = await receiver();
     const endpoints = Object.fromEntries(
       ["bookings", "listings", "messages"].map((topic) => [
@@ -76,8 +76,8 @@ describe("sandbox", () => {
     );
     for (const [args, env, line] of [
       [["--to", `${to}?key=s3cret`], {}, undefined],
-      [[], { STAYHOOK_TO: `${to}?key=s3cret` }, undefined],
-      [["--to", "-"], { STAYHOOK_TO: "http://127.0.0.1:1" }, `${to}?key=s3cret`],
+      [[], { STAYHOOK_TARGET: `${to}?key=s3cret` }, undefined],
+      [["--to", "-"], { STAYHOOK_TARGET: "http://127.0.0.1:1" }, `${to}?key=s3cret`],
     ] as const) {
       const running = await sandbox(args, env);
       if (line !== undefined) running.type(line);
@@ -138,7 +138,7 @@ describe("sandbox", () => {
       response.writeHead(asked < 3 ? 500 : 200).end();
     });
     const running = await sandbox(["--retry", "1,20ms", "--timeout", "100ms", "--delay", "1-5ms"], {
-      STAYHOOK_TO: to,
+      STAYHOOK_TARGET: to,
     });
     running.type("book X1");
     await until(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
@@ -198,7 +198,7 @@ describe("sandbox", () => {
   test("prints a line of JSON for each event with --json", async () => {
     const { url: to } = await receiver();
     const running = await sandbox(["--json", "--duplicates", "1", "--delay", "7ms-7"], {
-      STAYHOOK_TO: `${to}?key=s3cret`,
+      STAYHOOK_TARGET: `${to}?key=s3cret`,
     });
     running.type("request AB12");
     const kinds = () =>

@@ -61,7 +61,7 @@ describe("a command that asks on a terminal ends after the answer", () => {
     ["config", "delete"],
     ["events", "replay", "--all"],
     ["events", "discard", "--all"],
-    ["events", "purge", "--state", "parked", "--older-than", "0"],
+    ["events", "prune", "--state", "parked", "--older-than", "0"],
     ["events", "erase", "booking:HX3K9"],
   ])("%s %s", async (...args) => {
     const { env, store, sandbox } = await setUp();

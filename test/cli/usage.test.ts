@@ -20,7 +20,7 @@ const commands = [
   ["events", "show"],
   ["events", "replay"],
   ["events", "discard"],
-  ["events", "purge"],
+  ["events", "prune"],
   ["events", "erase"],
   ["listen"],
   ["events", "counts"],
@@ -33,7 +33,7 @@ describe("help", () => {
     const { code, stdout, stderr } = await cli(["--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     for (const [name] of commands) expect(stdout).toMatch(new RegExp(`^  ${name} +\\w`, "m"));
-    for (const name of ["BASE_URL", "ACCESS_TOKEN", "STORE", "ENDPOINT_BOOKINGS", "TO"])
+    for (const name of ["BASE_URL", "ACCESS_TOKEN", "STORE", "ENDPOINT_BOOKINGS", "ENDPOINT", "TARGET"])
       expect(stdout).toContain(`STAYHOOK_${name} `);
     for (const exit of [0, 1, 2, 3, 4, 5, 130]) expect(stdout).toMatch(new RegExp(`^  ${exit} +\\w`, "m"));
     expect((await cli(["help"])).stdout).toBe(stdout);
@@ -112,8 +112,8 @@ describe("wrong usage ends with 2 and an error", () => {
       "--store or STAYHOOK_STORE must be an SQLite file, or a postgres://",
     ],
     [["events", "erase", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
-    [["listen", "--store", "x"], "--to or STAYHOOK_TO"],
-    [["listen", "--to", "nowhere", "--store", "x"], "--to or STAYHOOK_TO must be an http or https URL."],
+    [["listen", "--store", "x"], "--to or STAYHOOK_TARGET"],
+    [["listen", "--to", "nowhere", "--store", "x"], "--to or STAYHOOK_TARGET must be an http or https URL."],
     [["sandbox", "--retry", "1s,soon"], "--retry must be a list of times such as 1s,10s,1m."],
     [["sandbox", "--delay", "1s-2s-3s"], "--delay must be a time such as 2s, or a range"],
     [["sandbox", "--timeout", ""], "--timeout must be a time"],
@@ -122,7 +122,7 @@ describe("wrong usage ends with 2 and an error", () => {
     [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
-    [["trigger", "booking", "A", "--to", "nowhere"], "--to or STAYHOOK_TO must be"],
+    [["trigger", "booking", "A", "--to", "nowhere"], "--to or STAYHOOK_TARGET must be"],
     [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "A message has no code or id."],
     [
       ["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"],

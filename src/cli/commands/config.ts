@@ -4,17 +4,13 @@ import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
 import {
   type Command,
   confirm,
-  firstLinesOf,
   type Invocation,
   MissingError,
   type Options,
-  toOf,
-  toOption,
   UsageError,
-  urlOption,
-  warnOfQuery,
   yesOption,
 } from "../command.ts";
+import { firstLinesOf, toOf, toOption, urlOption, warnOfQuery } from "../url-options.ts";
 
 const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
@@ -162,12 +158,16 @@ const ensure: Command = {
   asksPlatform: true,
   options: {
     ...setOptions,
-    ...toOption("use this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+    ...toOption(
+      "use this endpoint for all topics; adds topic=<topic> to the URL of each topic",
+      "STAYHOOK_ENDPOINT",
+    ),
   },
   run: async (invocation) => {
     const { client, flag, io, out, text } = invocation;
     const given = Object.entries(await endpointsOf(invocation));
-    const to = given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation);
+    const to =
+      given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation, "STAYHOOK_ENDPOINT");
     if (given.length > 0 && to !== undefined)
       throw new UsageError(
         "Give --to, or endpoints for single topics (such as --bookings or STAYHOOK_ENDPOINT_BOOKINGS), but not both.",

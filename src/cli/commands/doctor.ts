@@ -1,8 +1,9 @@
 import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
-import { isLoopback, parseUrl } from "../../client/urls.ts";
+import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import type { WebhookConfig } from "../../models/records.ts";
-import { type Command, exitCodeOf, exitCodes, type Invocation, toOf, toOption } from "../command.ts";
+import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { printable } from "../output.ts";
+import { toOf, toOption } from "../url-options.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
 
 /**
@@ -55,7 +56,7 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
   }
   try {
     const config = await webhookConfig.get({ signal });
-    yield* checkConfig(config);
+    yield* checkConfig(config, io.env.STAYHOOK_ENDPOINT);
     return config;
   } catch (error) {
     signal.throwIfAborted();
@@ -84,7 +85,8 @@ function checkOfError(error: unknown, text: string): Check {
   return checkOf(names[code] ?? "platform", ["failed", text, code]);
 }
 
-function* checkConfig(config: WebhookConfig | undefined): Generator<Check> {
+/** @param expected - the URL that `config ensure` would set, from STAYHOOK_ENDPOINT */
+function* checkConfig(config: WebhookConfig | undefined, expected = ""): Generator<Check> {
   const delivery = (...finding: Finding) => checkOf("configuration", finding);
   const endpoints = (...finding: Finding) => checkOf("endpoints", finding);
   if (!config)
@@ -107,6 +109,22 @@ function* checkConfig(config: WebhookConfig | undefined): Generator<Check> {
       "warned",
       `No URL is configured for ${missing}, so the platform sends no notifications of ${missing}.`,
     );
+  const others = expected === "" ? "" : topicsElsewhere(config, expected).join(" and ");
+  if (others !== "")
+    yield endpoints(
+      "warned",
+      `The URL configured for ${others} is not the URL in STAYHOOK_ENDPOINT. To set the URL, run: stayhook config ensure`,
+    );
+}
+
+/** Returns the topics whose URL is neither `expected` nor `expected` with the topic in its query. */
+function topicsElsewhere({ endpoints }: WebhookConfig, expected: string): string[] {
+  const wanted = parseUrl(expected)?.href;
+  const isElsewhere = ([topic, url]: readonly [string, unknown]) =>
+    wanted === undefined || ![wanted, withTopic(wanted, topic)].includes(parseUrl(url)?.href ?? "");
+  return Object.entries(endpoints)
+    .filter(isElsewhere)
+    .map(([topic]) => topic);
 }
 
 function checkClock(headers: Headers): Check {

@@ -215,7 +215,7 @@ async function countAll(store: Store, filter: EventFilter): Promise<number> {
 }
 
 /** The number of events that one call of the store deletes. */
-const PURGE_BATCH = 1000;
+const PRUNE_BATCH = 1000;
 
 const plural = (count: number, state = ""): string =>
   `${count} ${state && `${state} `}${count === 1 ? "event" : "events"}`;
@@ -331,11 +331,11 @@ const discard = changeCommand(
   "discarded",
 );
 
-const purge: Command = {
-  name: "purge",
+const prune: Command = {
+  name: "prune",
   summary: "delete done or parked events",
   description: "If the platform delivers a deleted event again, the app handles the event as a new event.",
-  examples: ["stayhook events purge --state parked --older-than 30d --yes --store events.db"],
+  examples: ["stayhook events prune --state parked --older-than 30d --yes --store events.db"],
   options: {
     state: { value: "<state>", help: "the state of the events: done or parked; default: done" },
     reason: {
@@ -356,16 +356,16 @@ const purge: Command = {
     if (age === undefined) throw new UsageError("--older-than must be an age such as 24h, 30m or 0.");
     const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
     const reason = choiceOf(invocation, "reason", failureReasons);
-    const purged = await withStore(invocation, async (store) => {
+    const pruned = await withStore(invocation, async (store) => {
       const because = reason === undefined ? "" : ` and have the reason ${reason}`;
       const which = `all events that have been ${state} for ${olderThan} or longer${because}`;
       await confirm(invocation, `Delete ${which}`);
       let total = 0;
-      for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
-        count = await store.prune({ state, reason, age, limit: PURGE_BATCH });
+      for (let count = PRUNE_BATCH; count === PRUNE_BATCH; total += count)
+        count = await store.prune({ state, reason, age, limit: PRUNE_BATCH });
       return total;
     });
-    out.result({ purged }, () => `${plural(purged)} deleted`);
+    out.result({ pruned }, () => `${plural(pruned)} deleted`);
   },
 };
 
@@ -396,5 +396,5 @@ export const events: Command = {
   name: "events",
   summary: "show, replay, discard and delete recorded events",
   examples: ["stayhook events ls --store events.db --state parked"],
-  commands: [ls, show, replay, discard, purge, erase, counts],
+  commands: [ls, show, replay, discard, prune, erase, counts],
 };

@@ -8,17 +8,10 @@ import {
   type SandboxListing,
   type SandboxObservation,
 } from "../../testing/index.ts";
-import {
-  type Command,
-  type Invocation,
-  integerOf,
-  type Options,
-  toGiven,
-  toOption,
-  UsageError,
-} from "../command.ts";
+import { type Command, type Invocation, integerOf, type Options, UsageError } from "../command.ts";
 import { linesOf } from "../lines.ts";
 import { type Output, printable } from "../output.ts";
+import { toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
 const deliveryOptions: Options = {
@@ -264,7 +257,10 @@ ${typedHelp}`,
   options: {
     port: { value: "<port>", help: "the port, or 0 for a free port; default: 4010" },
     host: { value: "<host>", help: "the address to listen on; default: 127.0.0.1" },
-    ...toOption("configure this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+    ...toOption(
+      "configure this endpoint for all topics; adds topic=<topic> to the URL of each topic",
+      "STAYHOOK_TARGET",
+    ),
     seed: {
       value: "<integer>",
       help: "the seed of an earlier run, to get the same codes, ids and order again; default: random",
@@ -274,7 +270,7 @@ ${typedHelp}`,
   run: async (invocation) => {
     const { io, out, text } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
-    const to = toGiven(invocation);
+    const to = toGiven(invocation, "STAYHOOK_TARGET");
     const made = createSandbox({
       seed: integerOf(invocation, "seed"),
       accessToken,
