@@ -26,6 +26,7 @@ const commands = [
   ["events", "counts"],
   ["reconcile"],
   ["doctor"],
+  ["completion"],
 ];
 
 describe("help", () => {
@@ -49,6 +50,13 @@ describe("help", () => {
     expect((await cli(["help", ...asked])).stdout).toBe(stdout);
   });
 
+  test("names the exit code of Ctrl-C, also for the commands that run until Ctrl-C", async () => {
+    const text = (await cli(["--help"])).stdout.replace(/\s+/g, " ");
+    expect(text).toContain(
+      '130 interrupted by Ctrl-C; sandbox, console, listen and "events ls --follow" run until Ctrl-C, and then end with 0',
+    );
+  });
+
   test("goes to stderr if the command is missing", async () => {
     expect(await cli([])).toMatchObject({ code: 2, stdout: "" });
     const group = await cli(["config"]);
@@ -69,6 +77,22 @@ describe("wrong usage ends with 2 and an error", () => {
     [["events", "lss"], 'There is no command lss. Did you mean "stayhook events ls"?'],
     [["config", "hunter2"], "There is no such command. See stayhook config --help."],
     [["--store", "x", "events"], "The command must come before its options."],
+    [["-V"], "Did you mean -v or --version?"],
+    [["list"], 'Did you mean "stayhook listings"?'],
+    [["ls"], 'Did you mean "stayhook events ls"?'],
+    [["events", "list"], 'Did you mean "stayhook events ls"?'],
+    [["events", "--store", "x"], "The command must come before its options."],
+    [
+      ["events", "counts", "--store", "events.db", "--schema", "other"],
+      "--schema works only with PostgreSQL.",
+    ],
+    [
+      ["events", "counts", "--store", "mysql://x/y", "--schema", "other"],
+      "--schema works only with PostgreSQL.",
+    ],
+    [["events", "counts", "--store", "events.db", "--prefix", "other"], "--prefix works only with Redis."],
+    [["completion", "tcsh"], "<shell> must be bash, zsh or fish."],
+    [["completion"], "<shell> is missing"],
     [["listings", "--nonsense"], "There is no option --nonsense. See stayhook listings --help."],
     [["listings", "--statis", "x"], "There is no option --statis. Did you mean --status?"],
     [["listings", "extra"], "There are too many arguments."],
@@ -252,6 +276,12 @@ test("an error names a timeout", async () => {
     code: 5,
     stderr: "stayhook: GET https://stayhook.invalid/v2/listings: no complete answer within 10000 ms.\n",
   });
+});
+
+test("the value of an option before the subcommand is not the subcommand", async () => {
+  const { code, stdout, stderr } = await cli(["events", "--store", "replay", "ls"]);
+  expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+  expect(stderr).toContain("There is no file replay.");
 });
 
 test("--json may stand before the command, and options before the subcommand", async () => {

@@ -38,7 +38,7 @@ const checkOf = (check: string, [state, detail, code = exitCodes.failed]: Findin
 /** Checks the base URL, the token, the clocks and the configuration with requests that change nothing. */
 async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, WebhookConfig | undefined> {
   const { client, describe, io } = invocation;
-  const { webhookConfig, listings } = client();
+  const { webhookConfig, listings } = await client();
   const { signal } = io;
   try {
     const { data, response } = await listings.list({ signal }).withResponse();
@@ -254,8 +254,6 @@ const marks = {
 } as const;
 
 export const doctor: Command = {
-  name: "doctor",
-  summary: "check the base URL, the token, the clock, the configuration and the endpoints",
   description: `Prints one line for each check. An endpoint must answer over https in time. It must refuse two test requests: one
 with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
@@ -271,7 +269,7 @@ names no booking or listing. The exit code is the code of the first failed check
     const now = new Date().toISOString();
     const delivery = { eventId: crypto.randomUUID(), timestamp: now, bookingCode: null, listingId: null };
     // `client()` throws if a setting is missing. Call it before anything is printed.
-    invocation.client();
+    await invocation.client();
     if (flag("deliver") && !out.json)
       out.note(`Each endpoint will record this notification: ${JSON.stringify(delivery)}`);
     const checks: Omit<Check, "code">[] = [];

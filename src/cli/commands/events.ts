@@ -10,19 +10,14 @@ import {
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
 import { eventTypes } from "../../webhooks/events.ts";
+import { checkRef, choiceOf, confirm, integerOf, refOf, timeOf, yesOption } from "../arguments.ts";
 import {
   type Command,
-  checkRef,
-  choiceOf,
-  confirm,
   type Invocation,
-  integerOf,
   MissingError,
   type Options,
-  refOf,
-  timeOf,
+  type Subcommand,
   UsageError,
-  yesOption,
 } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import type { Column } from "../output.ts";
@@ -89,7 +84,7 @@ async function* listAll(store: Store, filter: EventFilter): AsyncGenerator<Store
   } while (after !== undefined);
 }
 
-const ls: Command = {
+const ls: Subcommand = {
   name: "ls",
   summary: "list events, the newest first",
   examples: [
@@ -132,7 +127,7 @@ async function follow(invocation: Invocation, filter: EventFilter): Promise<unde
   await withStore(invocation, print, { handlesSignal: true });
 }
 
-const show: Command = {
+const show: Subcommand = {
   name: "show",
   summary: "show one event with its timeline: arrival, attempts, next retry",
   takes: "<eventId>",
@@ -188,7 +183,7 @@ function describeWait(until: Date): string {
   return seconds < 120 ? `in ${seconds} s` : `in ${Math.round(seconds / 60)} min`;
 }
 
-const counts: Command = {
+const counts: Subcommand = {
   name: "counts",
   summary: "count the events in each state",
   examples: ["stayhook events counts --store events.db --json"],
@@ -225,7 +220,7 @@ const plural = (count: number, state = ""): string =>
  *
  * @param say - the words to print after the number of changed events
  */
-function changeCommand(name: Change, summary: string, description: string, say: string): Command {
+function changeCommand(name: Change, summary: string, description: string, say: string): Subcommand {
   const states = changedFrom[name];
   const { state, ...filters } = filterOptions(states);
   return {
@@ -331,7 +326,7 @@ const discard = changeCommand(
   "discarded",
 );
 
-const prune: Command = {
+const prune: Subcommand = {
   name: "prune",
   summary: "delete done or parked events",
   description: "If the platform delivers a deleted event again, the app handles the event as a new event.",
@@ -369,7 +364,7 @@ const prune: Command = {
   },
 };
 
-const erase: Command = {
+const erase: Subcommand = {
   name: "erase",
   summary: "delete all data about one booking or listing",
   description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events.
@@ -393,8 +388,6 @@ Fails while the app handles an event of the booking or listing.`,
 };
 
 export const events: Command = {
-  name: "events",
-  summary: "show, replay, discard and delete recorded events",
   examples: ["stayhook events ls --store events.db --state parked"],
   commands: [ls, show, replay, discard, prune, erase, counts],
 };

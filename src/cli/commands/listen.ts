@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../errors.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { type Command, type Invocation, refOf, timeOf, UsageError } from "../command.ts";
+import { refOf, timeOf } from "../arguments.ts";
+import { type Command, type Invocation, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 import { addTopic, targetOf, toOption } from "../url-options.ts";
 import { originOf, post } from "./trigger.ts";
 
 export const listen: Command = {
-  name: "listen",
-  summary: "forward the notifications of a deployed app to a local endpoint",
   description: `Reads new notifications from the store of the deployed app, and posts each of them to the local endpoint, as the platform
 does. If the store knows the topic, adds topic=<topic> to the URL. Prints a line for each answer of the endpoint, until
 Ctrl-C. Never writes to the store, and does not retry a failed request.`,

@@ -8,9 +8,10 @@ import {
   type SandboxListing,
   type SandboxObservation,
 } from "../../testing/index.ts";
-import { type Command, type Invocation, integerOf, type Options, UsageError } from "../command.ts";
+import { integerOf } from "../arguments.ts";
+import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { linesOf } from "../lines.ts";
-import { type Output, printable } from "../output.ts";
+import { type Output, printable, type Row } from "../output.ts";
 import { toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
@@ -164,15 +165,11 @@ const typedCommands: readonly Typed[] = [
       for (const record of [...bookings.list(), ...listings.list()]) show(record, out);
     },
   ],
-  ["help", "list the commands", (_sandbox, _rest, out) => out.note(typedHelp)],
+  ["help", "list the commands", (_sandbox, _rest, out) => out.note(out.twoColumns(typedHelp).join("\n"))],
   ["quit", "stop the sandbox", () => {}],
 ];
 
-const width = Math.max(...typedCommands.map(([usage]) => usage.length));
-
-const typedHelp: string = typedCommands
-  .map(([usage, help]) => `  ${usage.padEnd(width)}  ${help}`)
-  .join("\n");
+const typedHelp: readonly Row[] = typedCommands.map(([usage, help]) => [usage, help]);
 
 /** Runs one typed line. Resolves to `false` for `quit`. Never rejects. */
 async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
@@ -243,13 +240,10 @@ async function takeCommands(
 }
 
 export const sandbox: Command = {
-  name: "sandbox",
-  summary: "run a sandbox of the platform, with commands to change bookings and listings",
   description: `Prints a line for each request and each delivery, until you type quit or press Ctrl-C. The access
 token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set, the access token is "sandbox". A
-time without a unit is in ms. While the sandbox runs, you can type these commands:
-
-${typedHelp}`,
+time without a unit is in ms.`,
+  table: { title: "Commands while the sandbox runs", rows: typedHelp },
   examples: [
     "stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1",
     "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",

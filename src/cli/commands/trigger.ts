@@ -97,7 +97,7 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
 async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promise<string> {
   const to = await targetOf(invocation);
   if (to !== undefined) return addTopic(to, topic);
-  const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
+  const config = await (await invocation.client()).webhookConfig.get({ signal: invocation.io.signal });
   const url = config?.endpoints[topic];
   if (typeof url === "string" && parseUrl(url)) return url;
   throw new MissingError(
@@ -106,8 +106,6 @@ async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promi
 }
 
 export const trigger: Command = {
-  name: "trigger",
-  summary: "send one notification to an endpoint, as the platform would",
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
   description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
