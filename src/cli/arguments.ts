@@ -1,5 +1,7 @@
+import { type FilterField, readFilter } from "../console/event-filter.ts";
 import { StayhookError } from "../errors.ts";
-import { parseDuration } from "../reconcile/options.ts";
+import { eventStates } from "../stores/event-states.ts";
+import type { EventFilter } from "../stores/event-store.ts";
 import { type Invocation, type Options, UsageError } from "./command.ts";
 import { linesOf } from "./lines.ts";
 
@@ -31,17 +33,28 @@ export function integerOf(
   throw new UsageError(`--${name} must be an integer${least > Number.MIN_SAFE_INTEGER ? range : ""}.`);
 }
 
-/** Reads an option that must be a time, or an age such as `2h`. @throws UsageError */
-export function timeOf({ text }: Invocation, name: string): Date | undefined {
-  const given = text(name);
-  if (given === undefined) return undefined;
-  const age = parseDuration(given);
-  if (age !== undefined) return new Date(Date.now() - age);
-  // Accept only full dates, because `new Date("2")` is February 2001.
-  const time = new Date(/^\d{4}-\d\d-\d\d/.test(given) ? given : Number.NaN);
-  if (Number.isNaN(time.getTime()))
-    throw new UsageError(`--${name} must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z.`);
-  return time;
+/** The option for each field of a filter. */
+const filterOptions: Readonly<Record<FilterField, string>> = {
+  state: "state",
+  ref: "ref",
+  type: "type",
+  reason: "reason",
+  source: "source",
+  receivedAfter: "since",
+  receivedBefore: "until",
+};
+
+/**
+ * Reads the filter from those options of {@link filterOptions} that the command has.
+ *
+ * @returns `undefined` if no option of the filter is given
+ * @throws UsageError naming the first wrong value
+ */
+export function filterOf({ text }: Invocation, states = eventStates): EventFilter | undefined {
+  const { filter, problems } = readFilter((field) => text(filterOptions[field]), states);
+  const [problem] = problems;
+  if (problem) throw new UsageError(`--${filterOptions[problem.field]} ${problem.message}.`);
+  return Object.keys(filter).length === 0 ? undefined : filter;
 }
 
 /** Checks a reference to a record. @param name - the option or argument that the error names. @throws UsageError */
@@ -49,12 +62,6 @@ export function checkRef(ref: string, name: string): string {
   if (!/^(booking|listing):./.test(ref))
     throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
   return ref.trim();
-}
-
-/** Reads `--ref`. @throws UsageError */
-export function refOf({ text }: Invocation): string | undefined {
-  const ref = text("ref");
-  return ref === undefined ? undefined : checkRef(ref, "--ref");
 }
 
 export const yesOption: Options = {

@@ -109,10 +109,35 @@ describe("sandbox", () => {
     await expect(client.listings.list()).rejects.toMatchObject({ status: 503 });
     await expect(client.webhookConfig.get()).rejects.toMatchObject({ status: 500 });
     expect(await client.bookings.get("X1")).toMatchObject({ bookingCode: "X1" });
+    expect(running.stdout()).toContain("From now on, GET /v2/listings will get this fault: 503.\n");
     await type("heal");
-    expect(await client.listings.list()).toEqual([]);
+    expect(running.stdout()).toContain("2 faults ended. The API answers every request again.\n");
+    expect(await client.listings.list()).toHaveLength(1);
     running.type("fault often");
     await until(() => expect(running.stderr()).toContain("status"));
+  });
+
+  test("the first booking makes a listing that the app can read, and a later booking does not", async () => {
+    const running = await sandbox();
+    running.type("request AB12");
+    running.type("book AB13");
+    await until(() => expect(running.stdout()).toContain("booking AB13 is Confirmed"));
+    expect(running.stdout()).toMatch(
+      /listing \d+ \(.+\) is Published\nbooking AB12 is Request\nbooking AB13 is/,
+    );
+    const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
+    const { listingId } = await client.bookings.get("AB12");
+    expect(await client.listings.list()).toMatchObject([{ listingId, status: "Published" }]);
+  });
+
+  test("duplicate, drop and advance are commands, too", async () => {
+    const { url: to, received } = await receiver();
+    const running = await sandbox(["--to", to, "--delay", "1h"]);
+    for (const line of ["duplicate", "drop", "drop", "book X1", "advance 60"]) running.type(line);
+    await until(() => expect(received()).toHaveLength(2));
+    expect(running.stdout()).toContain("The sandbox will send each later notification twice.\n");
+    running.type("deliver");
+    await until(() => expect(running.stderr()).toContain("There is no command deliver."));
   });
 
   test("--drop loses notifications, and must be a rate", async () => {

@@ -117,7 +117,7 @@ describe("wrong usage ends with 2 and an error", () => {
       ["events", "replay", "--state", "pending", "--store", "x"],
       "--state must be one of done, parked, retrying.",
     ],
-    [["events", "ls", "--ref", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
+    [["events", "ls", "--ref", "guest:HX3K9", "--store", "x"], "such as booking:HX3K9"],
     [
       ["events", "ls", "--follow", "--limit", "3", "--store", "x"],
       "--follow cannot be combined with --limit.",

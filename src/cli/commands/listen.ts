@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../errors.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { refOf, timeOf } from "../arguments.ts";
+import { filterOf } from "../arguments.ts";
 import { type Command, type Invocation, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
@@ -22,7 +22,7 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
       value: "<time>",
       help: "forward notifications since this time: 2h (2 hours ago) or 2026-11-21T12:00:00Z; default: now",
     },
-    ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
+    ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>, or only the code or id" },
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -30,8 +30,7 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
     const to = await targetOf(invocation);
     if (to === undefined)
       throw new UsageError("Give the URL of the local endpoint with --to or STAYHOOK_TARGET.");
-    const ref = refOf(invocation);
-    const since = timeOf(invocation, "since");
+    const { ref, receivedAfter: since } = filterOf(invocation) ?? {};
     await withStore(
       invocation,
       async (store) => {
