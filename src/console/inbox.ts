@@ -2,7 +2,7 @@ import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { HISTORY_LENGTH } from "../stores/base-store.ts";
-import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import { type Change, changedFrom, type EventState, eventStates } from "../stores/event-states.ts";
 import type {
   AttemptEntry,
   EventFilter,
@@ -11,10 +11,22 @@ import type {
   StoredEvent,
 } from "../stores/event-store.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
-import { filterForm, filterOf, queryOf, states } from "./event-filter.ts";
-import { badge, duration, facts, type Html, hiddenFields, html, plot, type Tone, time } from "./html.ts";
+import { filterForm, filterOf, queryOf } from "./filter-form.ts";
+import {
+  badge,
+  duration,
+  facts,
+  type Html,
+  type HtmlValue,
+  hiddenFields,
+  html,
+  plot,
+  type Tone,
+  time,
+} from "./html.ts";
 import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
 import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
+import { type Step, timelineOf } from "./timeline.ts";
 
 type Store = EventStore<unknown>;
 
@@ -113,6 +125,9 @@ ${
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
 }
 
+/** The states in the order of the tabs. */
+const tabStates = [...eventStates.filter((state) => state !== "done"), "done"] as const;
+
 const sumOf = (counts: AvailableHealth["counts"]): number =>
   Object.values(counts).reduce((sum, count) => sum + count, 0);
 
@@ -125,7 +140,7 @@ function tabsOf(
     html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${queryOf({ ...filter, state }, kept)}"${
       filter.state === state && html` aria-current="page"`
     }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
-  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${states.map(
+  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${tabStates.map(
     (state) => tab(state, `${state[0]?.toUpperCase()}${state.slice(1)}`, counts[state]),
   )}</ul></nav>`;
 }
@@ -172,7 +187,7 @@ async function eventView(store: Store, eventId: string, visit: Visit): Promise<V
 <div class="head"><h1>${typeOf(event)}</h1>${stateBadge(event)}
 <span class="actions">${personalToggle(visit.query, isPersonal)}${!visit.readOnly && buttonsOf(event, visit)}</span></div>
 <div class="columns"><div>
-<section class="card"><h2>Timeline</h2>${timelineOf(event, isPersonal)}</section>
+<section class="card"><h2>Timeline</h2>${timelineView(event, isPersonal)}</section>
 <section class="card"><h2>Notification</h2>${notificationOf(event, isPersonal)}</section>
 </div><div>
 <section class="card"><h2>Event</h2>${facts([
@@ -219,40 +234,45 @@ const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]
   lost: ["bad", "Attempt lost: the process did not record a result"],
 };
 
-function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
-  const { source, topic, timestamp, receivedAt, history } = event;
-  const attempt = ({ at, outcome, reason, duration: took, worker, error }: AttemptEntry) => {
-    const [tone, text] = outcomes[outcome];
-    const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
-    return html`<li class="${tone}"><strong>${text}</strong> ${time(at)}<p>${details.filter(Boolean).join(", ")}</p>${
-      error !== undefined &&
-      (isPersonal
-        ? html`<pre>${error}</pre>`
-        : html`<p>The error is hidden, because it may have personal data.</p>`)
-    }</li>`;
-  };
-  return html`<ol class="timeline">
-<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification has the timestamp ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
-${history.length >= HISTORY_LENGTH && html`<li><strong>The store keeps only the last ${HISTORY_LENGTH} attempts</strong></li>`}
-${history.map(attempt)}${nextOf(event)}</ol>`;
+const timelineView = (event: StoredEvent, isPersonal: boolean): Html =>
+  html`<ol class="timeline">${timelineOf(event).map((step) => stepView(event, step, isPersonal))}</ol>`;
+
+/** The item of a step. A done event has none at the end: its last attempt says so. */
+function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | undefined {
+  const item = (tone: Tone, text: string, at: Date | null = null, more?: HtmlValue) =>
+    html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}${more}</li>`;
+  switch (step.step) {
+    case "received": {
+      const { source, topic, timestamp } = event;
+      const sent = `The notification has the timestamp ${timestamp.replace(/\.000Z$/, "Z")}.`;
+      const more = html`<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && sent}</p>`;
+      return item("plain", origins[source], step.at, more);
+    }
+    case "cut":
+      return item("plain", `The store keeps only the last ${HISTORY_LENGTH} attempts`);
+    case "attempt":
+      return item(...outcomes[step.entry.outcome], step.entry.at, attemptView(step.entry, isPersonal));
+    case "pending":
+      return item("wait", step.at ? "Waiting. The attempt is due" : "Waiting", step.at);
+    case "processing":
+      return item("busy", "Being handled. The lease ends", step.at);
+    case "retrying":
+      return item("wait", "Next attempt", step.at);
+    case "parked":
+      return item("bad", "Parked until somebody replays or discards the event");
+    case "discarded":
+      return item("plain", "Discarded", step.at);
+    case "done":
+      return undefined;
+  }
 }
 
-/** Makes the last line of the timeline: the next step of the event, or the time when the event was discarded. */
-function nextOf({ state, reason, dueAt, doneAt }: StoredEvent): Html | undefined {
-  const step = (tone: Tone, text: string, at: Date | null) =>
-    html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}</li>`;
-  switch (state) {
-    case "pending":
-      return step("wait", dueAt ? "Waiting. The attempt is due" : "Waiting", dueAt);
-    case "processing":
-      return step("busy", "Being handled. The lease ends", dueAt);
-    case "retrying":
-      return step("wait", "Next attempt", dueAt);
-    case "parked":
-      return step("bad", "Parked until somebody replays or discards the event", null);
-    case "done":
-      return reason === "discarded" ? step("plain", "Discarded", doneAt) : undefined;
-  }
+function attemptView({ reason, duration: took, worker, error }: AttemptEntry, isPersonal: boolean): Html {
+  const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
+  const hidden = html`<p>The error is hidden, because it may have personal data.</p>`;
+  return html`<p>${details.filter(Boolean).join(", ")}</p>${
+    error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)
+  }`;
 }
 
 function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {
