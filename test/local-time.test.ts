@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { InvalidArgumentError, type LocalTimeOptions, localTime, stay } from "stayhook";
 import { Temporal } from "temporal-polyfill";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 
 describe("localTime", () => {
   it.each([
@@ -75,6 +75,14 @@ describe("localTime", () => {
   it("adds the days before it looks at a gap", () => {
     const added = localTime("2026-03-29", "01:30", "Europe/Lisbon", { days: 1 });
     expect(added.toJSON()).toBe("2026-03-30T00:30:00.000Z");
+  });
+
+  it("makes one format for each zone, because making one is slow", () => {
+    const format = vi.spyOn(Intl, "DateTimeFormat");
+    onTestFinished(() => format.mockRestore());
+    for (const time of ["15:00", "16:00", "17:00"])
+      for (const zone of ["Asia/Tokyo", "Asia/Seoul"]) localTime("2026-07-01", time, zone);
+    expect(format).toHaveBeenCalledTimes(2);
   });
 
   it("takes the days of stay", () => {
