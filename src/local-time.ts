@@ -1,5 +1,5 @@
 import { cutToBytes, InvalidArgumentError } from "./errors.ts";
-import { isDay } from "./models/dates.ts";
+import { dayOf } from "./models/dates.ts";
 import { checkNoUnknown } from "./option-names.ts";
 
 /** The options of {@link localTime}. Each is an integer from -10,000,000 to 10,000,000. The default is 0. */
@@ -39,7 +39,8 @@ const most = 10_000_000;
  * ```
  */
 export function localTime(date: string, time: string, timeZone: string, options?: LocalTimeOptions): Date {
-  if (typeof date !== "string" || !/^\d{4}-\d\d-\d\d$/.test(date) || !isDay(...partsOf(date)))
+  // `dayOf` also reads other notations, and returns `YYYY-MM-DD`.
+  if (typeof date !== "string" || dayOf(date) !== date)
     refuse("date", date, "is not a date. Use YYYY-MM-DD, such as 2026-07-01");
   if (typeof time !== "string" || !/^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$/.test(time))
     refuse("time", time, "is not a time. Use HH:mm or HH:mm:ss, such as 15:00");
@@ -90,10 +91,6 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
   } catch {
     return refuse("timeZone", timeZone, problem);
   }
-}
-
-function partsOf(date: string): [year: number, month: number, day: number] {
-  return [Number(date.slice(0, 4)), Number(date.slice(5, 7)), Number(date.slice(8))];
 }
 
 function refuse(argument: string, value: unknown, problem: string): never {
