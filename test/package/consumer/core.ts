@@ -55,12 +55,14 @@ import {
   type ListingStatus,
   type ListingsResource,
   type ListPage,
+  type LocalTimeOptions,
   type LogDetails,
   type LogEntry,
   type Logger,
   type LogLevel,
   listingIdOf,
   listingStatuses,
+  localTime,
   type MemoryStoreOptions,
   type MessageWebhookEvent,
   memoryStore,
@@ -198,6 +200,9 @@ export async function useClient(): Promise<void> {
   );
   const zone: StayOptions = { timeZone: maybe };
   stay(data, zone).nights + listingIdOf(data);
+  const earlier: LocalTimeOptions = { days: -2, minutes: number };
+  const moment: Date = localTime(checkIn, "15:00", "Europe/Lisbon", earlier);
+  moment.getTime();
   const bookings: BookingsResource = client.bookings;
   const listings: ListingsResource = client.listings;
   const webhookConfig: WebhookConfigResource = client.webhookConfig;
