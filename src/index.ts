@@ -56,7 +56,7 @@ export {
   WebhookConfig,
 } from "./models/records.ts";
 export type { StandardSchema } from "./models/standard-schema.ts";
-export type { DrainOptions, DrainResult } from "./queue/claiming.ts";
+export type { DrainOptions, DrainResult } from "./queue/drain.ts";
 export type {
   AttemptEndObservation,
   AttemptObservation,

@@ -24,7 +24,7 @@ const methods = [
     "oldestWaiting",
     "lastReceivedAt",
   ],
-  ...["replay", "discard", "erase", "recordOf", "learn", "getMeta", "setMeta", "prune", "pruneSnapshots"],
+  ...["replay", "discard", "erase", "snapshotOf", "learn", "getMeta", "setMeta", "prune", "pruneSnapshots"],
 ] as readonly Method[];
 type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
 
@@ -87,7 +87,7 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
   // No subscribe: a Worker does not live long enough to get a notification.
   return {
     ...(Object.fromEntries(calls) as Pick<EventStore, Method>),
-    async *records({ after }: { readonly after?: string | undefined } = {}) {
+    async *snapshots({ after }: { readonly after?: string | undefined } = {}) {
       for (let last = after; ; ) {
         const page = await open().recordsAfter(last);
         yield* page;

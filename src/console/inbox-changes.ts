@@ -1,4 +1,4 @@
-import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import { type Change, type EventState, statesOf } from "../stores/event-states.ts";
 import type { EventFilter, EventStore } from "../stores/event-store.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
@@ -8,7 +8,7 @@ import type { GoTo, View, Visit } from "./site.ts";
 type Store = EventStore<unknown>;
 
 /** The order in which states are counted. Parked events come first, because counting may stop early. */
-const countOrder: readonly EventState[] = ["parked", "retrying", "pending", "done"];
+const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
 const did = { replay: "replayed", discard: "discarded" } as const;
 
 /** Counting stops at `COUNT_LIMIT` events of one state, or after `COUNT_TIMEOUT` ms. */
@@ -115,7 +115,7 @@ async function countChangeable(
   filter: EventFilter,
 ): Promise<{ byState: Map<EventState, number>; hasMore: boolean }> {
   const wanted = countOrder.filter(
-    (state) => changedFrom[change].includes(state) && (filter.state ?? state) === state,
+    (state) => statesOf(change, filter).includes(state) && (filter.state ?? state) === state,
   );
   const limit = countLimit();
   const byState = new Map<EventState, number>();

@@ -1,8 +1,7 @@
 import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
-import { HISTORY_LENGTH } from "../stores/base-store.ts";
-import { type Change, changedFrom, type EventState, eventStates } from "../stores/event-states.ts";
+import { type Change, type EventState, eventStates, statesOf } from "../stores/event-states.ts";
 import type {
   AttemptEntry,
   EventFilter,
@@ -10,6 +9,7 @@ import type {
   RecordSnapshot,
   StoredEvent,
 } from "../stores/event-store.ts";
+import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
@@ -210,14 +210,16 @@ ${
 }
 
 /** Buttons for the changes that the event's state allows. */
-function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
+function buttonsOf({ eventId, state, dueAt }: StoredEvent, { csrf }: Visit): Html {
   const button = (change: Change, text: string) =>
     html`<form method="post">${csrf}${hiddenFields([
       ["event", eventId],
       ["back", String(new URLSearchParams({ event: eventId }))],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
-  return html`${changedFrom.discard.includes(state) && button("discard", "Discard")}${
-    changedFrom.replay.includes(state) && button("replay", state === "retrying" ? "Try now" : "Replay")
+  const can = (change: Change) => statesOf(change, { eventId }).includes(state);
+  const isScheduled = state === "scheduled";
+  return html`${can("discard") && button("discard", isScheduled ? "Cancel" : "Discard")}${
+    can("replay") && button("replay", (isScheduled && "Run now") || (dueAt ? "Try now" : "Replay"))
   }`;
 }
 
@@ -225,6 +227,7 @@ const origins: Readonly<Record<StoredEvent["source"], string>> = {
   webhook: "Received",
   reconcile: "Found by the reconciler",
   recheck: "Recheck scheduled",
+  timer: "Timer set",
 };
 
 const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]>> = {
@@ -332,6 +335,7 @@ async function findView(store: Store, given: string): Promise<View | GoTo> {
 }
 
 const tones: Readonly<Record<EventState, Tone>> = {
+  scheduled: "wait",
   pending: "plain",
   processing: "busy",
   retrying: "wait",
@@ -358,7 +362,8 @@ function rowsOf(
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
 ): Html {
   const row = (event: StoredEvent) => {
-    const { eventId, ref, attempts, reason, receivedAt, lastError } = event;
+    const { eventId, ref, attempts, reason, receivedAt, history } = event;
+    const lastError = history.at(-1)?.error;
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${
@@ -368,7 +373,7 @@ function rowsOf(
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
 <span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
 <span class="why">${why}</span><span class="when">${time(receivedAt, { short: true })}</span>${
-      isPersonal && lastError !== null && html`<span class="error mono">${lastError}</span>`
+      isPersonal && lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;
   };
   return html`<ol class="rows ${!isSelectable && "plain"}">${events.map(row)}</ol>`;

@@ -10,6 +10,8 @@ import type { AttemptResult, QueueOptions, WorkFailure, WorkResult } from "./wor
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
+/** How long the queue tries to record the end of an attempt while the store fails, ms. The lease may still hold. */
+const SETTLE_FOR = 10 * 60_000;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
@@ -167,6 +169,8 @@ export class Attempt<Tx> {
   async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
     const { eventId } = this.claim;
     const { lease } = this;
+    const { leaseDuration } = this.#queue.policy;
+    const until = performance.now() + SETTLE_FOR;
     lease.ending = true;
     for (let tries = 0, failedAt: number | undefined; ; tries += 1) {
       // If the lease was renewed after a failure, the store works. Its next failure is not an outage.
@@ -176,13 +180,18 @@ export class Attempt<Tx> {
         // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
         // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
         if (outcome.state === "done" && !writes) this.#options.onSettling();
-        return (await settling) ? outcome.state : this.#giveUp();
+        const recorded = await Promise.race([
+          settling,
+          this.#lost.promise,
+          atMost(leaseDuration, [settling]),
+        ]);
+        return recorded === true ? outcome.state : this.#giveUp();
       } catch (error) {
         const failure = writes?.failureIn(error) ?? (storeWorks && writes ? { error } : undefined);
         if (failure) return failure;
         // Without a renewal, the lease ends, and the next attempt counts this one as lost.
         if (storeWorks) lease.abandon();
-        if (lease.abandoned && !lease.held) throw error;
+        if ((lease.abandoned && !lease.held) || performance.now() > until) throw error;
         failedAt ??= performance.now();
         this.#queue.logger.warn(
           `the store did not record the result of event ${eventId}. The handler will try to record the result again`,

@@ -139,7 +139,6 @@ export class Queue<Tx> {
    */
   async runNow(eventId: string, deadline: number): Promise<void> {
     while (!this.#closing) {
-      const changed = this.#changed.promise;
       const now = performance.now();
       if (now >= deadline) return;
       const { limit, wait = LOOK_AGAIN } = this.#roomAt(now);
@@ -152,7 +151,8 @@ export class Queue<Tx> {
         return;
       }
       if (this.breaker.pause || (limit > 0 && !(await this.#waitsForItsTurn(eventId)))) return;
-      await atMost(Math.min(deadline - now, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : wait), [changed]);
+      const within = Math.min(deadline - now, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : wait);
+      await atMost(within, [limit > 0 ? this.#nextEnding() : this.#changed.promise]);
     }
   }
 
@@ -334,17 +334,20 @@ export class Queue<Tx> {
       ...(newestFirst && { newestFirst }),
     };
     const events = await store.claim(options);
+    if (newestFirst) this.#refusedReads.tookNewest(events);
     return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
   }
 
   #start(event: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
     const record = recordOf(event);
+    const earlier = this.#byRecord.get(record);
+    // The store has leased the record anew, so the lease of an attempt that still runs here is lost.
+    earlier?.lease.lose();
     const attempt: Attempt<Tx> = new Attempt(event, this.#options, {
       breaker: this.breaker,
       refusedReads: this.#refusedReads,
       leaseEndsAt,
-      // If the store's clock jumps, the store may lease a record whose attempt still runs here. Wait for that attempt.
-      after: this.#byRecord.get(record)?.ended,
+      after: earlier?.ended,
       onSettling: () => {
         this.#settling.add(attempt);
         this.#change();
@@ -394,6 +397,12 @@ export class Queue<Tx> {
         { eventId, error },
       );
     }
+  }
+
+  /** Ignores free slots. Two inline requests that found nothing would otherwise wake each other forever. */
+  async #nextEnding(): Promise<void> {
+    const endings = this.#endings;
+    while (this.#endings === endings && !this.#closing) await this.#changed.promise;
   }
 
   async #waitsForItsTurn(eventId: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import type { Log } from "../logger.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
 
 /** Reads are limited after this many refused records in a row. */
 const ENOUGH = 10;
@@ -6,6 +7,8 @@ const ENOUGH = 10;
 const BURST = 5;
 /** How many reads may begin each second while reads are limited. With a burst, at most 50 reads begin in a second. */
 const RATE = 45;
+/** How many claims take only the oldest events after the newest events were retries. */
+const ONLY_OLDEST = 10;
 
 /**
  * Limits reads after many records in a row were refused or not found. The cause may be forged events, a firewall or a
@@ -21,6 +24,7 @@ export class RefusedReads {
   #tokens = 0;
   #refilledAt = 0;
   #claims = 0;
+  #oldestUntil = 0;
 
   constructor(log: Log, onLift: () => void) {
     this.#log = log;
@@ -76,8 +80,15 @@ export class RefusedReads {
 
   /** Whether the next claim takes the newest events: every second one, so that forged events do not block genuine ones. */
   takesNewest(): boolean {
+    if (!this.limiting) return false;
     this.#claims += 1;
-    return this.limiting && this.#claims % 2 === 0;
+    return this.#claims > this.#oldestUntil && this.#claims % 2 === 0;
+  }
+
+  /** Notes the events of a claim that took the newest. If all of them are retries, no new event waits. */
+  tookNewest(events: readonly ClaimedEvent[]): void {
+    const isRetry = ({ attempts, outages }: ClaimedEvent) => attempts > 1 || outages > 0;
+    if (events.length > 0 && events.every(isRetry)) this.#oldestUntil = this.#claims + ONLY_OLDEST;
   }
 
   #tokensAt(now: number): number {

@@ -14,7 +14,7 @@ export interface AvailableHealth {
   readonly state: "idle" | "running" | "paused" | "stopped";
   /** How many events the store has in each state. */
   readonly counts: Record<EventState, number>;
-  /** Age in seconds of the oldest event that waits to be handled. It is `undefined` if no event waits. */
+  /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits. */
   readonly oldestWaitingAge: number | undefined;
   /** When any process last recorded a notification. With `forwardTo`, only this process counts. */
   readonly lastReceivedAt: Date | undefined;
@@ -84,7 +84,7 @@ async function ask(store: EventStore<unknown>) {
     store.oldestWaiting(),
     store.lastReceivedAt(),
   ]);
-  return { counts, oldestWaitingAge: waiting === undefined ? undefined : waiting / 1000, lastReceivedAt };
+  return { counts, oldestWaitingAge: waiting, lastReceivedAt };
 }
 
 async function within<T>(ms: number, asked: Promise<T>): Promise<T> {

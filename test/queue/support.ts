@@ -32,7 +32,7 @@ export function eventOf(eventId: string, ref: string | null = `booking:${eventId
 export const done: WorkResult<never> = {
   state: "done",
   type: "booking.Confirmed",
-  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+  snapshot: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
 };
 export const callbackFailed: WorkResult<never> = {
   state: "failed",

@@ -19,7 +19,7 @@ const webhooks = createWebhookHandler({
       return Response.json({ bookingCode: id, listingId: Number(id) || 0, status: "Confirmed" });
     },
   }),
-  store: memoryStore({ max: 50 }),
+  store: memoryStore(),
   // Do not keep the last status of each record: the heap would grow, although that is not a leak.
   snapshotRetention: 0,
   on: {},

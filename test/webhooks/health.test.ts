@@ -19,7 +19,7 @@ describe("health", () => {
     const { deliver, webhooks } = handlerOf({ autoStart: false });
     expect(await webhooks.health()).toEqual({
       state: "idle",
-      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      counts: { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
       oldestWaitingAge: undefined,
       lastReceivedAt: undefined,
       pausedSince: undefined,
@@ -28,7 +28,7 @@ describe("health", () => {
     await deliver(notificationOf());
     await advance(90_000);
     expect(await webhooks.health()).toMatchObject({
-      counts: { pending: 1 },
+      counts: { scheduled: 0, pending: 1 },
       oldestWaitingAge: 90,
       lastReceivedAt: NOW,
     });
@@ -97,7 +97,7 @@ describe("health", () => {
     expect(await webhooks.health()).toMatchObject({
       state: "idle",
       lastReceivedAt: NOW,
-      counts: { pending: 0 },
+      counts: { scheduled: 0, pending: 0 },
     });
   });
 });
@@ -133,7 +133,7 @@ describe("receive never rejects", () => {
     vi.spyOn(store, "claim").mockRejectedValue(new Error("down"));
     const { webhooks, deliver } = handlerOf({ store, processing: "inline" });
     expect((await deliver(notificationOf())).status).toBe(200);
-    expect(await store.counts()).toMatchObject({ pending: 1 });
+    expect(await store.counts()).toMatchObject({ scheduled: 0, pending: 1 });
     await webhooks.close();
   });
 });

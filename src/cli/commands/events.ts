@@ -3,11 +3,11 @@ import { type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
 import {
   type Change,
-  changedFrom,
   eventOrigins,
   eventReasons,
   eventStates,
   failureReasons,
+  statesOf,
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
@@ -33,7 +33,7 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
   ["REASON", ({ reason }) => reason],
-  ["ERROR", ({ lastError }) => lastError],
+  ["ERROR", ({ history }) => history.at(-1)?.error],
 ];
 
 function filterOptions(takenStates = eventStates) {
@@ -114,7 +114,7 @@ const show: Subcommand = {
       const record = event.ref === null ? undefined : await store.snapshotOf(event.ref);
       const { status: lastStatus = null, fields: lastFields = null } = record?.snapshot ?? {};
       out.result({ ...event, lastStatus, lastFields }, () => {
-        const { history, receivedAt, dueAt, doneAt, lastError, attempts, ...fields } = event;
+        const { history, receivedAt, dueAt, doneAt, attempts, ...fields } = event;
         return out.fields([
           ...Object.entries(fields),
           ["last status of the record", lastStatus],
@@ -198,7 +198,7 @@ const plural = (count: number, state = ""): string =>
  * @param say - the words to print after the number of changed events
  */
 function changeCommand(name: Change, summary: string, description: string, say: string): Subcommand {
-  const states = changedFrom[name];
+  const states = statesOf(name, { state: "scheduled" });
   const { state, ...filters } = filterOptions(states);
   return {
     name,

@@ -148,7 +148,7 @@ const options: ClientOptions = {
 };
 
 export const client = new StayhookClient(options);
-export const store: EventStore = memoryStore({ max: number } satisfies MemoryStoreOptions);
+export const store: EventStore = memoryStore({} satisfies MemoryStoreOptions);
 
 const each: RequestOptions = {
   signal: AbortSignal.timeout(5),

@@ -145,7 +145,7 @@ describe("a track function", () => {
       const { store, ids, events } = await play([nights], { track: { booking: track as never } });
       const event = await store.get(ids[0]!);
       expect(event).toMatchObject({ state: "retrying", reason: "callback", attempts: 1 });
-      expect(event?.lastError).toMatch(message);
+      expect(event?.history.at(-1)?.error).toMatch(message);
       expect(events).toEqual([]);
     },
   );

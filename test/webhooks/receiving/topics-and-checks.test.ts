@@ -165,6 +165,7 @@ describe("a backlog", () => {
   });
 
   const counts = (waiting: number) => ({
+    scheduled: 0,
     pending: waiting,
     processing: 1,
     retrying: 1,
