@@ -40,6 +40,7 @@ class Round {
   /** Until when an attempt of a record may run, by record. */
   readonly #running = new Map<string, number>();
   #isAdding = true;
+  #isOver = false;
   #made = 0;
 
   constructor(handles: readonly EventStore<unknown>[], random: Random, round: number) {
@@ -57,10 +58,12 @@ class Round {
     const adders = this.#handles.map((store, index) =>
       this.#add(store, Math.ceil((count - index) / this.#handles.length), records),
     );
-    await Promise.all(adders).finally(() => {
+    const added = Promise.all(adders).then(() => {
       this.#isAdding = false;
     });
-    await Promise.all(workers);
+    await Promise.all([added, ...workers]).finally(() => {
+      this.#isOver = true;
+    });
     expect([...this.#done].sort()).toEqual([...this.#records.keys()].sort());
     for (const store of this.#handles) {
       expect(await store.claim({ limit: 1000, leaseDuration: HELD })).toEqual([]);
@@ -94,7 +97,7 @@ class Round {
 
   async #work(store: EventStore<unknown>, records: number): Promise<void> {
     let end = Number.POSITIVE_INFINITY;
-    while (this.#isAdding || this.#done.size < this.#records.size) {
+    while (!this.#isOver && (this.#isAdding || this.#done.size < this.#records.size)) {
       if (this.#isAdding) end = performance.now() + PATIENCE;
       if (performance.now() > end) throw new Error(`events were left waiting: ${await this.#left(store)}`);
       const dies = this.#random.chance(0.03);
