@@ -1,8 +1,3 @@
-export {
-  type StoreContractCase,
-  type StoreContractOptions,
-  storeContract,
-} from "./contract/store-contract.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
   AddOptions,
