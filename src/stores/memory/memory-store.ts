@@ -127,6 +127,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       this.#expire(record, now);
       const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
       if (row !== undefined && isOpen(row) && row.dueAt <= now) result.push(this.#lease(row, now, options));
+      // A replaced event may be due later than its record.
+      else this.#refresh(record);
     }
     return { now, result };
   }
@@ -219,11 +221,12 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (type !== undefined) row.type = type;
     if (event !== undefined) Object.assign(row, { event, receivedAt: now });
     if (row.state === "done") this.#becameDone(row);
+    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
+    record.lease = undefined;
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
     if (remove !== undefined) this.#remove(record, remove, now);
     for (const addition of additions) this.#add(addition, now);
-    record.lease = undefined;
     this.#refresh(record, now);
     return { held: true, more: record.index !== -1 };
   }
@@ -264,11 +267,13 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   #remove(record: RecordRow, what: readonly string[] | "timers", now: number): number {
-    const rows = [...record.events].filter(
+    this.#expire(record, now);
+    const removed = [...record.events].filter(
       ({ event, state }) =>
-        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+        state !== "done" &&
+        state !== "processing" &&
+        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
-    const removed = rows.filter((row) => row.state !== "processing" || row.dueAt! <= now);
     for (const row of removed) this.#forget(row);
     this.#refresh(record);
     return removed.length;
