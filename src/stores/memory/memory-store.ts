@@ -169,6 +169,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const { row, end } = lease;
     row.state = "retrying";
     row.history = lostHistory(row, row.claimedAt, end);
+    // A repeated `settle` must not take the lost attempt for one that this lease ended.
+    row.lease = undefined;
     record.lease = undefined;
     this.#refresh(record);
   }
