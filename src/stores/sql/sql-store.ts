@@ -27,7 +27,6 @@ import {
   learn,
   list,
   nameOf,
-  type Operation,
   prune,
   pruneSnapshots,
   remove,
@@ -36,6 +35,7 @@ import {
   type TimersSeen,
 } from "./sql-changes.ts";
 import { add, claim, hasDue, renew, setBack, settle } from "./sql-queue.ts";
+import type { Operation } from "./sql-records.ts";
 import {
   fromText,
   number,
