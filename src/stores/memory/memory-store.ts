@@ -130,9 +130,13 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       if (result.length >= options.limit) break;
       const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
       // An ended lease stays valid until an event of the record is claimed.
-      if (row === undefined || !isOpen(row) || row.dueAt > now) continue;
-      this.#expire(record, now);
-      result.push(this.#lease(row, now, options));
+      if (row !== undefined && isOpen(row) && row.dueAt <= now) {
+        this.#expire(record, now);
+        result.push(this.#lease(row, now, options));
+      } else {
+        // A replaced event may be due later than its record.
+        this.#refresh(record);
+      }
     }
     return { now, result };
   }
@@ -229,11 +233,11 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       this.#noteReceived(row);
     }
     if (row.state === "done") this.#becameDone(row);
+    record.lease = undefined;
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
     if (remove !== undefined) this.#remove(record, remove, now, row);
     for (const addition of additions) this.#add(addition, now);
-    record.lease = undefined;
     this.#refresh(record, now);
     return { held: true, more: record.index !== -1 };
   }
@@ -276,7 +280,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
     const rows = [...record.events].filter(
       ({ event, state }) =>
-        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+        state !== "done" &&
+        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
     const removed = rows.filter((row) => row !== kept && (row.state !== "processing" || row.dueAt! <= now));
     for (const row of removed) {
