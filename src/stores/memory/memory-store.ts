@@ -219,15 +219,16 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
     const { event, dueIn, type, ...values } = settlement.change;
+    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
+    record.lease = undefined;
+    // The attempt's own event is processing until here, so it is kept.
+    if (remove !== undefined) this.#remove(record, remove, now);
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
     if (event !== undefined) Object.assign(row, { event, receivedAt: now });
     if (row.state === "done") this.#becameDone(row);
-    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
-    record.lease = undefined;
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
-    if (remove !== undefined) this.#remove(record, remove, now);
     for (const addition of additions) this.#add(addition, now);
     this.#refresh(record, now);
     return { held: true, more: record.index !== -1 };
