@@ -23,8 +23,7 @@ const REFS = ["booking:A", "booking:B", "listing:\ud800", null] as const;
  * Runs `steps` random calls on the store and on a memory store. Both read the faked `Date`. Prints the seed and the
  * calls if a result differs.
  */
-export async function compareWithMemory(store: EventStore<unknown>, seed: number, steps: number) {},
-) {
+export async function compareWithMemory(store: EventStore<unknown>, seed: number, steps: number) {
   vi.useFakeTimers({ toFake: ["Date"], now: START });
   const model = new MemoryStore();
   const run = new Comparison(store, model, seed);

@@ -226,6 +226,10 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
     const { event, dueIn, type, ...values } = settlement.change;
+    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
+    record.lease = undefined;
+    // The attempt's own event is processing until here, so it is kept.
+    if (remove !== undefined) this.#remove(record, remove, now);
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
     if (event !== undefined) {

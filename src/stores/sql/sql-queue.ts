@@ -194,11 +194,12 @@ function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSte
     return yield* alreadySettled(operation, claim);
   }
   const key = keyOf(claim);
+  // The attempt's own event is processing until here, so it is kept.
+  if (remove !== undefined) yield* removeEvents(operation, key, remove);
   yield* change(sql.endEvent, ...endValues(ended, now), number(held.seq));
   if (ended.event !== undefined)
     yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(held.seq));
   if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
-  if (remove !== undefined) yield* removeEvents(operation, key, remove);
   for (const addition of additions) yield* addOne(operation, addition);
   if (settlement.record !== undefined) {
     const { snapshot, changed } = settlement.record;
