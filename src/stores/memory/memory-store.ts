@@ -95,6 +95,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #replace(row: EventRow, addition: Addition, now: number): AddAnswer {
     const { event, replace, dueIn } = addition;
     if (row.event.ref !== event.ref) return "conflict";
+    if (replace === undefined) return "duplicate";
     this.#expire(row.record, now);
     if (row.state === "processing" && (replace === "ended" || replaces(addition, row.event, row.state)))
       return "busy";

@@ -113,8 +113,8 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
       prepared.set(sql, statement);
     }
     if (query) return { rows: statement.all(...params), changes: 0 };
-    const { changes, lastInsertRowid } = statement.run(...params);
-    return { rows: [], changes: Number(changes), insertId: Number(lastInsertRowid) };
+    const { changes } = statement.run(...params);
+    return { rows: [], changes: Number(changes) };
   };
 }
 
