@@ -14,6 +14,13 @@ export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
+/** Returns the channel of `NOTIFY` for a schema. */
+export function channelOf(schema: string): string {
+  let name = `stayhook ${schema}`;
+  while (Buffer.byteLength(name) > NAME_BYTES) name = [...name].slice(0, -1).join("");
+  return name;
+}
+
 /** Returns the function that puts the tables of a statement, such as `stayhook_events`, into a schema. */
 export function inSchema(schema: string): (sql: string) => string {
   const known = new Map<string, string>();
