@@ -95,6 +95,7 @@ export class Notifier implements SqlNotifier {
     const { failovers, commandTimeout } = this.#driver;
     const { channel } = this.#options;
     const client = await this.#driver.createClient();
+    if (signal.aborted) return false;
     const end = new AbortController();
     const ended = (): void => end.abort();
     signal.addEventListener("abort", ended);
@@ -113,7 +114,6 @@ export class Notifier implements SqlNotifier {
       await doing.finally(() => clearTimeout(timer));
     };
     try {
-      if (signal.aborted) return false;
       unref(client);
       await within(client.connect());
       // Call `unref` again, because TLS has replaced the socket.

@@ -87,18 +87,17 @@ const take = (which: string) => `
 const renew = `
   WITH ${clock("$5")},
   locked AS MATERIALIZED (
-    SELECT r.ref FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) ORDER BY r.ref FOR UPDATE),
-  given AS MATERIALIZED (
-    SELECT g.* FROM unnest($1::bytea[], $2::text[], $3::text[]) AS g (id, ref, lease) JOIN locked l ON l.ref = g.ref),
+    SELECT r.ref, r.lease FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) ORDER BY r.ref FOR UPDATE),
+  given AS (
+    SELECT g.* FROM unnest($1::bytea[], $2::text[], $3::text[]) AS g (id, ref, lease)
+    JOIN locked l ON l.ref = g.ref AND l.lease = g.lease),
   renewed AS (
-    UPDATE stayhook_records r
-    SET lease_end = t.now + $4, lease_duration = $4, due_at = CASE WHEN r.due_at < r.lease_end THEN r.due_at ELSE t.now + $4 END
-    FROM given g, t WHERE r.ref = g.ref AND r.lease = g.lease AND r.lease_end IS NOT NULL
-    RETURNING g.id, r.lease, r.lease_end),
-  events AS (
-    UPDATE stayhook_events e SET due_at = r.lease_end FROM renewed r
-    WHERE e.id = r.id AND e.state = 'processing' AND e.lease = r.lease)
-  SELECT lease FROM renewed`;
+    UPDATE stayhook_events e SET due_at = t.now + $4 FROM given g, t
+    WHERE e.id = g.id AND e.state = 'processing' AND e.lease = g.lease RETURNING e.ref, e.lease, e.due_at)
+  UPDATE stayhook_records r
+  SET lease_end = e.due_at, lease_duration = $4, due_at = CASE WHEN r.due_at < r.lease_end THEN r.due_at ELSE e.due_at END
+  FROM renewed e WHERE r.ref = e.ref AND r.lease = e.lease AND r.lease_end IS NOT NULL
+  RETURNING r.lease`;
 
 /**
  * Ends attempts. Returns a row for each attempt whose lease was held: its `n`, and whether its record is due again.
@@ -114,10 +113,7 @@ const settle = `
   locked AS MATERIALIZED (
     SELECT r.ref, r.lease, r.lease_end, r.due_at, r.snapshot IS NOT NULL AS known FROM stayhook_records r
     WHERE r.ref = ANY (ARRAY(SELECT ref FROM given UNION SELECT ref FROM more)) ORDER BY r.ref FOR UPDATE),
-  held AS MATERIALIZED (
-    SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
-    FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL),
-  ended AS (
+  held AS (
     UPDATE stayhook_events e
     SET state = h.state, due_at = h.due_at, attempts = h.attempts, outages = h.outages, first_outage_at = h.first_outage_at,
       replayed = h.replayed, type = coalesce(h.type, e.type), reason = h.reason, history = h.history,
@@ -127,7 +123,11 @@ const settle = `
       topic = CASE WHEN h.source IS NULL THEN e.topic ELSE h.topic END,
       notification = CASE WHEN h.source IS NULL THEN e.notification ELSE h.notification END,
       traceparent = CASE WHEN h.source IS NULL THEN e.traceparent ELSE h.traceparent END
-    FROM held h WHERE e.id = h.id AND e.state = 'processing' AND e.lease = h.lease),
+    FROM (
+      SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
+      FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL) h
+    WHERE e.id = h.id AND e.state = 'processing' AND e.lease = h.lease
+    RETURNING h.*),
   delayed AS (
     UPDATE stayhook_events e SET due_at = h.now + h.delay FROM held h
     WHERE h.delay IS NOT NULL AND e.ref = h.ref AND e.due_at < h.now + h.delay AND e.state IN ('pending', 'retrying')
@@ -173,7 +173,8 @@ const settle = `
 /** The lease of a claim: `held`, `settled` if it ended the attempt and nobody has claimed the record since, or `lost`. */
 const stateOfLease = `
   SELECT CASE WHEN r.lease = $2 AND r.lease_end IS NOT NULL AND e.state = 'processing' AND e.lease = $2 THEN 'held'
-    WHEN e.lease = $2 AND e.state <> 'processing' AND coalesce(r.lease, $2) = $2 THEN 'settled' ELSE 'lost' END AS lease
+    WHEN e.lease = $2 AND e.state <> 'processing' AND (r.lease = $2 OR r.ref IS NULL AND NOT EXISTS (
+      SELECT FROM stayhook_events o WHERE o.ref = e.ref AND o.claimed_at > e.claimed_at)) THEN 'settled' ELSE 'lost' END AS lease
   FROM stayhook_events e LEFT JOIN stayhook_records r ON r.ref = e.ref WHERE e.id = $1`;
 
 export const hot = {
@@ -193,7 +194,7 @@ export const hot = {
     SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events
     WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND state = 'processing'`,
   expire: `
-    UPDATE stayhook_events e SET state = 'retrying', history = g.history
+    UPDATE stayhook_events e SET state = 'retrying', lease = NULL, history = g.history
     FROM unnest($1::bigint[], $2::text[]) AS g (seq, history) WHERE e.seq = g.seq AND e.state = 'processing'`,
   /** Ends leases of records that have no due event. The due time of such a record was too early. */
   unlease: `
