@@ -221,4 +221,7 @@ export const hot = {
       SET state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END, attempts = e.attempts - 1, due_at = r.now
       FROM ended r WHERE e.ref = r.ref AND e.due_at IS NOT NULL AND e.state = 'processing' AND e.lease = r.lease)
     SELECT split_part(lease, ':', 1) AS token FROM ended`,
+  lastReceived: `
+    SELECT max(received_at) AS at FROM (
+      SELECT received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1000) AS newest`,
 } as const;

@@ -316,12 +316,11 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     return [...(await this.#driver.query(what, sql, values)).rows];
   }
 
-  /** Reads the newest event, because an index on the time of receipt would cost each event. */
+  /** Reads only the newest events, because an index on the time of receipt would cost each change of an event. */
   protected override doLastReceivedAt(): Promise<number | undefined> {
     return this.read(function* () {
-      const sql =
-        "SELECT received_at AS at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1";
-      return numberOrNull((yield* select(sql))[0]?.at) ?? undefined;
+      const [row] = yield* select(hot.lastReceived);
+      return numberOrNull(row!.at) ?? undefined;
     });
   }
 }

@@ -59,7 +59,7 @@ describePostgres("the contract of a store", () => {
     await store.close();
   });
   // Run more cases at once than the test runner does, because they wait most of the time.
-  const slots = createSlots(25);
+  const slots = createSlots(12);
   for (const { name, run } of cases)
     test.concurrent(
       name,
