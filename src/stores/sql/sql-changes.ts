@@ -10,6 +10,7 @@ import type {
 } from "../event-store.ts";
 import { endedAtOf } from "../outcomes.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { expire, lists, lock, lockAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
 import {
   contentOf,
   number,
@@ -23,15 +24,7 @@ import {
   toText,
   toTextOrNull,
 } from "./sql-rows.ts";
-import { LIST, limitOf, ofRecord, prepared, type Statements } from "./sql-statements.ts";
-
-/** What the steps of a call work with. */
-export interface Operation {
-  readonly sql: Statements;
-  readonly dialect: SqlDialect;
-  /** Epoch ms by the store's clock. */
-  readonly now: number;
-}
+import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
 const SCAN = 2000;
@@ -122,65 +115,17 @@ export function* changeAll(
   return { found: changed, next };
 }
 
-/** Splits values into lists of {@link LIST} values. Fills the last list with its last value. */
-export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
-  const found: T[][] = [];
-  for (let at = 0; at < values.length; at += LIST)
-    found.push(Array.from({ length: LIST }, (_, index) => values[Math.min(at + index, values.length - 1)]!));
-  return found;
-}
-
-/** Locks the rows of records in one order, so that no two transactions wait for each other. */
-export function* lockAll({ sql, dialect }: Operation, refs: readonly string[]): SqlSteps<void> {
-  if (dialect.forUpdate === undefined) return;
-  for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
-}
-
-/** Computes the due times of locked records from their events, and deletes rows that are not needed. */
-export function* refreshAll({ sql, now }: Operation, refs: readonly string[]): SqlSteps<void> {
-  for (const list of lists(refs)) {
-    yield* change(sql.refreshRecords, now, now, now, ...list);
-    yield* change(sql.deleteRecords, ...list);
-  }
-}
-
-/** Deletes events of a record. Skips done events, and an event that is being processed. */
-export function* removeEvents(
-  { sql, now }: Operation,
-  ref: string,
-  what: readonly string[] | "timers",
-): SqlSteps<number> {
-  let removed = 0;
-  if (what === "timers") {
-    removed += yield* change(sql.removeOpenTimers, ref, now);
-    removed += yield* change(sql.removeParkedTimers, ref);
-  } else {
-    for (const eventId of new Set(what)) removed += yield* change(sql.removeById, toId(eventId), ref, now);
-  }
-  return removed;
-}
-
 export function* remove(
   operation: Operation,
   ref: string,
   what: readonly string[] | "timers",
 ): SqlSteps<number> {
   const key = toText(ref);
-  yield* select(operation.sql.lockRecord, key);
+  const [record] = yield* select(operation.sql.lockRecord, key);
+  if (record !== undefined) yield* expire(operation, record);
   const removed = yield* removeEvents(operation, key, what);
   if (removed > 0) yield* refreshAll(operation, [key]);
   return removed;
-}
-
-/** Reads and locks the row of a record. Makes the row if there is none. */
-export function* lock({ sql }: Operation, key: string): SqlSteps<SqlRow> {
-  let [row] = yield* select(sql.lockRecord, key);
-  // Another transaction may delete the row between these statements.
-  while (row === undefined) {
-    yield* change(sql.insertRecord, key);
-    [row] = yield* select(sql.lockRecord, key);
-  }
-  return row;
 }
 
 /** @returns the number of deleted events, or `undefined` if an event of the record is being processed */

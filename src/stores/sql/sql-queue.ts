@@ -1,15 +1,8 @@
 import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
 import type { ClaimedEvent, ClaimOptions, Write } from "../event-store.ts";
-import {
-  type Addition,
-  type EventChange,
-  lostHistory,
-  replaces,
-  type Settlement,
-  stateOfNew,
-} from "../outcomes.ts";
+import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
-import { lock, lockAll, type Operation, removeEvents } from "./sql-changes.ts";
+import { expire, lock, lockAll, type Operation, removeEvents } from "./sql-records.ts";
 import {
   claimOf,
   contentOf,
@@ -24,7 +17,6 @@ import {
   toRef,
   toSnapshot,
   toTextOrNull,
-  workerOf,
 } from "./sql-rows.ts";
 import { limitOf } from "./sql-statements.ts";
 
@@ -95,19 +87,6 @@ function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<
   const due = Math.min(dueAt, (numberOrNull(record.lease_end) ?? Number.POSITIVE_INFINITY) - 1);
   const known = numberOrNull(record.due_at);
   if (known === null || known > due) yield* change(sql.setDue, due, key);
-}
-
-/** If the lease of a locked record has ended, gives its event a `lost` entry, and lets the event wait again. */
-function* expire({ sql, now }: Operation, record: SqlRow): SqlSteps<void> {
-  const end = numberOrNull(record.lease_end);
-  if (end === null || end > now) return;
-  const key = text(record.ref);
-  for (const row of yield* select(sql.processingOf, key)) {
-    const before = { history: historyOf(row), worker: workerOf(row) };
-    const history = lostHistory(before, number(row.claimed_at), number(row.due_at));
-    yield* change(sql.loseEvent, toHistory(history), number(row.seq));
-  }
-  yield* change(sql.endLease, number(record.due_at), key);
 }
 
 export function* hasDue({ sql, now }: Operation): SqlSteps<Timed<boolean>> {

@@ -11,8 +11,8 @@ const RESTORED = `attempts, done_at, type, reason, history`;
 const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
 const FIRST_DUE =
   "SELECT min(due_at) FROM stayhook_events AS e WHERE e.ref = stayhook_records.ref AND e.due_at IS NOT NULL";
-/** An event that `remove` deletes. A processing event is one whose lease has ended. */
-const REMOVABLE = "state <> 'done' AND (state <> 'processing' OR due_at <= ?)";
+/** Events that `remove` keeps. */
+const REMOVABLE = "state NOT IN ('done', 'processing')";
 const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
 
 const SET_CONTENT = CONTENT.replaceAll(/\w+/g, "$& = ?");
@@ -129,7 +129,8 @@ export function statementsOf(dialect: SqlDialect) {
     firstDueAt: "SELECT min(due_at) AS at FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL",
     processingOf:
       "SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND state = 'processing'",
-    loseEvent: "UPDATE stayhook_events SET state = 'retrying', history = ? WHERE seq = ?",
+    // Without its token, `alreadySettled` does not take the lost attempt for one that the lease ended.
+    loseEvent: "UPDATE stayhook_events SET state = 'retrying', lease = NULL, history = ? WHERE seq = ?",
     claimEvent: `
       UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, due_at = ?, claimed_at = ?, worker = ?,
         lease = ?

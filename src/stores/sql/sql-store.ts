@@ -27,7 +27,6 @@ import {
   learn,
   list,
   nameOf,
-  type Operation,
   prune,
   pruneSnapshots,
   remove,
@@ -35,7 +34,8 @@ import {
   setMeta,
   type TimersSeen,
 } from "./sql-changes.ts";
-import { add, claim, hasDue, renew, setBack, settle } from "./sql-queue.ts";
+import { add, claim, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
+import type { Operation } from "./sql-records.ts";
 import {
   fromText,
   number,
@@ -116,8 +116,13 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return this.write(failing.renew, (operation) => renew(operation, claims, leaseDuration));
   }
 
-  protected doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
-    return this.write(failing.settle, (operation) => settle(operation, settlements));
+  protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
+    try {
+      return await this.write(failing.settle, (operation) => settle(operation, settlements));
+    } catch (error) {
+      if (error instanceof LeaseLost) return [{ held: false, more: false }];
+      throw error;
+    }
   }
 
   protected doSetBack(): Promise<void> {
