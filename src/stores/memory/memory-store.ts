@@ -226,10 +226,6 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
     const { event, dueIn, type, ...values } = settlement.change;
-    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
-    record.lease = undefined;
-    // The attempt's own event is processing until here, so it is kept.
-    if (remove !== undefined) this.#remove(record, remove, now);
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
     if (event !== undefined) {
@@ -237,11 +233,11 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       this.#noteReceived(row);
     }
     if (row.state === "done") this.#becameDone(row);
-    record.lease = undefined;
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
     if (remove !== undefined) this.#remove(record, remove, now, row);
     for (const addition of additions) this.#add(addition, now);
+    record.lease = undefined;
     this.#refresh(record, now);
     return { held: true, more: record.index !== -1 };
   }
@@ -284,8 +280,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
     const rows = [...record.events].filter(
       ({ event, state }) =>
-        state !== "done" &&
-        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
     const removed = rows.filter((row) => row !== kept && (row.state !== "processing" || row.dueAt! <= now));
     for (const row of removed) {
