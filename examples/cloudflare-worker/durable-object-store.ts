@@ -1,5 +1,5 @@
 // An EventStore in a Durable Object with SQLite, for Workers. All requests share it, and an event is durable when add()
-// resolves. It passes `storeContract` of stayhook/store. stayhook's own tests run the contract in workerd.
+// resolves. It passes `storeContract` of stayhook/store/contract. stayhook's own tests run the contract in workerd.
 import { DurableObject } from "cloudflare:workers";
 import {
   type EventStore,

@@ -95,27 +95,32 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #replace(row: EventRow, addition: Addition, now: number): AddAnswer {
     const { event, replace, dueIn } = addition;
     if (row.event.ref !== event.ref) return "conflict";
-    this.#expire(row.record, now);
-    if (row.state === "processing" && (replace === "ended" || replaces(addition, row.event, row.state)))
-      return "busy";
-    if (!replaces(addition, row.event, row.state)) return "duplicate";
+    const isReplaced = replaces(addition, row.event, row.state);
+    if (row.state === "processing" && row.dueAt! > now)
+      return isReplaced || replace === "ended" ? "busy" : "duplicate";
+    if (!isReplaced) return "duplicate";
+    if (row.state === "processing") this.#expire(row.record, now);
     Object.assign(row, beginAnew(stateOfNew(addition), now + dueIn), {
       event,
       receivedAt: now,
       replayed: false,
     });
+    this.#noteReceived(row);
     this.#done.delete(row);
-    this.#becomeDue(row);
+    this.#refresh(row.record);
     return "added";
   }
 
   #insert(row: EventRow): void {
-    const { event, record, receivedAt } = row;
-    this.#events.set(event.eventId, row);
-    record.events.add(row);
-    if (event.source === "webhook") this.#lastReceivedAt = Math.max(this.#lastReceivedAt ?? 0, receivedAt);
+    this.#events.set(row.event.eventId, row);
+    row.record.events.add(row);
+    this.#noteReceived(row);
     if (row.state === "done") this.#becameDone(row);
     this.#becomeDue(row);
+  }
+
+  #noteReceived({ event, receivedAt }: EventRow): void {
+    if (event.source === "webhook") this.#lastReceivedAt = Math.max(this.#lastReceivedAt ?? 0, receivedAt);
   }
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
@@ -123,9 +128,11 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const result: Claimed[] = [];
     for (const record of this.#candidates(options, now)) {
       if (result.length >= options.limit) break;
-      this.#expire(record, now);
       const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
-      if (row !== undefined && isOpen(row) && row.dueAt <= now) result.push(this.#lease(row, now, options));
+      // An ended lease stays valid until an event of the record is claimed.
+      if (row === undefined || !isOpen(row) || row.dueAt > now) continue;
+      this.#expire(record, now);
+      result.push(this.#lease(row, now, options));
     }
     return { now, result };
   }
@@ -166,6 +173,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const { row, end } = lease;
     row.state = "retrying";
     row.history = lostHistory(row, row.claimedAt, end);
+    row.lease = undefined;
     record.lease = undefined;
     this.#refresh(record);
   }
@@ -216,11 +224,14 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const { event, dueIn, type, ...values } = settlement.change;
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
-    if (event !== undefined) Object.assign(row, { event, receivedAt: now });
+    if (event !== undefined) {
+      Object.assign(row, { event, receivedAt: now });
+      this.#noteReceived(row);
+    }
     if (row.state === "done") this.#becameDone(row);
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
-    if (remove !== undefined) this.#remove(record, remove, now);
+    if (remove !== undefined) this.#remove(record, remove, now, row);
     for (const addition of additions) this.#add(addition, now);
     record.lease = undefined;
     this.#refresh(record, now);
@@ -262,13 +273,16 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return record === undefined ? 0 : this.#remove(record, what, Date.now());
   }
 
-  #remove(record: RecordRow, what: readonly string[] | "timers", now: number): number {
+  #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
     const rows = [...record.events].filter(
       ({ event, state }) =>
         state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
-    const removed = rows.filter((row) => row.state !== "processing" || row.dueAt! <= now);
-    for (const row of removed) this.#forget(row);
+    const removed = rows.filter((row) => row !== kept && (row.state !== "processing" || row.dueAt! <= now));
+    for (const row of removed) {
+      if (record.lease?.row === row) record.lease = undefined;
+      this.#forget(row);
+    }
     this.#refresh(record);
     return removed.length;
   }
@@ -295,9 +309,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   ): Promise<Sliced<number>> {
     const now = Date.now();
     const rows = this.#matching(filter).filter(
-      // A pending event that is due needs no replay.
-      ({ state, dueAt }) =>
-        states.includes(state) && !(change === "replay" && state === "pending" && dueAt! <= now),
+      // An event that is due needs no replay.
+      (row) => states.includes(row.state) && !(change === "replay" && isOpen(row) && row.dueAt <= now),
     );
     for (const row of rows) {
       if (change === "replay") this.#replay(row, now);
