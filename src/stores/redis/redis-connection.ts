@@ -25,7 +25,7 @@ const ONE_LIFE = {
   maxRetriesPerRequest: null,
   maxLoadingRetryTime: 200,
   keepAlive: 10_000,
-} satisfies RedisOptions;
+} as const satisfies RedisOptions;
 
 type Signal = "ready" | "close" | "end";
 
@@ -150,7 +150,7 @@ export class Connection implements NamedServer {
     return client;
   }
 
-  async #create(options: RedisOptions): Promise<Redis> {
+  async #create(options: typeof ONE_LIFE & Pick<RedisOptions, "connectTimeout">): Promise<Redis> {
     const RedisClass = await loadRedis();
     return new RedisClass(this.#url!, options);
   }
@@ -161,7 +161,7 @@ export class Connection implements NamedServer {
         if (signal === "ready") this.connections += 1;
         for (const listener of [...this.#listeners]) listener(signal);
       };
-      (client as Redis).on(signal as "ready", tell);
+      client.on(signal, tell);
       this.#detachers.push(() => client.off(signal, tell));
     }
   }

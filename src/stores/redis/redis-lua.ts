@@ -17,7 +17,7 @@
  * | `:notification:<id>` | string: the notification. As a field, it would quadruple the memory of `:event:<id>` |
  * | `:history:<id>` | string: an entry of the history in each line |
  * | `:state:<state>` | sorted set: ids by arrival number |
- * | `:since` | sorted set: ids of events with a due time, by `received`. Scheduled events: by due time |
+ * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
  * | `:snapshots` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
  * | `:refs` | sorted set: the refs of `:snapshots` in lexicographic order |
@@ -83,11 +83,10 @@ local function move(event, state, due, reason, ...)
   if was == 'done' or was == 'parked' then leave_ended(event) end
   event.state, event.reason = state, reason or event.reason
   local ended = ''
-  if due then
-    call('ZADD', SINCE, state == 'scheduled' and due or event.received, id)
-  else
+  if not due or state == 'processing' then call('ZREM', SINCE, id)
+  else call('ZADD', SINCE, state == 'scheduled' and due or event.received, id) end
+  if not due then
     ended = event.ended or now
-    call('ZREM', SINCE, id)
     call('ZADD', key('ended', state), ended, id)
     if state == 'parked' then call('ZADD', key('ended:parked', event.reason), ended, id) end
   end

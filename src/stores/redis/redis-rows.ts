@@ -2,6 +2,7 @@ import type { Claimed } from "../base-store.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
 import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement } from "../outcomes.ts";
+import { fromText, toText } from "../sql/sql-rows.ts";
 
 /**
  * An event as the Lua function `row` answers it: id, names and values of the hash, notification, history, and the due
@@ -20,14 +21,14 @@ type PackedEntry = readonly [
 
 /** Returns the name of a record in the keys. An event without a ref has a record of its own. */
 export function recordOf({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">): string {
-  return ref === null ? `e${eventId}` : `r${ref}`;
+  return ref === null ? `e${toText(eventId)}` : `r${toText(ref)}`;
 }
 
 /** The arguments of the Lua function `add`. */
 export function addArgs({ event, dueIn, replace }: Addition): string[] {
   return [
     recordOf(event),
-    event.eventId,
+    toText(event.eventId),
     String(dueIn),
     replace ?? "",
     event.source,
@@ -54,7 +55,14 @@ export function settleArgs({
     ...(event && fieldsOf(event)),
   };
   const args = [
-    ...[recordOf(claim), claim.eventId, claim.lease, change.state, String(dueIn ?? ""), change.reason ?? ""],
+    ...[
+      recordOf(claim),
+      toText(claim.eventId),
+      claim.lease,
+      change.state,
+      String(dueIn ?? ""),
+      change.reason ?? "",
+    ],
     ...[packHistory(change.history), String(delay ?? "")],
     ...[record ? packSnapshot(record.snapshot) : "", record?.changed ? "1" : ""],
     ...[event ? "1" : "", event?.source ?? "", packText(event?.notification ?? null)],
@@ -67,7 +75,7 @@ export function settleArgs({
 
 /** The arguments of the Lua function `remove`. */
 export function removeArgs(what: readonly string[] | "timers"): string[] {
-  return what === "timers" ? [what] : [String(what.length), ...(what as readonly string[])];
+  return what === "timers" ? [what] : [String(what.length), ...(what as readonly string[]).map(toText)];
 }
 
 /** The arguments of one event in the script `restore`. */
@@ -75,7 +83,7 @@ export function restoreArgs(event: StoredEvent): string[] {
   const { state, dueAt, receivedAt, reason, history, attempts, type, source, notification } = event;
   const ended = state === "done" || state === "parked" ? String(endedAtOf(event).getTime()) : "";
   return [
-    ...[recordOf(event), event.eventId, state, String(dueAt?.getTime() ?? ""), ended, reason ?? ""],
+    ...[recordOf(event), toText(event.eventId), state, String(dueAt?.getTime() ?? ""), ended, reason ?? ""],
     ...[packHistory(history), packText(notification), source, String(receivedAt.getTime())],
     ...packFields({ ...fieldsOf(event), attempts, type: packText(type) }),
   ];
@@ -146,11 +154,11 @@ export function packSnapshot({ status, fields }: Snapshot): string {
   return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
 }
 
-function toNewEvent([eventId, , notification]: RowReply, fields: ReadonlyMap<string, string>) {
+function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, string>) {
   const record = fields.get("record")!;
   return {
-    eventId,
-    ref: record.startsWith("r") ? record.slice(1) : null,
+    eventId: fromText(id),
+    ref: record.startsWith("r") ? fromText(record.slice(1)) : null,
     source: fields.get("source") as EventOrigin,
     topic: unpackText(fields.get("topic")!),
     timestamp: fields.get("time")!,
@@ -188,16 +196,13 @@ function unpackHistory(packed: string | null): AttemptEntry[] {
     });
 }
 
-/** Packs a text that may be `null`, which becomes an empty text. UTF-8 has no lone surrogates, but JSON escapes them. */
-function packText(text: string | null): string {
-  if (text === null) return "";
-  return text.isWellFormed() ? `=${text}` : `~${JSON.stringify(text)}`;
+/** Packs a text that may be `null`, which becomes an empty text. */
+export function packText(text: string | null): string {
+  return text === null ? "" : `=${toText(text)}`;
 }
 
 function unpackText(packed: string): string | null {
-  if (packed === "") return null;
-  const text = packed.slice(1);
-  return packed.startsWith("=") ? text : (JSON.parse(text) as string);
+  return packed === "" ? null : fromText(packed.slice(1));
 }
 
 function toMap(list: readonly string[]): Map<string, string> {

@@ -65,8 +65,8 @@ const renew = `${evenIfFull}
 local duration, held = number(), {}
 while ARGV[next_arg] do
   local record, id, token = arg(), arg(), arg()
-  local v = call('HMGET', key('record', record), 'lease', 'lease_end')
-  if v[1] == token and v[2] then
+  local v = call('HMGET', key('record', record), 'lease', 'lease_end', 'event')
+  if v[1] == token and v[2] and v[3] == id then
     hold(record, load(id), now + duration, duration)
     held[#held + 1] = token
   end
@@ -100,8 +100,8 @@ end
 
 local function settle()
   local record, id, token = arg(), arg(), arg()
-  local event, v = load(id), call('HMGET', key('record', record), 'lease', 'lease_end')
-  if v[1] ~= token or not v[2] then
+  local event, v = load(id), call('HMGET', key('record', record), 'lease', 'lease_end', 'event')
+  if v[1] ~= token or not v[2] or v[3] ~= id then
     -- If this lease ended the attempt, and no other lease followed, the answer of an earlier call was lost.
     local is_last = not v[1] or v[1] == token
     return { event and event.lease == token and event.state ~= 'processing' and is_last and 1 or 0, 0 }

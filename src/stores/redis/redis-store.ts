@@ -21,12 +21,14 @@ import type {
   StoredEvent,
 } from "../event-store.ts";
 import { type Addition, type Settlement, settlementOf } from "../outcomes.ts";
+import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
   addArgs,
   packSnapshot,
+  packText,
   type RowReply,
   recordOf,
   removeArgs,
@@ -89,10 +91,11 @@ export class RedisStore extends BaseStore {
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
     await this.#releaseLostClaims();
-    const { limit, leaseDuration, worker = null, eventId = "", newestFirst } = options;
+    const { limit, leaseDuration, worker = null, eventId, newestFirst } = options;
     const name = newName();
     const most = String(Math.min(limit, Number.MAX_SAFE_INTEGER));
-    const args = [most, String(leaseDuration), name, JSON.stringify(worker), eventId, newestFirst ? "1" : ""];
+    const only = eventId === undefined ? "" : toText(eventId);
+    const args = [most, String(leaseDuration), name, JSON.stringify(worker), only, newestFirst ? "1" : ""];
     try {
       const [now, rows] = (await this.#run("claim", args)) as [Num, RowReply[]];
       return { now: Number(now), result: rows.map(toClaimed) };
@@ -119,7 +122,7 @@ export class RedisStore extends BaseStore {
     claims: readonly ClaimedEvent[],
     leaseDuration: number,
   ): Promise<readonly string[]> {
-    const args = claims.flatMap((claim) => [recordOf(claim), claim.eventId, claim.lease]);
+    const args = claims.flatMap((claim) => [recordOf(claim), toText(claim.eventId), claim.lease]);
     return (await this.#run("renew", [String(leaseDuration), ...args])) as string[];
   }
 
@@ -142,11 +145,11 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    return Number(await this.#run("remove", [ref, ...removeArgs(what)]));
+    return Number(await this.#run("remove", [toText(ref), ...removeArgs(what)]));
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
-    const row = (await this.#run("get", [eventId])) as RowReply | null;
+    const row = (await this.#run("get", [toText(eventId)])) as RowReply | null;
     return row === null ? undefined : toStoredEvent(row);
   }
 
@@ -156,7 +159,7 @@ export class RedisStore extends BaseStore {
   }
 
   protected async arrivalOf(eventId: string): Promise<number | undefined> {
-    return toNumber(await this.#run("arrival", [eventId]));
+    return toNumber(await this.#run("arrival", [toText(eventId)]));
   }
 
   protected async doChange(
@@ -185,23 +188,23 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doErase(ref: string): Promise<number | undefined> {
-    const erased = Number(await this.#run("erase", [ref]));
+    const erased = Number(await this.#run("erase", [toText(ref)]));
     return erased < 0 ? undefined : erased;
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
-    const packed = (await this.#run("snapshotOf", [ref])) as string | null;
+    const packed = (await this.#run("snapshotOf", [toText(ref)])) as string | null;
     return packed === null ? undefined : toRecordSnapshot(ref, packed);
   }
 
   protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    const args = [after ?? "", String(limit)];
+    const args = [toText(after ?? ""), String(limit)];
     const [refs, packed] = (await this.#run("snapshots", args)) as [string[], string[]];
-    return refs.map((ref, index) => toRecordSnapshot(ref, packed[index]!));
+    return refs.map((ref, index) => toRecordSnapshot(fromText(ref), packed[index]!));
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    return Number(await this.#run("learn", [ref, packSnapshot(snapshot)])) === 1;
+    return Number(await this.#run("learn", [toText(ref), packSnapshot(snapshot)])) === 1;
   }
 
   protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
@@ -235,7 +238,7 @@ export class RedisStore extends BaseStore {
     snapshots: readonly RecordSnapshot[],
   ): Promise<void> {
     const records = snapshots.flatMap(({ ref, sequence, seenAt, snapshot }) => [
-      ...[ref, String(sequence), String(seenAt.getTime()), packSnapshot(snapshot)],
+      ...[toText(ref), String(sequence), String(seenAt.getTime()), packSnapshot(snapshot)],
     ]);
     await this.#run("restore", [String(snapshots.length), ...records, ...events.flatMap(restoreArgs)]);
   }
@@ -303,8 +306,13 @@ function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
   const size = isPicky ? PAGE : Math.min(PAGE, Math.max(1, Math.ceil(limit)));
   const fields = Object.entries(filter)
     .filter(([, value]) => value !== undefined)
-    .flatMap(([name, value]) => [name, value instanceof Date ? String(value.getTime()) : String(value)]);
+    .flatMap(([name, value]) => [name, packFilter(name, value)]);
   return [String(before ?? ""), String(size), String(limit), ...fields];
+}
+
+function packFilter(name: string, value: string | Date): string {
+  if (value instanceof Date) return String(value.getTime());
+  return name === "type" ? packText(value) : toText(value);
 }
 
 /**

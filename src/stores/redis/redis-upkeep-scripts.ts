@@ -83,17 +83,16 @@ return counts
 `;
 
 export const oldestWaiting = `
-for from = 0, math.huge, 100 do
-  local found = call('ZRANGEBYSCORE', SINCE, '-inf', now, 'WITHSCORES', 'LIMIT', from, 100)
-  for index = 1, #found, 2 do
-    local event = load(found[index])
-    -- An event in work does not wait until its lease has ended.
-    if event.state ~= 'processing' or due_of(event) <= now then return now - tonumber(found[index + 1]) end
-  end
-  if #found < 200 then break end
+local oldest = tonumber(call('ZRANGE', SINCE, 0, 0, 'WITHSCORES')[2])
+if oldest and oldest > now then
+  -- A scheduled event does not wait yet. After the clock was set back, other events may have been received later than now.
+  oldest = call('EXISTS', key('state', 'pending'), key('state', 'retrying')) > 0 and now or nil
 end
--- After the clock was set back, an event may have been received later than now.
-return call('EXISTS', key('state', 'pending'), key('state', 'retrying')) > 0 and 0 or false
+for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
+  local event = load(id)
+  if due_of(event) <= now then oldest = min(oldest or now, event.received) end
+end
+return oldest and now - oldest or false
 `;
 
 export const lastReceivedAt = `return call('HGET', base .. ':meta', 'received')`;
