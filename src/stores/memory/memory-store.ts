@@ -193,7 +193,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
     for (const { claim, writes } of settlements) {
-      if (writes.length === 0) continue;
+      if (writes.length === 0 || this.#transaction === undefined) continue;
       if (this.#held(claim) === undefined) return [this.#alreadySettled(claim)];
       if (!(await this.#runWrites(claim, writes))) return [{ held: false, more: false }];
     }

@@ -264,8 +264,8 @@ describe("a booking that answers under a code of another case", () => {
     });
     expect(events[0]?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
     expect(await store.get(first.eventId)).toMatchObject({ state: "done", type: "booking.Confirmed" });
-    expect(await store.recordOf("booking:hx3k9")).toBeUndefined();
-    expect(await store.recordOf("booking:HX3K9")).toMatchObject({ sequence: 1 });
+    expect(await store.snapshotOf("booking:hx3k9")).toBeUndefined();
+    expect(await store.snapshotOf("booking:HX3K9")).toMatchObject({ sequence: 1 });
   });
 
   test("is the same record for all spellings, outer white space included", async () => {
