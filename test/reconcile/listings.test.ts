@@ -23,7 +23,8 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     ]);
     const ids = events.map(({ eventId }) => eventId);
     expect(new Set(ids).size).toBe(3);
-    for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
+    for (const id of ids)
+      expect(id).toMatch(/^stayhook:reconcile:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
     for (const event of events) expect(event.notification).toBeUndefined();
     for (const event of events) expect(Date.now() - event.timestamp.getTime()).toBeLessThan(60_000);
     expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({

@@ -141,7 +141,7 @@ describe("process", () => {
       await webhooks.process(notification);
       expect(callback).toHaveBeenCalledTimes(2);
     }
-    expect(Object.values(await store.counts())).toEqual([0, 0, 0, 0, 0]);
+    expect(Object.values(await store.counts())).toEqual([0, 0, 0, 0, 0, 0]);
     expect(await store.snapshotOf("booking:A1")).toBeUndefined();
   });
 

@@ -268,5 +268,7 @@ test("the stored error shows no token, not even one that the platform echoes", a
     JSON.stringify([await event(), observed, logger.lines]) +
     String(observed.map((o) => "error" in o && o.error));
   expect(said).not.toMatch(/secret-token/);
-  expect((await event())?.history.at(-1)?.error).toMatch(/PermissionDeniedError: GET .* was answered with 403/);
+  expect((await event())?.history.at(-1)?.error).toMatch(
+    /PermissionDeniedError: GET .* was answered with 403/,
+  );
 });
