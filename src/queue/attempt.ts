@@ -151,7 +151,7 @@ export class Attempt<Tx> {
       limiting: refusedReads.limiting,
     });
     const end = await this.#settle({ ...outcome, events });
-    if (end === outcome.state) {
+    if (end === outcome.state && failure.waitFor === undefined) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
         outcome.state === "parked"

@@ -61,6 +61,8 @@ export function outcomeOf(
 ): Extract<Outcome, { state: "retrying" | "parked" }> {
   const { reason, type, outage } = failure;
   const what = { reason, type, entry: entryOf({ ...failure, duration: now.duration }) };
+  if (failure.waitFor !== undefined)
+    return { state: "retrying", in: failure.waitFor, counted: false, ...what };
   if (outage || (failure.refused && now.limiting)) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };

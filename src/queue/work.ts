@@ -40,6 +40,8 @@ export interface WorkFailure {
   readonly refused?: boolean | undefined;
   /** Present if the platform is out of reach. The attempt then does not count. */
   readonly outage?: Outage | undefined;
+  /** ms to wait for another event of the record. The attempt then does not count, and is no failure to report. */
+  readonly waitFor?: number | undefined;
   /** The events that the store records with the end of the attempt. */
   readonly events?: readonly FurtherEvent[] | undefined;
 }

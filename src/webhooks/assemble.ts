@@ -12,6 +12,7 @@ import { createWork } from "./processing/handle-event.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import { Backlog, createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
+import { TimerRules } from "./timers.ts";
 
 /** The parts that a handler is made of. */
 export interface Parts<Tx> {
@@ -27,6 +28,7 @@ export interface Parts<Tx> {
   readonly telemetry: SafeTelemetry;
   /** Handles one event without a store, for `webhooks.process()`. */
   readonly work: Work<Tx>;
+  readonly rules: TimerRules;
   readonly state: { closed: boolean; lastReceivedAt: Date | undefined };
 }
 
@@ -46,7 +48,8 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   };
   const snapshotOf = snapshots(track);
   const store = isIntake(options.store) ? undefined : options.store;
-  const common = { client, on, skipUnchanged, snapshotOf };
+  const rules = new TimerRules(on);
+  const common = { client, on, rules, skipUnchanged, snapshotOf };
   if (store) telemetry.watch(store);
   const state: Parts<Tx>["state"] = { closed: false, lastReceivedAt: undefined };
   const base = {
@@ -60,8 +63,13 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   };
   return {
     ...base,
-    work: createWork({ ...common, transactional: false }),
-    queue: store && queueOf(options, store, base),
+    rules,
+    work: createWork({
+      ...common,
+      transactional: false,
+      noTimers: "process() has no store, so it has no timers.",
+    }),
+    queue: store && queueOf(options, store, { ...base, rules }),
     receiver: createReceiver({
       ...numbers,
       verify: options.verify || undefined,
@@ -104,7 +112,8 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     observe,
     telemetry,
     snapshotOf,
-  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "telemetry" | "snapshotOf">,
+    rules,
+  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "telemetry" | "snapshotOf" | "rules">,
 ): Queue<Tx> {
   const { client, on, skipUnchanged = false, recheckAfter = 60_000 } = options;
   const recent = new RecentAnswers();
@@ -114,10 +123,12 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     work: createWork({
       client,
       on,
+      rules,
       skipUnchanged,
       snapshotOf,
       transactional,
-      queued: { recent, recheckAfter },
+      noTimers: undefined,
+      queued: { recent, recheckAfter, find: (eventId) => store.get(eventId) },
     }),
     policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff, defaultBackoff) },
     observe: (event: QueueObservation) => {

@@ -10,6 +10,7 @@ import {
 } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
+import type { EventTimers, FiredTimer } from "./timers.ts";
 
 // Keep `client` the last member of `EventBase`. TypeScript reports only the first member that does not match, and an
 // error about `client` is long.
@@ -94,6 +95,8 @@ export interface PreviousRecord {
 /** The fields of every event about a booking or listing. */
 export interface RecordEventBase<B extends Booking = Booking, L extends Listing = Listing>
   extends EventBase<B, L> {
+  /** The timers of the booking or listing. Their changes are recorded with the end of this event. */
+  readonly timers: EventTimers;
   /** Whether the status or a tracked field differs from `previous`. It is `true` if `previous` is `undefined`. */
   readonly changed: boolean;
   /** The fields that differ from `previous`. If `previous` is `undefined`, all tracked fields and the status differ. */
@@ -104,11 +107,19 @@ export interface RecordEventBase<B extends Booking = Booking, L extends Listing 
   readonly previousStatus: string | undefined;
 }
 
+/** Only the event of a timer has this field. It is declared as `undefined`, so that `if (event.timer)` narrows. */
+interface WithoutTimer {
+  /** Only the event of a timer has a timer. */
+  readonly timer?: undefined;
+}
+
 /**
  * An event without a record does not have these fields. They are declared as `undefined`, so that `fallback` can
  * destructure every event.
  */
-interface WithoutRecord {
+interface WithoutRecord extends WithoutTimer {
+  /** An event without a record has no timers. */
+  readonly timers?: undefined;
   /** An event without a record has no booking. */
   readonly booking?: undefined;
   /** An event without a record has no listing. */
@@ -137,7 +148,8 @@ export interface BookingEventOf<
   S extends BookingStatus | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
-> extends RecordEventBase<B, L> {
+> extends RecordEventBase<B, L>,
+    WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `booking.${S}`;
   /** The status of the booking when it was fetched. */
@@ -174,7 +186,8 @@ export interface ListingEventOf<
   S extends ListingStatus | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
-> extends RecordEventBase<B, L> {
+> extends RecordEventBase<B, L>,
+    WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `listing.${S}`;
   /** The status of the listing when it was fetched. */
@@ -189,6 +202,46 @@ export interface ListingEventOf<
   };
   /** An event about a listing has no booking. */
   readonly booking?: undefined;
+}
+
+/**
+ * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
+ * `timestamp` is the time that was set, and `receivedAt` is when it was set.
+ */
+export interface BookingTimerEvent<B extends Booking = Booking, L extends Listing = Listing>
+  extends RecordEventBase<B, L> {
+  /** The type of the event, such as `booking.timer.door-code`. */
+  readonly type: `booking.timer.${string}`;
+  /** The name and the time of the timer. */
+  readonly timer: FiredTimer;
+  /** The status of the booking when it was fetched. */
+  readonly status: string;
+  /** The booking, fetched when the timer fired. */
+  readonly booking: B;
+  /** An event about a booking has no listing. */
+  readonly listing?: undefined;
+  /** Always `false`: a change of the booking has an event of its own, which comes before the timer. */
+  readonly changed: false;
+}
+
+/**
+ * The time of a timer has come: the callback `listing.timer.<name>` runs. The listing was fetched for this event.
+ * `timestamp` is the time that was set, and `receivedAt` is when it was set.
+ */
+export interface ListingTimerEvent<B extends Booking = Booking, L extends Listing = Listing>
+  extends RecordEventBase<B, L> {
+  /** The type of the event, such as `listing.timer.photos`. */
+  readonly type: `listing.timer.${string}`;
+  /** The name and the time of the timer. */
+  readonly timer: FiredTimer;
+  /** The status of the listing when it was fetched. */
+  readonly status: string;
+  /** The listing, fetched when the timer fired. */
+  readonly listing: L;
+  /** An event about a listing has no booking. */
+  readonly booking?: undefined;
+  /** Always `false`: a change of the listing has an event of its own, which comes before the timer. */
+  readonly changed: false;
 }
 
 /** An event of the `messages` topic. The handler fetches no record for it. */
@@ -298,17 +351,25 @@ export type ListingEvent<
 > = WebhookEventMap<B, L, Tx>[`listing.${S}`];
 
 /** Any event. `switch (event.type)` narrows the event, and can be exhaustive. */
-export type WebhookEvent<
-  B extends Booking = Booking,
-  L extends Listing = Listing,
-  Tx = never,
-> = WebhookEventMap<B, L, Tx>[keyof WebhookEventMap];
+export type WebhookEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> =
+  | WebhookEventMap<B, L, Tx>[keyof WebhookEventMap]
+  | (BookingTimerEvent<B, L> & Writing<Tx>)
+  | (ListingTimerEvent<B, L> & Writing<Tx>);
 
 /** The callbacks of a handler: one for each type of event, and `fallback` for every type without a callback. */
 // Do not make this type an interface: callbacks with different types of `Tx` would not be assignable to each other.
 export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = {
   readonly [T in keyof WebhookEventMap<B, L, Tx>]?:
     | ((event: WebhookEventMap<B, L, Tx>[T]) => unknown)
+    | undefined;
+} & {
+  /** Runs when a timer with this name of a booking comes due: `booking.timer.door-code`. */
+  readonly [timer: `booking.timer.${string}`]:
+    | ((event: BookingTimerEvent<B, L> & Writing<Tx>) => unknown)
+    | undefined;
+  /** Runs when a timer with this name of a listing comes due: `listing.timer.photos`. */
+  readonly [timer: `listing.timer.${string}`]:
+    | ((event: ListingTimerEvent<B, L> & Writing<Tx>) => unknown)
     | undefined;
 } & {
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */

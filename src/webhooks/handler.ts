@@ -1,8 +1,9 @@
+import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import type { Queue } from "../queue/queue.ts";
-import type { EventStore, NewEvent } from "../stores/event-store.ts";
+import type { AddOptions, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { assemble, type Parts } from "./assemble.ts";
 import { type Internals, withInternals } from "./internals.ts";
@@ -13,6 +14,7 @@ import { type Processed, type ProcessOptions, processNow } from "./processing/pr
 import type { ReceiveResult } from "./receiving/answers.ts";
 import type { Received } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
+import { type RecordTimers, recordTimers } from "./timers.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./monitoring.ts";
 
@@ -80,12 +82,24 @@ export interface WebhookHandler {
    * @throws the error of the store, or an InvalidArgumentError naming the option that is wrong
    */
   drain(options?: DrainOptions): Promise<DrainResult>;
+  /**
+   * The timers of one booking or listing, for use outside of callbacks. For example, set the timers of bookings that
+   * were handled before you added the timer's callback.
+   *
+   * @param ref - `booking:<code>` or `listing:<id>`
+   * @throws InvalidArgumentError if `ref` is neither
+   * @example
+   * ```ts
+   * await webhooks.timers("booking:HX3K9").set("door-code", new Date("2026-12-01T15:00:00Z"));
+   * ```
+   */
+  timers(ref: string): RecordTimers;
   /** Reports the health of the handler. Never rejects: if the store does not answer, `state` is `unavailable`. */
   health(): Promise<Health>;
 }
 
 /** The handler that {@link createWebhookHandler} makes for a `forwardTo` store. Your own queue processes the events. */
-export interface ForwardingHandler extends Omit<WebhookHandler, "start" | "drain" | "health"> {}
+export interface ForwardingHandler extends Omit<WebhookHandler, "start" | "drain" | "health" | "timers"> {}
 
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
@@ -130,6 +144,11 @@ export function createWebhookHandler<
     queue?.start();
     if (!state.closed) silence.start();
   };
+  const add = async (event: NewEvent, addOptions?: AddOptions) => {
+    const added = await telemetry.add(event, (traced) => options.store.add(traced, addOptions));
+    if (added === "added") queue?.wake();
+    return added;
+  };
   const receive = receiveWith(parts, { background, autoStart, start });
   const handler: WebhookHandler = {
     autoStart,
@@ -151,6 +170,11 @@ export function createWebhookHandler<
       );
     },
     ready: async () => void (await store?.nextDue()),
+    timers: (ref) => {
+      if (!store)
+        throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
+      return recordTimers({ ref, rules: parts.rules, store, add, closed: () => state.closed });
+    },
     health: () => healthOf({ store, queue, ...state }),
     close: async (closeOptions) => {
       checkCallOptions("close", closeOptions);
@@ -167,11 +191,7 @@ export function createWebhookHandler<
     start: () => {
       if (autoStart) start();
     },
-    add: async (event) => {
-      const added = await telemetry.add(event, (traced) => options.store.add(traced));
-      if (added === "added") queue?.wake();
-      return added;
-    },
+    add,
     drainIfStarted: async () => {
       if (options.autoStart ?? true) await queue?.push();
     },

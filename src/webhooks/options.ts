@@ -24,6 +24,7 @@ import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
+import { TimerRules } from "./timers.ts";
 
 /** Options of {@link createWebhookHandler}. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
@@ -171,8 +172,8 @@ const onSchema = () =>
   z.unknown().superRefine((on, context) => {
     if (!isObject(on)) return context.addIssue("must be an object of callbacks");
     for (const [type, callback] of Object.entries(on)) {
-      if (!ON.includes(type)) {
-        const message = `is not a type of event. The types are ${ON.join(", ")}`;
+      if (!ON.includes(type) && !TimerRules.isKey(type)) {
+        const message = `is not a type of event. The types are ${ON.join(", ")}, and booking.timer.<name> and listing.timer.<name>`;
         context.addIssue({ code: "custom", path: [type], message });
       } else if (callback !== undefined && typeof callback !== "function")
         context.addIssue({ code: "custom", path: [type], message: "must be a function" });

@@ -4,7 +4,7 @@ import { StayhookError } from "../../errors.ts";
 import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent, FurtherEvent, Write } from "../../stores/event-store.ts";
+import type { ClaimedEvent, FurtherEvent, StoredEvent, Write } from "../../stores/event-store.ts";
 import {
   bookingRef,
   decisionDeadline,
@@ -14,6 +14,7 @@ import {
   type WebhookCallbacks,
 } from "../events.ts";
 import { ownId } from "../own-ids.ts";
+import { CollectedTimers, TimerRules, timerEvent, timerOf } from "../timers.ts";
 import {
   type Comparison,
   compare,
@@ -32,6 +33,8 @@ interface WorkOptions<B extends Booking, L extends Listing, Tx> extends Callback
         readonly recent: RecentAnswers;
         /** The wait before a recheck, ms. `false` turns rechecks off. */
         readonly recheckAfter: number | false;
+        /** Reads an event from the store. */
+        readonly find: (eventId: string) => Promise<StoredEvent | undefined>;
       }
     | undefined;
 }
@@ -46,7 +49,7 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
     const type = claim.topic === "messages" ? "message" : "unknown";
     try {
       const fields = type === "message" ? { type, ref: null } : { type };
-      return { state: "done", type, writes: await runCallback(options, claim, context, fields) };
+      return { state: "done", type, ...(await runCallback(options, claim, context, fields)) };
     } catch (error) {
       return { state: "failed", reason: "callback", error, type };
     }
@@ -80,9 +83,10 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       recent?.keep(this.#claim, record);
     }
     this.#context.answered();
-    const type = eventType(this.#subject.kind, record.status);
+    const isTimer = this.#claim.source === "timer";
+    const type = isTimer ? this.#timerKey : eventType(this.#subject.kind, record.status);
     try {
-      return await this.#handle(record, type);
+      return await (isTimer ? this.#fire(record, type) : this.#handle(record, type));
     } catch (error) {
       recent?.drop(this.#claim.ref);
       return { state: "failed", reason: "callback", error, type };
@@ -120,7 +124,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     const { source, replayed } = this.#claim;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";
-    const writes =
+    const called =
       changed || replayed || !onChangeOnly
         ? await runCallback(this.#options, this.#claim, this.#context, {
             type,
@@ -131,9 +135,69 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             changes,
             previous,
           })
-        : [];
-    const events = this.#recheck(record, changed);
-    return { state: "done", type, snapshot: { snapshot, changed }, writes, events };
+        : undefined;
+    const events = [...this.#recheck(record, changed), ...(called?.events ?? [])];
+    return { state: "done", type, snapshot: { snapshot, changed }, ...called, events };
+  }
+
+  get #timerKey(): string {
+    return TimerRules.keyOf(this.#subject.kind, timerOf(this.#claim).name);
+  }
+
+  /**
+   * Runs the callback of a timer. A change of the record comes before it: its callback may move or clear the timer. The
+   * timer writes no snapshot, so it hides no change from the reconciler.
+   */
+  async #fire(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
+    const timer = timerOf(this.#claim);
+    const ownRef = this.#differingRef(record);
+    if (ownRef !== undefined) {
+      const event = timerEvent(ownRef, timer.name, timer.at, this.#claim.traceparent);
+      return { state: "done", type, events: [{ event, replace: "moved" }] };
+    }
+    if (!this.#options.rules.handles(type)) {
+      const error = new StayhookError(
+        `\`on\` has no callback ${type} and no fallback. If an older version of the app runs, deploy the newer one.`,
+      );
+      return { state: "failed", reason: "callback", error, type };
+    }
+    const { changed, previous } = this.#compare(record);
+    const waiting = changed && previous ? await this.#awaitRecheck(type) : undefined;
+    if (waiting) return waiting;
+    const called = await runCallback(this.#options, this.#claim, this.#context, {
+      type,
+      status: record.status,
+      [this.#subject.kind]: record,
+      previousStatus: previous?.status,
+      changed: false,
+      changes: {},
+      previous,
+      timer,
+    });
+    return { state: "done", type, ...called };
+  }
+
+  /**
+   * Makes the record's recheck due now, and lets the timer wait until that recheck has ended.
+   *
+   * @returns `undefined` if that recheck is done or parked
+   */
+  async #awaitRecheck(type: string): Promise<WorkResult<Tx> | undefined> {
+    const { eventId, ref, timestamp } = this.#claim;
+    const recheck = await this.#options.queued?.find(ownId("recheck", ref!));
+    const mark = `${eventId} ${timestamp}`;
+    const told = JSON.parse(recheck?.notification ?? "{}") as { readonly timer?: string };
+    const isAsked = told.timer === mark;
+    if (isAsked && recheck?.dueAt === null) return undefined;
+    const dueIn = isAsked ? recheck!.dueAt!.getTime() - Date.now() : 0;
+    return {
+      state: "failed",
+      type,
+      reason: "unavailable",
+      error: new Error("the record has changed, so its change is handled before the timer"),
+      waitFor: Math.min(Math.max(dueIn, LEAST_WAIT), MOST_WAIT),
+      events: isAsked ? [] : [recheckForTimer(this.#claim, { ...told, timer: mark })],
+    };
   }
 
   #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
@@ -142,13 +206,13 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 
   /**
-   * Returns the ref with the booking code that the API returned, if a notification spells that code differently. The
-   * refs of all other events already have the API's code.
+   * Returns the ref with the booking code that the API returned, if a notification or a timer spells that code
+   * differently. The refs of all other events already have the API's code.
    */
   #differingRef(record: Booking | Listing): string | undefined {
     const { source, ref, eventId } = this.#claim;
-    const isFirst = this.#options.queued && source === "webhook" && !isFollowUp(eventId);
-    if (!isFirst || this.#subject.kind !== "booking") return undefined;
+    const isFirst = source === "timer" || (source === "webhook" && !isFollowUp(eventId));
+    if (!this.#options.queued || !isFirst || this.#subject.kind !== "booking") return undefined;
     const own = bookingRef((record as Booking).bookingCode);
     return own === ref ? undefined : own;
   }
@@ -187,6 +251,23 @@ function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
   };
 }
 
+/** Returns a recheck that is due now, because a timer waits for it. `told` becomes its own JSON. */
+function recheckForTimer({ ref, traceparent }: ClaimedEvent, told: object): FurtherEvent {
+  const now = new Date().toISOString();
+  return {
+    event: {
+      eventId: ownId("recheck", ref!),
+      ref,
+      source: "recheck",
+      topic: null,
+      timestamp: now,
+      notification: JSON.stringify({ timestamp: now, ...told }),
+      traceparent,
+    },
+    replace: "moved",
+  };
+}
+
 /** Returns an event with the notification of `claim`. `ref` has the booking code that the API returned. */
 function followUpOf(claim: ClaimedEvent, ref: string): FurtherEvent {
   const { source, topic, notification, traceparent } = claim;
@@ -208,20 +289,34 @@ function isFollowUp(eventId: string): boolean {
   return eventId.startsWith(ownId("follow-up", ""));
 }
 
+/** The shortest and the longest wait of a timer for a recheck, ms. The longest limits how long other events wait. */
+const [LEAST_WAIT, MOST_WAIT] = [100, 60_000];
+
 interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
   readonly on: WebhookCallbacks<B, L, Tx>;
+  readonly rules: TimerRules;
   /** Whether functions passed to `event.atomically` can run in the transaction that records the event as done. */
   readonly transactional: boolean;
+  /** Why `event.timers` cannot be used; `undefined` if it can. */
+  readonly noTimers: string | undefined;
 }
 
 type Callback = (event: unknown) => unknown;
+
+/** What a callback asked the store to do with the end of its event. */
+interface Called<Tx> {
+  readonly writes: readonly Write<Tx>[];
+  readonly events: readonly FurtherEvent[];
+  readonly remove: readonly string[] | "timers" | undefined;
+}
 
 /**
  * Runs the callback of an event, if there is one for its type.
  *
  * @param fields - the fields that depend on the event's type
- * @returns the functions that the callback passed to `event.atomically`
+ * @returns the functions that the callback passed to `event.atomically`, and the timers that it set; `undefined` if
+ * there is no callback
  * @throws the error of the callback
  */
 async function runCallback<B extends Booking, L extends Listing, Tx>(
@@ -229,11 +324,12 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
   claim: ClaimedEvent,
   context: WorkContext,
   fields: { readonly type: string; readonly [field: string]: unknown },
-): Promise<readonly Write<Tx>[]> {
-  const { client, on, transactional } = options;
+): Promise<Called<Tx> | undefined> {
+  const { client, on, rules, transactional } = options;
   const callback = callbackFor(on, fields.type);
-  if (!callback) return [];
+  if (!callback) return undefined;
   const writes = new AtomicWrites<Tx>(transactional);
+  const timers = parseRef(claim.ref) && new CollectedTimers(claim, rules, options.noTimers);
   const notification = notificationOf(claim);
   const { topic } = claim;
   try {
@@ -250,11 +346,13 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
       signal: context.signal,
       client,
       atomically: writes.add,
+      ...(timers && { timers }),
     });
   } finally {
     writes.close();
+    timers?.close();
   }
-  return writes.list;
+  return { writes: writes.list, events: timers?.events ?? [], remove: timers?.remove };
 }
 
 /** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */

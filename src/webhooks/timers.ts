@@ -1,0 +1,277 @@
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { nearest } from "../option-names.ts";
+import type { EventState } from "../stores/event-states.ts";
+import type { ClaimedEvent, EventStore, FurtherEvent, NewEvent } from "../stores/event-store.ts";
+import { MAX_WAIT } from "../stores/outcomes.ts";
+import { parseRef } from "./events.ts";
+import { ownId } from "./own-ids.ts";
+
+/** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
+export interface EventTimers {
+  /**
+   * Calls the callback `booking.timer.<name>` or `listing.timer.<name>` at a time. A record has one timer for each name.
+   * If the timer has this time already, `set` changes nothing, even if the timer has fired. Another time moves the
+   * timer. A time that has passed fires the timer at once.
+   *
+   * @param name - lower-case letters, digits and hyphens, 64 characters at most
+   * @param at - the time, at most 5 years from now
+   * @throws InvalidArgumentError if `on` has no callback for the name and no `fallback`, or if an argument is invalid
+   * @example
+   * ```ts
+   * timers.set("door-code", localTime(stay(booking).checkIn, "15:00", "Europe/Lisbon"));
+   * ```
+   */
+  set(name: string, at: Date): void;
+  /** Deletes the timer with this name, or all timers of the record, that have not fired. */
+  clear(name?: string): void;
+}
+
+/** A timer of a record, as {@link RecordTimers.list} shows it. */
+export interface Timer {
+  /** The name of the timer. */
+  readonly name: string;
+  /** The time that was set. */
+  readonly at: Date;
+  /** `scheduled` until its time, `done` after its callback, `parked` if its callback failed too often. */
+  readonly state: EventState;
+}
+
+/** The timers of one booking or listing, for use outside of callbacks. */
+export interface RecordTimers {
+  /**
+   * Sets a timer, as `event.timers.set` does. If an attempt at the timer is running, waits until it has ended.
+   *
+   * @throws InvalidArgumentError for an invalid argument; an error of the store
+   */
+  set(name: string, at: Date): Promise<void>;
+  /** Deletes the timer with this name, or all timers of the record, that have not fired. */
+  clear(name?: string): Promise<void>;
+  /** Resolves to the timers of the record, also those that have fired, the one with the earliest time first. */
+  list(): Promise<Timer[]>;
+}
+
+/** The name and the time of a timer, as `event.timer` shows them. */
+export interface FiredTimer {
+  /** The name of the timer. */
+  readonly name: string;
+  /** The time that was set. */
+  readonly at: Date;
+}
+
+const NAME = /^[a-z0-9-]{1,64}$/;
+/** How long `set` waits before it tries a busy timer again, ms. */
+const BUSY_AGAIN = 250;
+/** The maximum number of timers that `list` returns. */
+const MOST_LISTED = 1000;
+
+type Kind = "booking" | "listing";
+
+/** Checks the names and times of timers against the keys of `on`. */
+export class TimerRules {
+  readonly #on: object;
+
+  constructor(on: object) {
+    this.#on = on;
+  }
+
+  /** Returns the key of the callback in `on`, such as `booking.timer.door-code`. */
+  static keyOf(kind: Kind, name: string): string {
+    return `${kind}.timer.${name}`;
+  }
+
+  /** Whether a key of `on` names a timer. */
+  static isKey(key: string): boolean {
+    const [, name] = /^(?:booking|listing)\.timer\.(.*)$/s.exec(key) ?? [];
+    return name !== undefined && NAME.test(name);
+  }
+
+  /** @throws InvalidArgumentError if the timer could not be handled, or its time is invalid */
+  check(kind: Kind, name: string, at: Date): void {
+    this.checkName(name);
+    const key = TimerRules.keyOf(kind, name);
+    if (!this.handles(key)) {
+      const known = Object.keys(this.#on).filter((each) => each.startsWith(`${kind}.timer.`));
+      const near = nearest(key, known);
+      throw new InvalidArgumentError({
+        path: ["name"],
+        message: `\`on\` has no callback ${key} and no fallback${near === undefined ? "" : `; did you mean ${near.split(".").at(-1)}?`}`,
+      });
+    }
+    if (!(at instanceof Date) || Number.isNaN(at.getTime()))
+      throw new InvalidArgumentError({
+        path: ["at"],
+        message: `the time of the timer ${name} must be a valid Date`,
+      });
+    if (at.getTime() - Date.now() > MAX_WAIT)
+      throw new InvalidArgumentError({
+        path: ["at"],
+        message: `the time of the timer ${name} is more than 5 years away: ${at.toISOString()}`,
+      });
+  }
+
+  checkName(name: string): void {
+    if (typeof name !== "string" || !NAME.test(name))
+      throw new InvalidArgumentError({
+        path: ["name"],
+        message: "must be the name of a timer: lower-case letters, digits and hyphens, 64 characters at most",
+      });
+  }
+
+  /** Whether `on` has a callback for the key, or a `fallback`. */
+  handles(key: string): boolean {
+    const has = (each: string) =>
+      Object.hasOwn(this.#on, each) && (this.#on as Readonly<Record<string, unknown>>)[each] !== undefined;
+    return has(key) || has("fallback");
+  }
+}
+
+/** Returns the event of a timer. */
+export function timerEvent(ref: string, name: string, at: Date, traceparent?: string | null): NewEvent {
+  const timestamp = at.toISOString();
+  return {
+    eventId: timerId(ref, name),
+    ref,
+    source: "timer",
+    topic: null,
+    timestamp,
+    notification: JSON.stringify({ name, at: timestamp }),
+    traceparent,
+  };
+}
+
+function timerId(ref: string, name: string): string {
+  return ownId("timer", `${ref}:${name}`);
+}
+
+/** Reads the name and the time of a timer from its event. */
+export function timerOf({
+  notification,
+  timestamp,
+}: Pick<NewEvent, "notification" | "timestamp">): FiredTimer {
+  const { name } = JSON.parse(notification ?? "{}") as { readonly name?: string };
+  return { name: name ?? "", at: new Date(timestamp) };
+}
+
+/** Returns a timer as an event to record. Its wait is read when the event is recorded, which may be later. */
+function furtherTimer(event: NewEvent, at: Date): FurtherEvent {
+  return {
+    event,
+    replace: "moved",
+    get dueIn() {
+      return Math.max(0, at.getTime() - Date.now());
+    },
+  };
+}
+
+/** Collects what a callback does to the timers of its record. */
+export class CollectedTimers implements EventTimers {
+  readonly #claim: ClaimedEvent;
+  readonly #rules: TimerRules;
+  /** What is wrong with timers here; `undefined` if the event can have timers. */
+  readonly #refusal: string | undefined;
+  readonly #set = new Map<string, FurtherEvent>();
+  readonly #cleared = new Set<string>();
+  #clearsAll = false;
+  #isOpen = true;
+
+  constructor(claim: ClaimedEvent, rules: TimerRules, refusal: string | undefined) {
+    this.#claim = claim;
+    this.#rules = rules;
+    this.#refusal = refusal;
+  }
+
+  // Arrow functions, so that callbacks can destructure them.
+  readonly set = (name: string, at: Date): void => {
+    const ref = this.#assertOpen("set");
+    this.#rules.check(parseRef(ref)!.kind, name, at);
+    const time = new Date(at);
+    this.#set.set(name, furtherTimer(timerEvent(ref, name, time, this.#claim.traceparent), time));
+  };
+
+  readonly clear = (name?: string): void => {
+    const ref = this.#assertOpen("clear");
+    if (name === undefined) {
+      this.#clearsAll = true;
+      this.#set.clear();
+      return;
+    }
+    this.#rules.checkName(name);
+    this.#set.delete(name);
+    this.#cleared.add(timerId(ref, name));
+  };
+
+  close(): void {
+    this.#isOpen = false;
+  }
+
+  get events(): readonly FurtherEvent[] {
+    return [...this.#set.values()];
+  }
+
+  get remove(): readonly string[] | "timers" | undefined {
+    if (this.#clearsAll) return "timers";
+    return this.#cleared.size > 0 ? [...this.#cleared] : undefined;
+  }
+
+  #assertOpen(method: string): string {
+    if (this.#refusal !== undefined) throw new StayhookError(`event.timers.${method}(): ${this.#refusal}`);
+    if (!this.#isOpen)
+      throw new StayhookError(
+        `event.timers.${method}() was called after the callback had returned. The event may already be done. Await everything that the callback starts.`,
+      );
+    return this.#claim.ref!;
+  }
+}
+
+interface RecordTimersOptions {
+  readonly ref: string;
+  readonly rules: TimerRules;
+  readonly store: EventStore<unknown>;
+  readonly add: (
+    event: NewEvent,
+    options: Omit<FurtherEvent, "event">,
+  ) => Promise<"added" | "duplicate" | "conflict" | "busy">;
+  /** Whether the handler is closed. */
+  readonly closed: () => boolean;
+}
+
+/** @throws InvalidArgumentError if `ref` is not `booking:<code>` or `listing:<id>` */
+export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOptions): RecordTimers {
+  const kind = kindOf(ref);
+  return {
+    async set(name, at) {
+      rules.check(kind, name, at);
+      const time = new Date(at);
+      const { event, ...options } = { ...furtherTimer(timerEvent(ref, name, time), time) };
+      while ((await add(event, options)) === "busy") {
+        if (closed())
+          throw new StayhookError(
+            `The timer ${name} of ${ref} was not set, because an attempt at it is running and the webhook handler is closed.`,
+          );
+        await new Promise((resolve) => setTimeout(resolve, BUSY_AGAIN));
+      }
+    },
+    async clear(name) {
+      if (name !== undefined) rules.checkName(name);
+      await store.remove(ref, name === undefined ? "timers" : [timerId(ref, name)]);
+    },
+    async list() {
+      const events = await store.list({ ref, source: "timer", limit: MOST_LISTED });
+      const timers = events.map((event) => ({ ...timerOf(event), state: event.state }));
+      return timers.sort((one, other) => one.at.getTime() - other.at.getTime());
+    },
+  };
+}
+
+function kindOf(ref: unknown): Kind {
+  const subject = typeof ref === "string" ? parseRef(ref) : undefined;
+  const isValid =
+    subject?.kind === "booking"
+      ? subject.bookingCode.trim() === subject.bookingCode && subject.bookingCode !== ""
+      : subject !== undefined &&
+        Number.isSafeInteger(subject.listingId) &&
+        ref === `listing:${subject.listingId}`;
+  if (subject === undefined || !isValid)
+    throw new InvalidArgumentError({ path: ["ref"], message: "must be booking:<code> or listing:<id>" });
+  return subject.kind;
+}
