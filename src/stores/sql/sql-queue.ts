@@ -224,7 +224,7 @@ export function endValues(change: EventChange, now: number) {
     toTextOrNull(type),
     reason,
     toHistory(history),
-  ];
+  ] as const;
 }
 
 /**
@@ -233,7 +233,7 @@ export function endValues(change: EventChange, now: number) {
  *
  * @returns whether the record has more events that are due now or later
  */
-function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
+export function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
   const dueAt = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
   yield* change(sql.endLease, dueAt === null ? null : Math.max(from, dueAt), key);
   if (dueAt === null) yield* change(sql.deleteRecord, key);
@@ -241,12 +241,12 @@ function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<bool
 }
 
 /** Reads a claim's record and event. Returns `undefined` if the claim's lease is lost, or has ended the attempt. */
-function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
+export function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
   const [held] = yield* select(sql.held, toId(claim.eventId), keyOf(claim), claim.lease);
   return held;
 }
 
-function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
+export function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
   const found = yield* select(sql.alreadySettled, toId(eventId), lease);
   return { held: found.length > 0, more: false };
 }
