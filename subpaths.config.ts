@@ -13,6 +13,7 @@ export const subpaths = {
   redis: "src/stores/redis/index.ts",
   sqlite: "src/stores/sqlite/index.ts",
   store: "src/stores/index.ts",
+  "store/contract": "src/stores/contract/index.ts",
   testing: "src/testing/index.ts",
   "testing/msw": "src/testing/msw.ts",
 };

@@ -270,7 +270,7 @@ export interface PruneSnapshotsOptions {
 
 /**
  * Stores events and the snapshots of their records. The queue decides when each event runs. `storeContract` from
- * `stayhook/store` tests an implementation.
+ * `stayhook/store/contract` tests an implementation.
  *
  * An event has one due time: when it can next be claimed. For a processing event, that is the end of its lease. A
  * done or parked event has no due time. Due times and leases follow the store's own clock. If this clock is set back,

@@ -1,8 +1,3 @@
-export {
-  type StoreContractCase,
-  type StoreContractOptions,
-  storeContract,
-} from "./contract/store-contract.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
   AddOptions,
@@ -12,12 +7,15 @@ export type {
   Entry,
   EventFilter,
   EventStore,
+  FurtherChanges,
+  FurtherEvent,
   ListOptions,
   NewEvent,
   Outcome,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
   RecordSnapshot,
+  Replace,
   Snapshot,
   StoredEvent,
   TrackedValue,

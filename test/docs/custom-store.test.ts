@@ -1,6 +1,7 @@
 import { stripTypeScriptTypes } from "node:module";
 import type { DatabaseSync } from "node:sqlite";
-import { type EventStore, storeContract, type Write } from "stayhook/store";
+import type { EventStore, Write } from "stayhook/store";
+import { storeContract } from "stayhook/store/contract";
 import { describe, expect, test, vi } from "vitest";
 import { extractFiles } from "./extract.ts";
 

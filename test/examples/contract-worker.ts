@@ -1,5 +1,5 @@
 // Runs the store contract on the example's store inside workerd. `/cases` lists the cases, `/?case=<name>` runs one.
-import { type StoreContractCase, storeContract } from "stayhook/store";
+import { type StoreContractCase, storeContract } from "stayhook/store/contract";
 import { durableObjectStore, Events } from "../../examples/cloudflare-worker/durable-object-store.ts";
 
 /** A Durable Object that a test can abort. */

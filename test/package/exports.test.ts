@@ -50,7 +50,8 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/reconcile": ["createReconciler"],
   "stayhook/redis": ["redisStore"],
   "stayhook/sqlite": ["sqliteStore"],
-  "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect", "storeContract"],
+  "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect"],
+  "stayhook/store/contract": ["storeContract"],
   "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf"],
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
@@ -71,6 +72,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises", "zod"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
   "stayhook/store": [],
+  "stayhook/store/contract": [],
   "stayhook/testing": ["ky", "node:buffer", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
 };

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
-import { type StoreContractCase, storeContract } from "stayhook/store";
+import { type StoreContractCase, storeContract } from "stayhook/store/contract";
 import { type ProbeOptions, probe } from "./probe.ts";
 
 export interface ProcessOptions extends ProbeOptions {

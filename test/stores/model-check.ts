@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { expect, vi } from "vitest";
-import type { FailureReason } from "../../src/stores/event-states.ts";
+import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
   EventStore,
-  ListOptions,
+  FurtherEvent,
   NewEvent,
   Outcome,
   StoredEvent,
@@ -14,8 +14,13 @@ import type {
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
+/** The origin of each event id, so that a run removes no webhook event. Removing one may change `lastReceivedAt`. */
+const ORIGINS: readonly EventOrigin[] = [
+  ...Array<EventOrigin>(6).fill("webhook"),
+  ...(["reconcile", "reconcile", "recheck", "recheck", "timer", "timer"] as const),
+];
 const KEYS = ["lock", "place"];
-const START = 1_000_000;
+const START = 1_000_000_000;
 
 /** A store to compare with the memory store. */
 export interface Checked {
@@ -24,12 +29,15 @@ export interface Checked {
   readonly numRuns: number;
   /** Maximum number of steps in a run. Default 80. */
   readonly maxSteps?: number;
+  /** Whether runs set the clock back. Default `true`. */
+  readonly setsBack?: boolean;
 }
 
 const duration = fc.constantFrom(1, 5, 20, 50);
 const wait = fc.constantFrom(0, 5, 20, 50);
 const age = fc.constantFrom(0, 10, 50);
-const eventId = fc.integer({ min: 0, max: 11 }).map((number) => `event ${number}`);
+const number = fc.integer({ min: 0, max: ORIGINS.length - 1 });
+const eventId = number.map(idOf);
 const ref = fc.constantFrom("booking:A", "booking:B", "listing:1");
 const reason = fc.constantFrom<FailureReason>("callback", "not-found");
 const type = fc.constantFrom("booking.Request", "booking.Confirmed");
@@ -45,24 +53,39 @@ const snapshot = fc.record({
   status: fc.constantFrom("Request", "Confirmed"),
   fields: fc.record({ nights: fc.constantFrom(1, 2, null) }, { requiredKeys: [] }),
 });
+const removal = fc.oneof(
+  fc.constant("timers" as const),
+  fc.uniqueArray(fc.integer({ min: 6, max: ORIGINS.length - 1 }).map(idOf), { minLength: 1, maxLength: 3 }),
+);
+const further: fc.Arbitrary<FurtherEvent> = fc
+  .record({
+    number,
+    ref: fc.nat(3),
+    moved: fc.boolean(),
+    dueIn: maybe(wait),
+    replace: maybe(fc.constantFrom("ended" as const, "moved" as const)),
+  })
+  .map(({ number, ref, moved, ...options }) => ({ event: newEvent(number, REFS[ref]!, moved), ...options }));
+const changes = {
+  events: rarely(fc.array(further, { minLength: 1, maxLength: 3 })),
+  /** Whether `events` begins with the event of the attempt itself. */
+  again: rarely(fc.record({ dueIn: wait, replace: fc.constantFrom("ended" as const, "moved" as const) })),
+  remove: rarely(removal),
+};
 
 const outcome = fc.oneof(
-  fc.record({ state: fc.constant("done" as const), type, entry, snapshot: maybe(snapshot) }),
+  fc.record({ state: fc.constant("done" as const), type, entry, snapshot: maybe(snapshot), ...changes }),
   fc.record({
-    state: fc.constant("retrying" as const),
-    in: wait,
-    counted: fc.boolean(),
-    reason,
-    entry,
-    type: maybe(type),
+    ...{ state: fc.constant("retrying" as const), in: wait, counted: fc.boolean() },
+    ...{ reason, entry, type: maybe(type), ...changes },
   }),
-  fc.record({ state: fc.constant("parked" as const), reason, entry, type: maybe(type) }),
+  fc.record({ state: fc.constant("parked" as const), reason, entry, type: maybe(type), ...changes }),
   fc.constant({ state: "released" as const }),
 );
 
 const date = fc.integer({ min: 0, max: 150 }).map((ms) => new Date(START + ms));
-const state = fc.constantFrom("pending", "processing", "retrying", "done", "parked");
-const source = fc.constantFrom("webhook", "reconcile", "recheck");
+const state = fc.constantFrom("scheduled", "pending", "processing", "retrying", "done", "parked");
+const source = fc.constantFrom("webhook", "reconcile", "recheck", "timer");
 const field: fc.Arbitrary<EventFilter> = fc.oneof(
   fc.record({ eventId }),
   fc.record({ ref }),
@@ -77,6 +100,19 @@ const filter: fc.Arbitrary<EventFilter> = fc
   .array(field, { minLength: 1, maxLength: 2 })
   .map((fields) => Object.assign({}, ...fields));
 
+const restored = fc
+  .record({
+    number,
+    ref: fc.nat(3),
+    state: fc.constantFrom("scheduled", "pending", "retrying", "done", "parked"),
+    attempts: fc.nat(3),
+    age: fc.nat(30),
+    dueIn: fc.integer({ min: -20, max: 50 }),
+    type: maybe(type),
+    entries: fc.array(entry, { maxLength: 2 }),
+  })
+  .map((given) => given as Omit<typeof given, "state"> & Pick<StoredEvent, "state">);
+
 /** Counts back from the latest claim. Most values give a recent claim. Some give a claim that is settled or lost. */
 const recent = fc.oneof({ weight: 4, arbitrary: fc.nat(2) }, { weight: 1, arbitrary: fc.nat(30) });
 
@@ -88,10 +124,9 @@ const claimStep = does("claim", {
   leaseDuration: duration,
   // Usually absent, because a claim by event id finds little.
   eventId: rarely(eventId),
-  order: maybe(fc.constantFrom("oldest" as const, "newest" as const, "retries" as const)),
+  newestFirst: maybe(fc.boolean()),
   worker: maybe(fc.constantFrom("host:1", "host:2")),
 });
-const claimNow = claimStep.map((step) => ({ ...step, limit: 1 as const, eventId: undefined }));
 const pruneStep = does("prune", {
   state: fc.constantFrom("done" as const, "parked" as const),
   reason: maybe(reason),
@@ -100,12 +135,13 @@ const pruneStep = does("prune", {
 });
 
 const step = fc.oneof(
-  { weight: 6, arbitrary: does("add", { eventId, ref: fc.nat(3), source, dueIn: rarely(wait) }) },
+  { weight: 8, arbitrary: does("add", { further }) },
   { weight: 8, arbitrary: claimStep },
-  { weight: 8, arbitrary: does("settle", { claim: recent, outcome }) },
+  { weight: 8, arbitrary: does("settle", { claim: recent, outcome, twice: rarely(fc.constant(true)) }) },
   { weight: 1, arbitrary: does("renew", { mask: fc.nat(255), duration }) },
   { weight: 4, arbitrary: does("pass", { ms: fc.constantFrom(1, 5, 30) }) },
-  { weight: 1, arbitrary: does("setBack", { ms: fc.constantFrom(1, 20, 200), claim: claimNow }) },
+  { weight: 1, arbitrary: does("setBack", { ms: fc.constantFrom(1001, 1100, 5000) }) },
+  { weight: 1, arbitrary: does("remove", { ref, what: removal }) },
   { weight: 2, arbitrary: does("replay", { filter }) },
   { weight: 1, arbitrary: does("discard", { filter }) },
   { weight: 2, arbitrary: does("list", { filter, limit: fc.nat(4), after: maybe(eventId) }) },
@@ -120,66 +156,43 @@ const step = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: pruneStep },
-  { weight: 1, arbitrary: does("pruneRecords", { age }) },
+  { weight: 1, arbitrary: does("pruneSnapshots", { age }) },
+  {
+    weight: 1,
+    arbitrary: does("restore", {
+      events: fc.array(restored, { maxLength: 4 }),
+      snapshots: fc.array(fc.record({ ref, snapshot, sequence: fc.integer({ min: 1, max: 5 }), age }), {
+        maxLength: 2,
+      }),
+    }),
+  },
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
-
-const claimOf = (limit: 1 | 2 | 3, leaseDuration: 1 | 50): Step => ({
-  ...{ does: "claim", limit, leaseDuration },
-  ...{ eventId: undefined, order: undefined, worker: undefined },
-});
-const addOf = (name: string, ref: number): Step => ({
-  ...{ does: "add", eventId: name, ref, source: "webhook", dueIn: undefined },
-});
-/**
- * Claims the first of a record's two retries. Then claims one of several retries that became ready at the same time.
- * Random steps rarely reach this state.
- */
-const TWO_RETRIES: Step[] = [
-  ...[addOf("event 0", 1), addOf("event 1", 0), claimOf(3, 1)],
-  ...[addOf("event 2", 1), addOf("event 3", 0), claimOf(1, 1)],
-  {
-    ...{ does: "settle", claim: 2 },
-    outcome: {
-      ...{ state: "retrying", in: 50, counted: true, reason: "callback" },
-      ...{ entry: { duration: 0 }, type: undefined },
-    },
-  },
-  ...[claimOf(3, 50), { does: "pass", ms: 30 } as const, { does: "pass", ms: 30 } as const],
-  ...[
-    claimOf(2, 1),
-    claimOf(2, 1),
-    { does: "discard", filter: { reason: "discarded" } } as const,
-    claimOf(1, 1),
-  ],
-];
+type GivenOutcome = typeof outcome extends fc.Arbitrary<infer T> ? T : never;
 
 /**
- * Runs random commands on a store and on a memory store, and compares their visible state after each command. A failure
- * prints the seed and the shortest run that fails.
+ * Runs random steps on a store and on a memory store, and compares their visible state after each step. Compares which
+ * events can be claimed, and not the order of records. A failure prints the seed and the shortest run that fails.
  *
  * `STAYHOOK_MODEL_SEED=<seed>` repeats a run.
  */
-export async function checkAgainstModel({ create, numRuns, maxSteps = 80 }: Checked): Promise<void> {
+export async function checkAgainstModel(checked: Checked): Promise<void> {
+  const { create, numRuns, maxSteps = 80, setsBack = true } = checked;
   const seed = process.env.STAYHOOK_MODEL_SEED;
-  vi.useFakeTimers({ toFake: ["Date"], now: START });
+  // The monotonic clock stands still, so that a slow machine does not look like a `Date` that was set back.
+  vi.useFakeTimers({ toFake: ["Date", "performance"], now: START });
   try {
     const all = fc.array(step, { maxLength: maxSteps, size: "max" });
-    // Only one run in four sets the clock back, because it cannot check the order of claims after that.
-    const setsBack = fc.constantFrom(false, false, false, true);
-    const run = fc.asyncProperty(all, setsBack, async (given, back) => {
-      const steps = given.filter((each) => back || each.does !== "setBack");
+    const run = fc.asyncProperty(all, async (given) => {
       vi.setSystemTime(START);
       const store = await create();
-      const model = new MemoryStore(Number.POSITIVE_INFINITY);
       try {
-        await new Walk(store, model).run(steps);
+        await new Walk(store).run(given.filter((each) => setsBack || each.does !== "setBack"));
       } finally {
         await store.close();
       }
     });
-    const examples: [Step[], boolean][] = [[TWO_RETRIES, false]];
-    await fc.assert(run, { numRuns, examples, ...(seed && { seed: Number(seed) }) });
+    await fc.assert(run, { numRuns, ...(seed && { seed: Number(seed) }) });
   } finally {
     vi.useRealTimers();
   }
@@ -193,20 +206,17 @@ interface Pair {
 
 class Walk {
   readonly #store: EventStore<unknown>;
-  readonly #model: EventStore<unknown>;
+  readonly #model: EventStore<unknown> = new MemoryStore();
   readonly #claims: Pair[] = [];
   /** Whether two events may have the same end time. Stores differ in which of them they prune first. */
   #hasTies = false;
-  /** From then on, stores may claim retries in another order, and may show the planned or the real end of a wait. */
-  #wasSetBack = false;
-  readonly #waits: { readonly from: number; readonly until: number }[] = [];
 
-  constructor(store: EventStore<unknown>, model: EventStore<unknown>) {
+  constructor(store: EventStore<unknown>) {
     this.#store = store;
-    this.#model = model;
   }
 
   async run(steps: readonly Step[]): Promise<void> {
+    await this.#compare();
     for (const each of steps) {
       const before = await this.#dueAt();
       let woken = false;
@@ -217,8 +227,7 @@ class Walk {
       end?.();
       await this.#compare();
       // A store need not notify when time passes, or when a process shortens its own lease.
-      if (end === undefined || each.does === "pass" || each.does === "setBack" || each.does === "renew")
-        continue;
+      if (end === undefined || ["pass", "setBack", "renew"].includes(each.does)) continue;
       if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
     }
   }
@@ -237,27 +246,24 @@ class Walk {
   async #take(each: Step): Promise<void> {
     switch (each.does) {
       case "add": {
-        const event = newEvent(each.eventId, REFS[each.ref]!, each.source as NewEvent["source"]);
-        const { dueIn } = each;
-        if (dueIn !== undefined) this.#noteWait(dueIn);
-        await this.#same((store) => (dueIn === undefined ? store.add(event) : store.add(event, { dueIn })));
+        const { event, ...options } = each.further;
+        await this.#same((store) => store.add(event, options));
         return;
       }
       case "claim": {
         const { does: _, ...options } = each;
-        const real = await this.#store.claim(options);
-        const model = this.#wasSetBack ? await this.#follow(real, options) : await this.#model.claim(options);
-        expect(real.map(withoutLease)).toEqual(model.map(withoutLease));
-        this.#claims.push(...real.map((claim, index) => ({ real: claim, model: model[index]! })));
+        await this.#claim(options);
         return;
       }
       case "settle": {
         const pair = this.#claims.at(-1 - each.claim);
         if (pair === undefined) return;
-        const ending = toOutcome(each.outcome, pair.model);
         this.#pass(1);
-        if (ending.state === "retrying") this.#noteWait(ending.in);
-        await this.#same((store) => store.settle(store === this.#store ? pair.real : pair.model, ending));
+        const ending = await this.#outcomeOf(each.outcome, pair.model);
+        const settle = (store: EventStore<unknown>) =>
+          store.settle(store === this.#store ? pair.real : pair.model, ending);
+        await this.#same(settle);
+        if (each.twice) await this.#same(settle);
         return;
       }
       case "renew": {
@@ -277,13 +283,12 @@ class Walk {
         this.#pass(each.ms);
         return;
       case "setBack":
-        // A store may or may not remember that a lease or wait has ended, when the clock is before its end again.
-        if ((await this.#hasExpiredLease()) || this.#hasEndedWaitAt(Date.now() - each.ms)) return;
+        // The next `nextDue` of `#compare` lets both stores see that the clock was set back.
         this.#pass(-each.ms);
         this.#hasTies = true;
-        this.#wasSetBack = true;
-        // At its next claim, a store ends waits whose start is in the future.
-        await this.#take(each.claim);
+        return;
+      case "remove":
+        await this.#same((store) => store.remove(each.ref, each.what));
         return;
       case "replay":
         await this.#same((store) => store.replay(each.filter));
@@ -292,11 +297,9 @@ class Walk {
         this.#pass(1);
         if ((await this.#same((store) => store.discard(each.filter))) > 1) this.#hasTies = true;
         return;
-      case "list": {
-        const { limit, after } = each;
-        await this.#same((store) => this.#list(store, { ...each.filter, limit, after }));
+      case "list":
+        await this.#same((store) => store.list({ ...each.filter, limit: each.limit, after: each.after }));
         return;
-      }
       case "erase":
         await this.#same((store) => store.erase(each.ref));
         return;
@@ -312,52 +315,82 @@ class Walk {
         await this.#same((store) => store.prune(this.#hasTies ? { ...options, limit: 100 } : options));
         return;
       }
-      case "pruneRecords":
-        // With a lower limit, stores may prune different records of the same age.
-        await this.#same((store) => store.pruneRecords({ age: each.age, limit: 100 }));
+      case "pruneSnapshots":
+        // With a lower limit, stores may prune different snapshots of the same age.
+        await this.#same((store) => store.pruneSnapshots({ age: each.age, limit: 100 }));
         return;
+      case "restore": {
+        this.#hasTies = true;
+        const now = Date.now();
+        const events = each.events.map((given) => restoredEvent(given, now));
+        const snapshots = each.snapshots.map(({ age, ...rest }) => ({
+          ...rest,
+          seenAt: new Date(now - age),
+        }));
+        await this.#same((store) => store.restore({ events, snapshots }));
+        return;
+      }
     }
   }
 
-  /** Claims the same events in the memory store. If the store reached no limit, the memory store may have no other. */
-  async #follow(real: readonly ClaimedEvent[], options: ClaimOptions): Promise<ClaimedEvent[]> {
-    const claims: ClaimedEvent[] = [];
-    for (const { eventId } of real) {
-      claims.push(...(await this.#model.claim({ ...options, limit: 1, eventId })));
+  /**
+   * Claims in the store, and checks that the claims are as many as they can be, and that each is the event of its record
+   * that is due longest. Then claims the same events in the model.
+   */
+  async #claim(options: ClaimOptions): Promise<void> {
+    const due = firstDueEvents(await this.#model.list({ limit: 1000 }), Date.now());
+    const real = await this.#store.claim(options);
+    if (options.eventId === undefined) {
+      expect(real).toHaveLength(Math.min(options.limit, due.length));
+      expect(due).toEqual(expect.arrayContaining(real.map(({ eventId }) => eventId)));
     }
-    if (real.length < options.limit) claims.push(...(await this.#model.claim(options)));
-    return claims;
+    const wanted = options.eventId === undefined ? real.map(({ eventId }) => eventId) : [options.eventId];
+    const model: ClaimedEvent[] = [];
+    for (const eventId of wanted)
+      model.push(...(await this.#model.claim({ ...options, limit: Math.min(1, options.limit), eventId })));
+    expect(real.map(withoutLease)).toEqual(model.map(withoutLease));
+    this.#claims.push(...real.map((claim, index) => ({ real: claim, model: model[index]! })));
   }
 
-  async #hasExpiredLease(): Promise<boolean> {
-    const leased = await this.#model.list({ state: "processing", limit: 100 });
-    return leased.some(({ dueAt }) => dueAt!.getTime() <= Date.now());
-  }
-
-  #noteWait(ms: number): void {
-    this.#waits.push({ from: Date.now(), until: Date.now() + ms });
-  }
-
-  /** Tells whether a wait that has ended contains this earlier time. */
-  #hasEndedWaitAt(time: number): boolean {
-    return this.#waits.some(({ from, until }) => from <= time && time < until && until <= Date.now());
-  }
-
-  async #list(store: EventStore<unknown>, options: ListOptions): Promise<StoredEvent[]> {
-    const events = await store.list(options);
-    if (!this.#wasSetBack) return events;
-    return events.map((event) => (event.state === "processing" ? event : { ...event, dueAt: null }));
+  async #outcomeOf(given: GivenOutcome, claim: ClaimedEvent): Promise<Outcome<unknown>> {
+    if (given.state === "released") return given;
+    const { events, again, remove, ...rest } = given;
+    const changes: { events?: FurtherEvent[]; remove?: typeof remove } = { ...(remove && { remove }) };
+    if (again) changes.events = [{ event: { ...claim, timestamp: "again" }, ...again }];
+    for (const each of events ?? []) {
+      // Stores may keep an event of another record whose lease has ended, or replace it.
+      const known = await this.#model.get(each.event.eventId);
+      if (known?.state !== "processing" || known.eventId === claim.eventId)
+        changes.events = [...(changes.events ?? []), each];
+    }
+    if (rest.state !== "done") return { ...rest, ...changes };
+    const { snapshot: seen, ...done } = rest;
+    const changed = JSON.stringify(claim.previous) !== JSON.stringify(seen);
+    return { ...done, ...changes, ...(seen && { record: { snapshot: seen, changed } }) };
   }
 
   async #compare(): Promise<void> {
-    const [first] = await this.#same((store) => this.#list(store, { limit: 100 }));
+    await this.#compareNextDue();
+    const [first] = await this.#same((store) => store.list({ limit: 1000 }));
     if (first) expect([await this.#store.get(first.eventId)]).toEqual(await this.#store.list({ limit: 1 }));
     await this.#same((store) => store.counts());
-    await this.#same((store) => store.nextDue());
     await this.#same((store) => store.oldestWaiting());
-    await this.#same((store) => store.newestReceived());
+    await this.#same((store) => store.lastReceivedAt());
     await this.#same((store) => collect(store));
     for (const key of KEYS) await this.#same((store) => store.getMeta(key));
+  }
+
+  /** A store may say too early a time. If the time is now, a claim finds nothing, and corrects it. */
+  async #compareNextDue(): Promise<void> {
+    const expected = await this.#model.nextDue();
+    let real = await this.#store.nextDue();
+    if (real === 0 && expected !== 0) {
+      expect(await this.#store.claim({ limit: 100, leaseDuration: 1 })).toEqual([]);
+      real = await this.#store.nextDue();
+      expect(real).not.toBe(0);
+    }
+    if (real === undefined || !expected) expect(real).toBe(expected);
+    else expect(real).toBeLessThanOrEqual(expected);
   }
 
   #pass(ms: number): void {
@@ -365,12 +398,52 @@ class Walk {
   }
 }
 
-function toOutcome(given: typeof outcome extends fc.Arbitrary<infer T> ? T : never, claim: ClaimedEvent) {
-  if (given.state !== "done" || given.snapshot === undefined)
-    return given satisfies Outcome as Outcome<unknown>;
-  const { snapshot: seen, ...rest } = given;
-  const changed = JSON.stringify(claim.previous) !== JSON.stringify(seen);
-  return { ...rest, record: { snapshot: seen, changed } } satisfies Outcome as Outcome<unknown>;
+/** Returns the ids of the events that are due longest in their records, of records that hold no lease. */
+function firstDueEvents(listed: readonly StoredEvent[], now: number): string[] {
+  const records = new Map<string, StoredEvent[]>();
+  // From the oldest to the newest, so that of equal times the event that was received first comes first.
+  for (const event of [...listed].reverse()) {
+    const key = event.ref ?? event.eventId;
+    records.set(key, [...(records.get(key) ?? []), event]);
+  }
+  const isDue = ({ dueAt }: StoredEvent) => dueAt !== null && dueAt.getTime() <= now;
+  return [...records.values()]
+    .filter((events) => events.every((event) => event.state !== "processing" || isDue(event)))
+    .map((events) => events.filter(isDue).sort((a, b) => Number(a.dueAt) - Number(b.dueAt))[0]?.eventId)
+    .filter((id) => id !== undefined);
+}
+
+function restoredEvent(
+  {
+    number,
+    ref,
+    state,
+    attempts,
+    age,
+    dueIn,
+    type,
+    entries,
+  }: typeof restored extends fc.Arbitrary<infer T> ? T : never,
+  now: number,
+): StoredEvent {
+  const isOpen = state !== "done" && state !== "parked";
+  return {
+    ...newEvent(number, REFS[ref]!, false),
+    traceparent: null,
+    state,
+    attempts,
+    receivedAt: new Date(now - age),
+    dueAt: isOpen ? new Date(now + dueIn) : null,
+    doneAt: state === "done" ? new Date(now - age) : null,
+    type: type ?? null,
+    reason: state === "parked" || state === "retrying" ? "callback" : null,
+    history: entries.map((each) => ({
+      ...each,
+      at: new Date(now - age),
+      outcome: "retrying",
+      worker: "w:1",
+    })),
+  };
 }
 
 async function settled<T>(promise: Promise<T>): Promise<{ value: T } | { error: string }> {
@@ -386,11 +459,18 @@ function withoutLease({ lease: _, ...rest }: ClaimedEvent) {
 }
 
 async function collect(store: EventStore<unknown>) {
-  const records = [];
-  for await (const record of store.records()) records.push(record);
-  return records;
+  const snapshots = [];
+  for await (const each of store.snapshots()) snapshots.push(each);
+  return snapshots;
 }
 
-function newEvent(id: string, recordRef: string | null, from: NewEvent["source"]): NewEvent {
-  return { eventId: id, ref: recordRef, source: from, topic: null, timestamp: "", notification: `"${id}"` };
+function idOf(number: number): string {
+  return `event ${number}`;
+}
+
+function newEvent(number: number, recordRef: string | null, moved: boolean): NewEvent {
+  return {
+    ...{ eventId: idOf(number), ref: recordRef, source: ORIGINS[number]!, topic: null },
+    ...{ timestamp: moved ? "moved" : "", notification: `"${number}"` },
+  };
 }

@@ -1,4 +1,5 @@
 import type {
+  AddOptions,
   ClaimedEvent,
   ClaimOptions,
   EventStore,
@@ -27,7 +28,11 @@ export interface Bench {
     fields?: Partial<NewEvent>,
   ): NewEvent & { readonly traceparent: string | null };
   /** Adds an event. Fails if `store.add` does not return `added`. */
-  add(ref: string | null, fields?: Partial<NewEvent>): Promise<ReturnType<Bench["newEvent"]>>;
+  add(
+    ref: string | null,
+    fields?: Partial<NewEvent>,
+    options?: AddOptions,
+  ): Promise<ReturnType<Bench["newEvent"]>>;
   /**
    * Adds an event, claims an event with `claimOne`, and settles the claim with `outcome`. Returns the added event. If
    * the record has an older event that is due, `claimOne` claims the older event.
@@ -39,6 +44,8 @@ export interface Bench {
   claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
   /** Claims events, and fails if the number of claimed events is not 1. */
   claimOne(options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
+  /** Claims events, and fails if they are other events than these. */
+  claims(what: string, ...expected: readonly { readonly eventId: string }[]): Promise<ClaimedEvent[]>;
   /** Polls until it can claim an event. Fails after a timeout, or if `performance.now()` is below `notBefore`. */
   claimLater(notBefore: number, options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
   /** Settles a claim. Fails if the lease is lost. */
@@ -124,9 +131,9 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       };
     },
 
-    async add(ref, fields) {
+    async add(ref, fields, options) {
       const event = bench.newEvent(ref, fields);
-      equal(`add() of the new event ${event.eventId}`, await store.add(event), "added");
+      equal(`add() of the new event ${event.eventId}`, await store.add(event, options), "added");
       return event;
     },
 
@@ -148,6 +155,12 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       const claims = await bench.claim(options);
       check(claims.length === 1, `claim(): expected 1 event, got ${claims.length}`);
       return claims[0]!;
+    },
+
+    async claims(what, ...expected) {
+      const claims = await bench.claim();
+      equal(`ids of the events that claim() returned ${what}`, idsOf(claims), idsOf(expected));
+      return claims;
     },
 
     async claimLater(notBefore, options) {
@@ -194,6 +207,13 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
   };
   return bench;
 }
+
+/** Returns the sorted ids of events. */
+export function idsOf(events: readonly { readonly eventId: string }[]): string[] {
+  return events.map(({ eventId }) => eventId).sort();
+}
+
+export const NO_EVENTS = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
 
 /** The checks below replace `node:assert`, because runtimes such as Cloudflare Workers may lack that module. */
 

@@ -1,13 +1,13 @@
 import type { EventStore } from "../event-store.ts";
-import { adding, delaying } from "./adding.ts";
+import { adding, replacing, scheduling } from "./adding.ts";
+import { discarding, erasing, replaying } from "./changing.ts";
 import { claiming, ordering } from "./claiming.ts";
 import { type Bench, type Cases, createBench } from "./harness.ts";
+import { metas, pruning, restoring, snapshots } from "./keeping.ts";
 import { leases, nextDue, outages } from "./leases.ts";
 import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
 import { filtering, reading } from "./reading.ts";
-import { discarding, erasing, replaying } from "./replaying.ts";
-import { metas, newestReceived, pruning, recording } from "./retention.ts";
-import { histories, settling } from "./settling.ts";
+import { histories, removing, settling } from "./settling.ts";
 
 /** A test case of the contract. */
 export interface StoreContractCase {
@@ -46,7 +46,7 @@ export interface StoreContractOptions<S> {
  *
  * @example
  * ```ts
- * import { storeContract } from "stayhook/store";
+ * import { storeContract } from "stayhook/store/contract";
  * import { test } from "node:test"; // or use `test` of Vitest or Jest
  *
  * for (const { name, run } of storeContract(() => myStore())) test(name, run);
@@ -96,23 +96,25 @@ export function storeContract<S extends EventStore<unknown>>(
 
 const topics: Readonly<Record<string, Cases>> = {
   add: adding,
-  dueIn: delaying,
+  dueIn: scheduling,
+  replace: replacing,
   claim: claiming,
   order: ordering,
   lease: leases,
   settle: settling,
+  remove: removing,
   history: histories,
   outage: outages,
   nextDue,
   prune: pruning,
   read: reading,
   filter: filtering,
-  newestReceived,
   replay: replaying,
   discard: discarding,
   erase: erasing,
-  record: recording,
+  snapshot: snapshots,
   meta: metas,
+  restore: restoring,
   wake: waking,
   writes: transactions,
   close: closing,

@@ -95,28 +95,32 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #replace(row: EventRow, addition: Addition, now: number): AddAnswer {
     const { event, replace, dueIn } = addition;
     if (row.event.ref !== event.ref) return "conflict";
-    if (replace === undefined) return "duplicate";
-    this.#expire(row.record, now);
-    if (row.state === "processing" && (replace === "ended" || replaces(addition, row.event, row.state)))
-      return "busy";
-    if (!replaces(addition, row.event, row.state)) return "duplicate";
+    const isReplaced = replaces(addition, row.event, row.state);
+    if (row.state === "processing" && row.dueAt! > now)
+      return isReplaced || replace === "ended" ? "busy" : "duplicate";
+    if (!isReplaced) return "duplicate";
+    if (row.state === "processing") this.#expire(row.record, now);
     Object.assign(row, beginAnew(stateOfNew(addition), now + dueIn), {
       event,
       receivedAt: now,
       replayed: false,
     });
+    this.#noteReceived(row);
     this.#done.delete(row);
-    this.#becomeDue(row);
+    this.#refresh(row.record);
     return "added";
   }
 
   #insert(row: EventRow): void {
-    const { event, record, receivedAt } = row;
-    this.#events.set(event.eventId, row);
-    record.events.add(row);
-    if (event.source === "webhook") this.#lastReceivedAt = Math.max(this.#lastReceivedAt ?? 0, receivedAt);
+    this.#events.set(row.event.eventId, row);
+    row.record.events.add(row);
+    this.#noteReceived(row);
     if (row.state === "done") this.#becameDone(row);
     this.#becomeDue(row);
+  }
+
+  #noteReceived({ event, receivedAt }: EventRow): void {
+    if (event.source === "webhook") this.#lastReceivedAt = Math.max(this.#lastReceivedAt ?? 0, receivedAt);
   }
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
@@ -124,11 +128,15 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const result: Claimed[] = [];
     for (const record of this.#candidates(options, now)) {
       if (result.length >= options.limit) break;
-      this.#expire(record, now);
       const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
-      if (row !== undefined && isOpen(row) && row.dueAt <= now) result.push(this.#lease(row, now, options));
-      // A replaced event may be due later than its record.
-      else this.#refresh(record);
+      // An ended lease stays valid until an event of the record is claimed.
+      if (row !== undefined && isOpen(row) && row.dueAt <= now) {
+        this.#expire(record, now);
+        result.push(this.#lease(row, now, options));
+      } else {
+        // A replaced event may be due later than its record.
+        this.#refresh(record);
+      }
     }
     return { now, result };
   }
@@ -169,7 +177,6 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const { row, end } = lease;
     row.state = "retrying";
     row.history = lostHistory(row, row.claimedAt, end);
-    // A repeated `settle` must not take the lost attempt for one that this lease ended.
     row.lease = undefined;
     record.lease = undefined;
     this.#refresh(record);
@@ -190,7 +197,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
     for (const { claim, writes } of settlements) {
-      if (writes.length === 0) continue;
+      if (writes.length === 0 || this.#transaction === undefined) continue;
       if (this.#held(claim) === undefined) return [this.#alreadySettled(claim)];
       if (!(await this.#runWrites(claim, writes))) return [{ held: false, more: false }];
     }
@@ -219,17 +226,18 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
     const { event, dueIn, type, ...values } = settlement.change;
-    // The lease may have ended by the clock. Without it, the changes below do not count the attempt as lost.
-    record.lease = undefined;
-    // The attempt's own event is processing until here, so it is kept.
-    if (remove !== undefined) this.#remove(record, remove, now);
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
-    if (event !== undefined) Object.assign(row, { event, receivedAt: now });
+    if (event !== undefined) {
+      Object.assign(row, { event, receivedAt: now });
+      this.#noteReceived(row);
+    }
     if (row.state === "done") this.#becameDone(row);
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
+    if (remove !== undefined) this.#remove(record, remove, now, row);
     for (const addition of additions) this.#add(addition, now);
+    record.lease = undefined;
     this.#refresh(record, now);
     return { held: true, more: record.index !== -1 };
   }
@@ -269,15 +277,16 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return record === undefined ? 0 : this.#remove(record, what, Date.now());
   }
 
-  #remove(record: RecordRow, what: readonly string[] | "timers", now: number): number {
-    this.#expire(record, now);
-    const removed = [...record.events].filter(
+  #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
+    const rows = [...record.events].filter(
       ({ event, state }) =>
-        state !== "done" &&
-        state !== "processing" &&
-        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
-    for (const row of removed) this.#forget(row);
+    const removed = rows.filter((row) => row !== kept && (row.state !== "processing" || row.dueAt! <= now));
+    for (const row of removed) {
+      if (record.lease?.row === row) record.lease = undefined;
+      this.#forget(row);
+    }
     this.#refresh(record);
     return removed.length;
   }
@@ -304,9 +313,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   ): Promise<Sliced<number>> {
     const now = Date.now();
     const rows = this.#matching(filter).filter(
-      // A pending event that is due needs no replay.
-      ({ state, dueAt }) =>
-        states.includes(state) && !(change === "replay" && state === "pending" && dueAt! <= now),
+      // An event that is due needs no replay.
+      (row) => states.includes(row.state) && !(change === "replay" && isOpen(row) && row.dueAt <= now),
     );
     for (const row of rows) {
       if (change === "replay") this.#replay(row, now);

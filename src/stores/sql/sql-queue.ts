@@ -79,13 +79,14 @@ function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer>
   return "added";
 }
 
-/** Makes a record due at `dueAt`, or earlier. A lease keeps its time, because its end computes the due time. */
+/** Makes a record due at `dueAt`, or earlier. During a lease, a due time below its end tells `settle` of the event. */
 function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<void> {
   const { sql } = operation;
   if ((yield* change(sql.insertDueRecord, key, dueAt)) > 0) return;
   const record = yield* lock(operation, key);
+  const due = Math.min(dueAt, (numberOrNull(record.lease_end) ?? Number.POSITIVE_INFINITY) - 1);
   const known = numberOrNull(record.due_at);
-  if (record.lease_end === null && (known === null || known > dueAt)) yield* change(sql.setDue, dueAt, key);
+  if (known === null || known > due) yield* change(sql.setDue, due, key);
 }
 
 export function* hasDue({ sql, now }: Operation): SqlSteps<Timed<boolean>> {

@@ -17,7 +17,7 @@ import { toKoaMiddleware } from "stayhook/koa";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
-import { storeContract } from "stayhook/store";
+import { storeContract } from "stayhook/store/contract";
 import { createSandbox, createTestEvent, createTestEventOf } from "stayhook/testing";
 import * as z from "zod";
 

@@ -2,7 +2,7 @@ const { createServer } = require("node:http");
 const stayhook = require("stayhook");
 const { toNodeHandler } = require("stayhook/node");
 const { sqliteStore } = require("stayhook/sqlite");
-const { storeContract } = require("stayhook/store");
+const { storeContract } = require("stayhook/store/contract");
 const { createSandbox } = require("stayhook/testing");
 const { calendar, on } = require("./subscriber.js");
 

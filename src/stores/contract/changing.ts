@@ -1,0 +1,271 @@
+import {
+  between,
+  type Cases,
+  check,
+  equal,
+  failed,
+  handled,
+  idsOf,
+  LONG,
+  NO_EVENTS,
+  parked,
+  rejects,
+  unreachable,
+} from "./harness.ts";
+import { oneOfEachState } from "./reading.ts";
+
+export const replaying: Cases = {
+  "a done or parked event can be replayed": async (bench) => {
+    const { store, ended, claimOne, claimLater, settle, done, handle, shows } = bench;
+    for (const ref of ["booking:A", "booking:B"]) {
+      await handle(ref, "Confirmed");
+      const event = await ended(ref, unreachable(0));
+      const last = await claimLater(0);
+      await settle(last, ref === "booking:A" ? handled(last) : parked());
+      equal("replay() of the event", await store.replay({ eventId: event.eventId }), 1);
+      await shows(event, { state: "pending", attempts: 0, doneAt: null, reason: null });
+      const claim = await claimOne();
+      const { attempts, outages, outageFor, replayed, previous, sequence } = claim;
+      equal(
+        "the claim of the replayed event",
+        { attempts, outages, outageFor, replayed, status: previous?.status, sequence },
+        { attempts: 1, outages: 0, outageFor: 0, replayed: true, status: "Confirmed", sequence: 1 },
+      );
+      await settle(claim, failed(0));
+      const again = await claimLater(0);
+      equal("`attempts` and `replayed` of the second claim", [again.attempts, again.replayed], [2, true]);
+      await done(again);
+    }
+  },
+
+  "a replayed event cannot be claimed while its record is leased": async (bench) => {
+    const { store, add, ended, claim, claimOne, claims, done } = bench;
+    const event = await ended("booking:A", parked());
+    await add("booking:A");
+    const held = await claimOne();
+    equal("replay() while the record is leased", await store.replay({ eventId: event.eventId }), 1);
+    equal("claim() while the record is leased", await claim(), []);
+    await done(held, "Confirmed");
+    await claims("after the attempt", event);
+  },
+
+  "a replayed event is not pruned before it is done": async ({ store, handle, claimOne, done }) => {
+    const event = await handle(null);
+    await store.replay({ eventId: event.eventId });
+    const prune = () => store.prune({ state: "done", age: 0, limit: 10 });
+    equal("prune() before the event is done", await prune(), 0);
+    equal("counts() after prune()", await store.counts(), { ...NO_EVENTS, pending: 1 });
+    await done(await claimOne());
+    equal("prune() after the event is done", await prune(), 1);
+  },
+
+  "`replay` makes a retrying event due now": async ({ store, ended, claimOne, shows }) => {
+    const event = await ended("booking:A", failed(LONG));
+    equal("replay() of the retrying event", await store.replay({ eventId: event.eventId }), 1);
+    equal("nextDue() after replay()", await store.nextDue(), 0);
+    await shows(event, { state: "retrying" });
+    equal("second replay() of the event", await store.replay({ eventId: event.eventId }), 0);
+    const { attempts, replayed } = await claimOne();
+    equal("the claim", { attempts, replayed }, { attempts: 2, replayed: false });
+  },
+
+  "`replay` and `discard` change a scheduled event only if the filter names it": async (bench) => {
+    const { store, add, claims, get } = bench;
+    const first = await add("booking:A", { source: "timer" }, { dueIn: LONG });
+    const second = await add("booking:A", {}, { dueIn: LONG });
+    const before = [await get(first), await get(second)];
+    for (const filter of [
+      { ref: "booking:A" },
+      { source: "timer" },
+      { receivedAfter: new Date(0) },
+    ] as const) {
+      const what = JSON.stringify(filter);
+      equal(`replay() with ${what}`, await store.replay(filter), 0);
+      equal(`discard() with ${what}`, await store.discard(filter), 0);
+    }
+    equal("the events", [await get(first), await get(second)], before);
+    equal("replay() by id", await store.replay({ eventId: first.eventId }), 1);
+    await claims("after replay() by id", first);
+    equal("replay() by state", await store.replay({ state: "scheduled", ref: "booking:A" }), 1);
+    equal("discard() by state", await store.discard({ state: "scheduled" }), 1);
+    const third = await add("booking:B", {}, { dueIn: LONG });
+    equal("discard() by id", await store.discard({ eventId: third.eventId }), 1);
+    equal("counts()", await store.counts(), { ...NO_EVENTS, processing: 1, done: 2 });
+  },
+
+  "`replay` skips events that are due, processing or unknown, and does not count them": async (bench) => {
+    const { store, newEvent, add, claimOne, done } = bench;
+    equal("replay() of an unknown event", await store.replay({ eventId: newEvent(null).eventId }), 0);
+    const event = await add("booking:B");
+    equal("replay() of a pending event", await store.replay({ eventId: event.eventId }), 0);
+    const claim = await claimOne();
+    equal("replay() of a processing event", await store.replay({ eventId: event.eventId }), 0);
+    equal("how many leases renew() extended", (await store.renew([claim], LONG)).length, 1);
+    await done(claim);
+  },
+
+  "`replay` changes only events that match all fields of the filter": async (bench) => {
+    const { store, add, handle, claim, claims, settle, get, shows, tick } = bench;
+    equal("replay() in an empty store", await store.replay({ state: "parked" }), 0);
+    const given = [await add("booking:A"), await add("booking:B"), await add(null)];
+    for (const claimed of await claim())
+      await settle(claimed, parked(claimed.ref === "booking:A" ? "not-found" : "callback"));
+    await tick();
+    const ended = await handle("booking:C");
+    const receivedBefore = (await get(ended)).receivedAt;
+    const none = { state: "parked", reason: "denied", receivedBefore } as const;
+    equal("replay() with a reason that no event has", await store.replay(none), 0);
+    equal("replay() with one reason", await store.replay({ state: "parked", reason: "not-found" }), 1);
+    await claims("after the first replay", given[0]!);
+    equal("replay() with receivedBefore", await store.replay({ receivedBefore }), 2);
+    await claims("after the second replay", given[1]!, given[2]!);
+    await shows(ended, { state: "done" });
+  },
+
+  "`replay` and `discard` reject a filter without fields": async ({ store, ended }) => {
+    await ended("booking:A", parked());
+    for (const filter of [{}, { state: undefined }, { type: undefined }]) {
+      const what = JSON.stringify(Object.keys(filter));
+      await rejects(`replay() with the undefined fields ${what}`, () => store.replay(filter));
+      await rejects(`discard() with the undefined fields ${what}`, () => store.discard(filter));
+    }
+    equal("counts().parked", (await store.counts()).parked, 1);
+  },
+
+  "`discard` and `replay` change more than 1,000 events, each event once": async (bench) => {
+    const { store, newEvent, claim } = bench;
+    const many = 1_010;
+    const refs = [null, "booking:A", null, "booking:B"];
+    const events = Array.from({ length: many }, (_, index) => newEvent(refs[index % refs.length]!));
+    await Promise.all(events.map((event) => store.add(event)));
+    equal("how many events were discarded", await store.discard({ source: "webhook" }), many);
+    equal("counts() after discard()", await store.counts(), { ...NO_EVENTS, done: many });
+    equal("how many events were replayed", await store.replay({ state: "done" }), many);
+    equal("counts() after replay()", await store.counts(), { ...NO_EVENTS, pending: many });
+    const pending = await store.list({ state: "pending", limit: 2 * many });
+    equal("how many events are listed", new Set(idsOf(pending)).size, many);
+    for (const { attempts, replayed } of await claim({ limit: 20 }))
+      equal("`attempts` and `replayed` of a claim", [attempts, replayed], [1, true]);
+  },
+};
+
+export const discarding: Cases = {
+  "`discard` sets pending, retrying and parked events to done": async (bench) => {
+    const { store, add, claim, claims, get } = bench;
+    const ids = await oneOfEachState(bench);
+    const kept = () =>
+      Promise.all([ids.done, ids.processing, ids.scheduled].map((eventId) => get({ eventId })));
+    const before = [await kept(), await get({ eventId: ids.parked })] as const;
+    const everything = { receivedAfter: new Date(0) };
+    equal("discard() of all events", await store.discard(everything), 3);
+    equal("counts()", await store.counts(), { ...NO_EVENTS, scheduled: 1, processing: 1, done: 4 });
+    for (const eventId of [ids.pending, ids.retrying, ids.parked]) {
+      const { state, reason, dueAt, doneAt, receivedAt } = await get({ eventId });
+      equal(
+        "a discarded event",
+        { state, reason, dueAt },
+        { state: "done", reason: "discarded", dueAt: null },
+      );
+      check(doneAt instanceof Date && doneAt >= receivedAt, "doneAt: expected a Date at or after receivedAt");
+    }
+    const { history, type, attempts } = await get({ eventId: ids.parked });
+    const { parked: was } = { parked: before[1] };
+    equal("history, type and attempts", [history, type, attempts], [was.history, was.type, was.attempts]);
+    equal("the other events after discard()", await kept(), before[0]);
+    equal("claim() after discard()", await claim(), []);
+    equal("second discard() of all events", await store.discard(everything), 0);
+    await claims("of a new event", await add("booking:pending"));
+  },
+
+  "the store keeps the id of a discarded event": async ({ store, add, claimOne }) => {
+    const event = await add("booking:A");
+    equal("discard() of the event", await store.discard({ eventId: event.eventId }), 1);
+    equal("add() of the discarded event", await store.add(event), "duplicate");
+    equal("nextDue() after discard()", await store.nextDue(), undefined);
+    equal("oldestWaiting() after discard()", await store.oldestWaiting(), undefined);
+    equal("replay() of discarded events", await store.replay({ reason: "discarded" }), 1);
+    const { eventId, replayed } = await claimOne();
+    equal("`eventId` and `replayed` of the claim", [eventId, replayed], [event.eventId, true]);
+  },
+
+  "`prune` treats a discarded event as done since the discard": async ({ store, ended }) => {
+    await ended("booking:A", parked());
+    await store.discard({ state: "parked" });
+    equal("prune() of parked events", await store.prune({ state: "parked", age: 0, limit: 10 }), 0);
+    equal("prune() of young done events", await store.prune({ state: "done", age: LONG, limit: 10 }), 0);
+    equal("prune() of any done event", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
+  },
+
+  "`discard` does not change other events of the record": async (bench) => {
+    const { store, add, ended, claims, claim, settle, get } = bench;
+    const first = await ended("booking:A", failed(LONG));
+    const second = await add("booking:A");
+    equal("discard() of the first event", await store.discard({ eventId: first.eventId }), 1);
+    const [held] = await claims("after discard()", second);
+    const third = await add("booking:A");
+    equal("discard() while the record is leased", await store.discard({ eventId: third.eventId }), 1);
+    equal("the state of the leased event", (await get(second)).state, "processing");
+    await add("booking:A");
+    await settle(held!, unreachable(LONG));
+    equal("discard() of the event that had the outage", await store.discard({ eventId: second.eventId }), 1);
+    equal("claim() while the other event waits", await claim(), []);
+    between("nextDue() while the other event waits", await store.nextDue(), 1, LONG);
+  },
+};
+
+export const erasing: Cases = {
+  "`erase` deletes a record's events and its snapshot": async (bench) => {
+    const { store, add, ended, handle, claimOne } = bench;
+    const first = await handle("booking:A", "Confirmed");
+    await ended("booking:A", parked());
+    await ended("booking:A", failed(LONG));
+    await add("booking:A", { source: "timer" }, { dueIn: LONG });
+    await add("booking:A");
+    const others = [await add("booking:AB"), await add(null)];
+    equal("erase() of the record", await store.erase("booking:A"), 5);
+    equal("snapshotOf() after erase()", await store.snapshotOf("booking:A"), undefined);
+    equal("get() of an erased event", await store.get(first.eventId), undefined);
+    equal("ids of the remaining events", idsOf(await store.list({ limit: 10 })), idsOf(others));
+    equal("counts() after erase()", await store.counts(), { ...NO_EVENTS, pending: 2 });
+    equal("second erase() of the record", await store.erase("booking:A"), 0);
+    equal("add() of an erased id", await store.add(first), "added");
+    const { attempts, previous, sequence } = await claimOne({ eventId: first.eventId });
+    equal("attempts, previous and sequence of the claim", [attempts, previous, sequence], [1, undefined, 0]);
+  },
+
+  "while an event of the record is processed, `erase` rejects and deletes nothing": async (bench) => {
+    const { store, add, ended, handle, claimOne, settle } = bench;
+    await handle("booking:A", "Request");
+    await ended("booking:A", parked());
+    await add("booking:A");
+    const claim = await claimOne();
+    await add("booking:A");
+    const read = async () => [await store.list({ limit: 10 }), await store.snapshotOf("booking:A")];
+    const before = await read();
+    await rejects("erase() while an event is processed", () => store.erase("booking:A"));
+    equal("events and snapshot after the rejection", await read(), before);
+    await settle(claim, handled(claim, "Confirmed"));
+    equal("erase() once the event is done", await store.erase("booking:A"), 4);
+  },
+
+  "`erase` deletes an event whose lease has ended": async ({ store, unit, add, claimOne, claims, sleep }) => {
+    await add("booking:A");
+    const lost = await claimOne({ leaseDuration: unit });
+    await sleep(2);
+    equal("erase() of the record", await store.erase("booking:A"), 1);
+    equal("settle() with the lost lease", await store.settle(lost, handled(lost, "Confirmed")), false);
+    equal("snapshotOf() after erase()", await store.snapshotOf("booking:A"), undefined);
+    equal("nextDue() after erase()", await store.nextDue(), undefined);
+    await claims("of a new event", await add("booking:A"));
+  },
+
+  "`erase` works for a record with only a snapshot, and for a record with only events": async (bench) => {
+    const { store, ended } = bench;
+    await store.learn("listing:1", { status: "listed", fields: {} });
+    equal("erase() of a snapshot without events", await store.erase("listing:1"), 0);
+    equal("snapshotOf() after erase()", await store.snapshotOf("listing:1"), undefined);
+    await ended("listing:2", parked());
+    equal("erase() of a parked event", await store.erase("listing:2"), 1);
+    equal("learn() after erase()", await store.learn("listing:2", { status: "listed", fields: {} }), true);
+  },
+};

@@ -1,0 +1,5 @@
+export {
+  type StoreContractCase,
+  type StoreContractOptions,
+  storeContract,
+} from "./store-contract.ts";

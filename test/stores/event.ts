@@ -1,0 +1,32 @@
+import { randomUUID } from "node:crypto";
+import type { NewEvent, Outcome } from "../../src/stores/event-store.ts";
+
+export function eventOf(ref: string | null = "booking:A", eventId: string = randomUUID()): NewEvent {
+  return {
+    ...{ eventId, ref, source: "webhook", topic: null, notification: "{}", traceparent: null },
+    timestamp: "2026-03-01T10:00:00.000Z",
+  };
+}
+
+export const silent = (): void => {};
+
+export const CONFIRMED = { status: "Confirmed", fields: { checkIn: "2026-03-02" } } as const;
+export const DONE = {
+  state: "done",
+  type: "booking.Confirmed",
+  entry: { duration: 5 },
+  record: { snapshot: CONFIRMED, changed: true },
+} as const satisfies Outcome;
+export const PARKED = {
+  state: "parked",
+  reason: "not-found",
+  entry: { duration: 5, reason: "not-found", error: "404" },
+} as const satisfies Outcome;
+export const RETRY = {
+  state: "retrying",
+  in: 0,
+  counted: true,
+  reason: "callback",
+  entry: { duration: 5, reason: "callback", error: "x" },
+} as const satisfies Outcome;
+export const CLAIM = { limit: 100, leaseDuration: 60_000 } as const;

@@ -1,0 +1,203 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import mysql from "mysql2/promise";
+import pg from "pg";
+import { afterAll, describe, onTestFinished } from "vitest";
+import type { EventStore } from "../../../src/stores/event-store.ts";
+import { memoryStore } from "../../../src/stores/memory/index.ts";
+import { mysqlUrl } from "../../support/mysql-server.ts";
+import { postgresUrl } from "../../support/postgres-server.ts";
+import { deleteKeys, redisUrl } from "../../support/redis-server.ts";
+
+/** Options that some tests pass to a store. */
+export interface Opening {
+  /** The server, such as a proxy. Default: the server that tests share. */
+  readonly url?: string | undefined;
+  readonly commandTimeout?: number;
+  readonly pollInterval?: number;
+}
+
+/** An empty database. It is deleted at the end of the test. */
+export interface Place {
+  /** What another process needs to open the store: see worker.ts. */
+  readonly place: WorkerPlace;
+  /** Opens a handle, as each process does. The test must close it. */
+  open(options?: Opening): EventStore<unknown>;
+  /** Runs a statement of the user, beside the store. */
+  sql(text: string): Promise<Record<string, unknown>[]>;
+}
+
+export interface WorkerPlace {
+  readonly name: string;
+  readonly url: string;
+  /** The schema, or the prefix of keys. */
+  readonly schema: string;
+}
+
+/** A store, as tests that run on every store see it. */
+export interface Kind {
+  readonly name: "memory" | "SQLite" | "PostgreSQL" | "MySQL" | "Redis";
+  /** The URL of the server that tests share. It is `undefined` for a store without a server. */
+  readonly url?: string | undefined;
+  /** Whether `event.atomically` can be used. */
+  readonly isTransactional: boolean;
+  /** Runs a statement inside a write of `event.atomically`. */
+  write?(tx: unknown, sql: string): void | Promise<void>;
+  create(): Promise<Place>;
+}
+
+const unique = () => `stayhook_test_${randomBytes(6).toString("hex")}`;
+const urls = { postgres: await postgresUrl(), mysql: await mysqlUrl(), redis: await redisUrl() };
+
+let directory: string | undefined;
+afterAll(() => directory && rmSync(directory, { recursive: true, force: true }));
+
+const memory: Kind = {
+  name: "memory",
+  isTransactional: false,
+  async create() {
+    const store = memoryStore();
+    onTestFinished(() => store.close());
+    const handle = () => new Proxy<EventStore<unknown>>(store, { get: withoutClose });
+    return {
+      place: { name: "memory", url: "", schema: "" },
+      open: handle,
+      sql: () => Promise.reject(new Error("no SQL")),
+    };
+  },
+};
+
+/** All handles share the one store of this process, so that none of them may close it. */
+function withoutClose(store: EventStore<unknown>, name: string | symbol): unknown {
+  if (name === "close") return async () => {};
+  const value: unknown = Reflect.get(store, name);
+  return typeof value === "function" ? value.bind(store) : value;
+}
+
+const sqlite: Kind = {
+  name: "SQLite",
+  isTransactional: true,
+  write: (tx, sql) => (tx as DatabaseSync).exec(sql),
+  async create() {
+    directory ??= mkdtempSync(join(tmpdir(), "stayhook-every-"));
+    const path = join(directory, `${unique()}.db`);
+    const { sqliteStore } = await import("../../../src/stores/sqlite/index.ts");
+    const db = new DatabaseSync(path, { timeout: 20_000 });
+    onTestFinished(() => db.close());
+    return {
+      place: { name: "SQLite", url: path, schema: "" },
+      open: () => sqliteStore(path, { durability: "process-crash" }) as EventStore<unknown>,
+      sql: async (text) => db.prepare(text).all() as Record<string, unknown>[],
+    };
+  },
+};
+
+const postgres: Kind = {
+  name: "PostgreSQL",
+  url: urls.postgres,
+  isTransactional: true,
+  write: async (tx, sql) => void (await (tx as pg.ClientBase).query(sql)),
+  async create() {
+    const { postgresStore } = await import("../../../src/stores/postgres/index.ts");
+    const schema = unique();
+    const client = new pg.Client({
+      connectionString: urls.postgres,
+      options: `-c search_path=${schema},public`,
+    });
+    await client.connect();
+    await client.query(`CREATE SCHEMA ${schema}`);
+    onTestFinished(async () => {
+      await client.query(`DROP SCHEMA ${schema} CASCADE`);
+      await client.end();
+    });
+    return {
+      place: { name: "PostgreSQL", url: urls.postgres!, schema },
+      open: ({ url = urls.postgres, ...options } = {}) =>
+        postgresStore({
+          connectionString: withPath(url!, schema),
+          schema,
+          ...options,
+        }) as EventStore<unknown>,
+      sql: async (text) => (await client.query(text)).rows,
+    };
+  },
+};
+
+/** Makes the statements of `event.atomically` find the tables of the user. */
+function withPath(url: string, schema: string): string {
+  const found = new URL(url);
+  found.searchParams.set("options", `-c search_path=${schema},public`);
+  return found.href;
+}
+
+const mysqlKind: Kind = {
+  name: "MySQL",
+  url: urls.mysql,
+  isTransactional: true,
+  write: async (tx, sql) => void (await (tx as mysql.PoolConnection).query(sql)),
+  async create() {
+    const { mysqlStore } = await import("../../../src/stores/mysql/index.ts");
+    const name = unique();
+    const connection = await mysql.createConnection({ uri: urls.mysql! });
+    await connection.query(`CREATE DATABASE ${name}`);
+    await connection.query(`USE ${name}`);
+    onTestFinished(async () => {
+      await connection.query(`DROP DATABASE ${name}`);
+      await connection.end();
+    });
+    const urlOf = (server: string) => Object.assign(new URL(server), { pathname: `/${name}` }).href;
+    return {
+      place: { name: "MySQL", url: urlOf(urls.mysql!), schema: "" },
+      open: ({ url = urls.mysql, ...options } = {}) =>
+        mysqlStore({ url: urlOf(url!), pollInterval: 50, ...options }) as EventStore<unknown>,
+      sql: async (text) => {
+        const [rows] = await connection.query(text);
+        return Array.isArray(rows) ? (rows as Record<string, unknown>[]) : [];
+      },
+    };
+  },
+};
+
+const redis: Kind = {
+  name: "Redis",
+  url: urls.redis,
+  isTransactional: false,
+  async create() {
+    const { redisStore } = await import("../../../src/stores/redis/index.ts");
+    const prefix = unique();
+    onTestFinished(() => deleteKeys(urls.redis!, `{${prefix}`));
+    return {
+      place: { name: "Redis", url: urls.redis!, schema: prefix },
+      open: ({ url = urls.redis, pollInterval: _, ...options } = {}) =>
+        redisStore({ url, prefix, logger: () => {}, ...options }) as EventStore<unknown>,
+      sql: () => Promise.reject(new Error("no SQL")),
+    };
+  },
+};
+
+const kinds: readonly Kind[] = [memory, sqlite, postgres, mysqlKind, redis];
+
+/**
+ * Declares tests for each store that `include` accepts. Skips a store whose server does not run. `STAYHOOK_STORES`, such
+ * as `SQLite,MySQL`, declares them for these stores only.
+ */
+export function describeEvery(include: (kind: Kind) => boolean, declare: (kind: Kind) => void): void {
+  const wanted = process.env.STAYHOOK_STORES?.toLowerCase().split(",");
+  for (const kind of kinds.filter(include)) {
+    if (wanted && !wanted.includes(kind.name.toLowerCase())) continue;
+    const isMissing = kind.name in SERVERS && kind.url === undefined;
+    describe.skipIf(isMissing)(kind.name, () => declare(kind));
+  }
+}
+
+const SERVERS = { PostgreSQL: true, MySQL: true, Redis: true };
+
+/** Opens a handle that closes at the end of the test. */
+export function opened(place: Place, options?: Opening): EventStore<unknown> {
+  const store = place.open(options);
+  onTestFinished(() => store.close());
+  return store;
+}
