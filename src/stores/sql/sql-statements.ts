@@ -75,7 +75,7 @@ export function statementsOf(dialect: SqlDialect) {
     // The last `?` of the states is 'scheduled', or a state that is named already.
     hasten: `
       UPDATE stayhook_events SET due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END
-      WHERE seq ${IN_LIST} AND (state = 'pending' AND due_at > ? OR state IN ('retrying', ?))`,
+      WHERE seq ${IN_LIST} AND due_at > ? AND state IN ('pending', 'retrying', ?)`,
     discard: `
       UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded'
       WHERE seq ${IN_LIST} AND state IN ('pending', 'retrying', 'parked', ?)`,
