@@ -14,6 +14,12 @@ export const storeOptions: Options = {
   prefix: { value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
 };
 
+/** The options that only one engine has. */
+const engineOptions = {
+  schema: { engine: "PostgreSQL", schemes: /^postgres(ql)?:/ },
+  prefix: { engine: "Redis", schemes: /^rediss?:/ },
+} as const;
+
 /**
  * Opens the store that the user named, runs `use`, and closes the store. Loads only the driver of this store.
  *
@@ -41,6 +47,11 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
     out.warn("Other users of this machine can read the password in --store. Use STAYHOOK_STORE instead.");
   // Accept only schemes of two letters or more: on Windows, one letter and a colon name a drive, as in `C:`.
   const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
+  for (const [name, { engine, schemes }] of Object.entries(engineOptions))
+    if (text(name) !== undefined && !schemes.test(scheme ?? ""))
+      throw new UsageError(
+        `--${name} works only with ${engine}. Remove --${name}, or check --store or STAYHOOK_STORE.`,
+      );
   // Make the store before you connect to the server, because the store checks the options.
   switch (scheme) {
     case "postgres://":

@@ -3,9 +3,15 @@ import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, oneOf, option, optionsObject } from "../../options.ts";
-import { Connections, type Session } from "./postgres-connections.ts";
-import { schemaSql } from "./postgres-schema.ts";
-import { literal, NAME_BYTES, quote } from "./postgres-statements.ts";
+import {
+  channelOf,
+  inSchema,
+  NAME_BYTES,
+  postgresDialect,
+  quote,
+  SCHEMA_VERSION,
+} from "./postgres-dialect.ts";
+import { PostgresDriver } from "./postgres-driver.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
 
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
@@ -59,13 +65,22 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const before = connectionString !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => storeSchema(pool !== undefined), options, { before });
   const { schema, wake, pollInterval, maxConnections, commandTimeout } = checked;
-  const connections = new Connections({ connectionString, pool, maxConnections, commandTimeout });
-  const most = pool?.options.max ?? maxConnections;
-  return new PgStore(connections, {
-    schema,
-    migrate: (session) => migrate(session, schema),
+  const channel = channelOf(schema);
+  const driver = new PostgresDriver({
+    connectionString,
+    pool,
+    maxConnections,
+    commandTimeout,
+    inSchema: inSchema(schema),
+    channel,
     listen: wake === "notify",
     pollInterval,
+  });
+  const most = pool?.options.max ?? maxConnections;
+  return new PgStore(driver, {
+    schema,
+    channel,
+    migrate: () => migrate(driver, schema),
     writesAtOnce: Math.max(1, most - 2),
   });
 }
@@ -74,13 +89,13 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
 export interface MigrationOptions {
   /** The PostgreSQL schema for the tables. Default `stayhook`. */
   readonly schema?: string | undefined;
-  /** The existing schema's version, which its function `schema_version()` returns. Default 0: no schema exists. */
+  /** The version of the existing tables, which their table `meta` has under the name `schema`. Default 0: no tables. */
   readonly from?: number | undefined;
 }
 
 /**
- * Returns the SQL that creates the schema, or upgrades it from version `from`. Run the SQL in one transaction. The
- * store then needs no right to create anything. The SQL is empty if the schema is up to date.
+ * Returns the SQL that creates the schema and its tables. Run the SQL in one transaction. The store then needs no right
+ * to create anything. The SQL is empty if the tables are up to date.
  *
  * @throws InvalidArgumentError if an option is invalid
  *
@@ -93,74 +108,52 @@ export interface MigrationOptions {
  */
 export function migrationSql(options: MigrationOptions = {}): string {
   const { schema, from } = check(migrationSchema, options);
-  return sqlFrom(schema, from);
+  return from >= SCHEMA_VERSION ? "" : createSql(schema);
 }
 
-/** How long a migration may wait for its lock, and how long its SQL may then run, ms. */
+/** How long the creation of the tables may take, with the wait for its lock, ms. */
 const PATIENCE = 60_000;
 
-/** Each step upgrades the schema by one version. Never change a released step. */
-const steps: readonly ((schema: string) => string)[] = [schemaSql];
-
-/** Returns the SQL that upgrades version `from` to the current version. The caller runs the SQL in a transaction. */
-function sqlFrom(schema: string, from: number): string {
-  if (from >= steps.length) return "";
-  const s = quote(schema);
-  const create = `
-DO $stayhook$ BEGIN
-  IF to_regnamespace(${literal(quote(schema))}) IS NULL THEN CREATE SCHEMA ${s}; END IF;
-END $stayhook$;
-`;
-  const version = `
-CREATE OR REPLACE FUNCTION ${s}.schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT ${steps.length}';
-`;
-  return [from === 0 ? create : "", ...steps.slice(from).map((step) => step(schema)), version].join("");
+function createSql(schema: string): string {
+  // CREATE SCHEMA IF NOT EXISTS would need the right to create a schema, even if the schema exists.
+  const create = `DO $stayhook$ BEGIN
+  IF to_regnamespace('${quote(schema)}') IS NULL THEN CREATE SCHEMA ${quote(schema)}; END IF;
+END $stayhook$`;
+  return [create, ...postgresDialect.schema.map(inSchema(schema)), ""].join(";\n");
 }
 
 /**
- * Upgrades the schema to the current version. A lock prevents two processes from upgrading at the same time. Does not
- * change a newer schema: newer versions of this package only add to the schema, so this version can use it.
+ * Creates the tables, unless they exist. A lock prevents two processes from creating them at the same time. Newer
+ * versions of this package only add to the tables, so this version can use them.
  *
- * @throws StayhookError if stayhook 0.1 made the schema, or if the database's encoding is not UTF-8
+ * @throws StayhookError if stayhook 0.1 or 0.2 made the schema, or if the database's encoding is not UTF-8
  */
-async function migrate(session: Session, schema: string): Promise<void> {
-  if ((await versionOf(session, schema)) >= steps.length) return;
-  await session.query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
-  try {
-    const lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-    await session.query(lock, [`stayhook ${schema}`], PATIENCE);
-    await assertUnicode(session);
-    const version = await versionOf(session, schema);
-    if (version < steps.length) await session.query(sqlFrom(schema, version), undefined, PATIENCE);
-    await session.query("COMMIT");
-  } catch (error) {
-    await session.query("ROLLBACK").catch(() => {});
-    throw error;
+async function migrate(driver: PostgresDriver, schema: string): Promise<void> {
+  const failing = "the tables could not be created";
+  const found = async () => {
+    const sql = `
+      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`;
+    const named = (name: string) => `${quote(schema)}.${name}`;
+    return (await driver.query(failing, sql, [named("schema_version"), named("meta")])).rows[0]!;
+  };
+  const { older, made, encoding } = await found();
+  if (older === true) {
+    throw new StayhookError(
+      `postgresStore: an older version of stayhook made the schema ${schema}, and this version cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
+    );
   }
-}
-
-async function versionOf(session: Session, schema: string): Promise<number> {
-  const [row] = await session.query(
-    `SELECT p.prosrc AS source, to_regclass($2)::text AS refs
-     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-     WHERE n.nspname = $1 AND p.proname = 'schema_version'`,
-    [schema, `${quote(schema)}.refs`],
-  );
-  if (row === undefined) return 0;
-  // The schema of stayhook 0.1 is also version 1, but has no table `refs`.
-  if (row.refs !== null) return Number(/\d+/.exec(row.source ?? "")?.[0]);
-  throw new StayhookError(
-    `postgresStore: stayhook 0.1 made the schema ${schema}, and this version of stayhook cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
-  );
-}
-
-/** Throws if the encoding of the database is not UTF-8. Other encodings cannot store every notification. */
-async function assertUnicode(session: Session): Promise<void> {
-  const [row] = await session.query("SELECT current_setting('server_encoding') AS encoding");
-  if (row?.encoding === "UTF8") return;
-  throw new StayhookError(
-    `postgresStore: the database's encoding is ${row?.encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
-  );
+  if (made === true) return;
+  if (encoding !== "UTF8") {
+    throw new StayhookError(
+      `postgresStore: the database's encoding is ${encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
+    );
+  }
+  // PostgreSQL runs a script in one transaction.
+  const lock = `SELECT pg_advisory_xact_lock(hashtextextended('stayhook ${schema}', 0))`;
+  await driver.script(failing, `${lock};\n${createSql(schema)}`, PATIENCE).catch(async (error: unknown) => {
+    // Another process may have created the tables while this process waited for the lock.
+    if ((await found()).made !== true) throw error;
+  });
 }
 
 const migrationSchema = () =>

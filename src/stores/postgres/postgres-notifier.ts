@@ -1,15 +1,13 @@
 // Use imported timers: a test's fake timers replace the globals, and would stop the polling.
-import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
+import { clearTimeout, setTimeout } from "node:timers";
 import type { Client } from "pg";
-import type { Subscribers } from "../base-store.ts";
-import type { Connections } from "./postgres-connections.ts";
+import type { SqlNotifier } from "../sql/driver.ts";
+import type { PostgresDriver } from "./postgres-driver.ts";
 
-/**
- * How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost.
- */
-const SAFETY = 10_000;
-/** If nothing became due in the last `REST` ms, a transaction sends NOTIFY. Otherwise the notifier sends it later. */
-const REST = 100;
+/** How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost. */
+const CHECK = 10_000;
+/** The minimum time between two messages, ms. PostgreSQL commits transactions with NOTIFY one after the other. */
+const PAUSE = 25;
 /** The waits before the listener connects again, ms. The last wait repeats. Jitter shortens a wait by up to half. */
 const AGAIN = [100, 500, 2000, 5000] as const;
 
@@ -23,206 +21,139 @@ export interface NotifierOptions {
 
 /**
  * When an event may be due, wakes all processes that use the schema. Each process listens for NOTIFY on a separate
- * connection. The notifier polls until that connection has received a test message. Behind PgBouncer in transaction
- * mode, no message arrives, so the polling continues. The notifier does not keep the process alive.
+ * connection. The notifier polls until that connection has received a message of its own. Behind PgBouncer in
+ * transaction mode, no message arrives, so the polling continues. The notifier does not keep the process alive.
  */
-export class Notifier {
-  readonly #connections: Connections;
+export class Notifier implements SqlNotifier {
+  readonly #driver: PostgresDriver;
   readonly #options: NotifierOptions;
-  readonly #subscribers: Subscribers;
-  #listener: Listener | undefined;
-  #poll: NodeJS.Timeout | undefined;
-  #notifying = false;
-  #again = false;
-  #madeDueAt = Number.NEGATIVE_INFINITY;
+  /** The payload of this process's messages, which need not wake the process itself. */
+  readonly #own = crypto.randomUUID();
+  #notifiedAt = Number.NEGATIVE_INFINITY;
+  #isNotifying = false;
 
-  constructor(connections: Connections, subscribers: Subscribers, options: NotifierOptions) {
-    this.#connections = connections;
-    this.#subscribers = subscribers;
+  constructor(driver: PostgresDriver, options: NotifierOptions) {
+    this.#driver = driver;
     this.#options = options;
   }
 
-  /** Called for the first subscriber. */
-  start(): void {
-    this.#setPolling(true);
-    if (!this.#options.listen) return;
-    this.#listener = new Listener(this.#connections, this.#options.channel, {
-      heard: () => this.#subscribers.wake(),
-      works: (works) => this.#setPolling(!works),
-    });
+  notify(): void {
+    if (this.#isNotifying) return;
+    this.#isNotifying = true;
+    const wait = this.#notifiedAt + PAUSE - performance.now();
+    const send = (): void => {
+      this.#isNotifying = false;
+      this.#notifiedAt = performance.now();
+      // Ignore an error: the other processes find the event at their next poll or check.
+      this.#send().catch(() => {});
+    };
+    if (wait > 0) setTimeout(send, wait).unref();
+    else send();
   }
 
-  /** Called after the last subscriber has unsubscribed, and when the store closes. */
-  stop(): void {
-    this.#listener?.stop();
-    this.#listener = undefined;
-    this.#setPolling(false);
+  listen(wake: () => void): () => void {
+    const stop = new AbortController();
+    void this.#poll(wake, stop.signal);
+    return () => stop.abort();
   }
 
-  /**
-   * Whether a transaction should send NOTIFY itself, which saves a round trip. Under load, a separate NOTIFY is faster,
-   * because PostgreSQL commits transactions with NOTIFY one after the other.
-   */
-  get isAtRest(): boolean {
-    return performance.now() - this.#madeDueAt >= REST;
+  async #send(): Promise<void> {
+    await this.#driver.query("other processes could not be notified", "SELECT pg_notify($1, $2)::text", [
+      this.#options.channel,
+      this.#own,
+    ]);
   }
 
-  /**
-   * Wakes the subscribers and notifies the other processes. Call `madeDue` after a commit that made an event due.
-   *
-   * @param notified - `true` if the transaction has already notified the other processes
-   */
-  madeDue(notified = false): void {
-    this.#madeDueAt = performance.now();
-    this.#subscribers.wake();
-    if (notified) return;
-    if (this.#notifying) this.#again = true;
-    else void this.#notify();
+  /** Wakes the subscribers at each poll, or at each message while LISTEN works. */
+  async #poll(wake: () => void, signal: AbortSignal): Promise<void> {
+    let isHearing = false;
+    const hears = (is: boolean): void => {
+      isHearing = is;
+    };
+    if (this.#options.listen) void this.#keepListening(wake, hears, signal);
+    while (!signal.aborted) {
+      await pause(this.#options.pollInterval, signal);
+      if (!isHearing && !signal.aborted) wake();
+    }
   }
 
-  async #notify(): Promise<void> {
-    this.#notifying = true;
-    do {
-      this.#again = false;
+  async #keepListening(wake: () => void, hears: (is: boolean) => void, signal: AbortSignal): Promise<void> {
+    for (let failures = 0; !signal.aborted; failures += 1) {
       try {
-        await this.#connections.query("SELECT pg_notify($1, '')::text", [this.#options.channel]);
-      } catch {
-        // Ignore the error: the other processes find the event at their next poll or check.
-      }
-    } while (this.#again);
-    this.#notifying = false;
-  }
-
-  #setPolling(polling: boolean): void {
-    clearInterval(this.#poll);
-    this.#poll = polling
-      ? setInterval(() => this.#subscribers.wake(), this.#options.pollInterval).unref()
-      : undefined;
-  }
-}
-
-interface Heard {
-  /** Called when an event may be due. */
-  heard(): void;
-  /** Called with `true` when the test message has arrived, and with `false` when the connection is lost. */
-  works(works: boolean): void;
-}
-
-/** Keeps a connection with LISTEN, and replaces the connection when it is lost. */
-class Listener {
-  readonly #connections: Connections;
-  readonly #channel: string;
-  readonly #tell: Heard;
-  #stopped = false;
-  #client: Client | undefined;
-  #ended = false;
-  #rest: (() => void) | undefined;
-
-  constructor(connections: Connections, channel: string, tell: Heard) {
-    this.#connections = connections;
-    this.#channel = channel;
-    this.#tell = tell;
-    void this.#run();
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    // `client.end()` would wait for a connection attempt in progress. So destroy the socket.
-    if (this.#client) destroy(this.#client);
-    this.#rest?.();
-  }
-
-  async #run(): Promise<void> {
-    for (let failures = 0; !this.#stopped; failures += 1) {
-      try {
-        await this.#listen(() => {
-          failures = 0;
-        });
+        const connected = await this.#listen(wake, hears, signal);
+        if (connected) failures = 0;
       } catch {
         // The connection failed. Try again after the pause.
       }
-      if (this.#stopped) return;
-      this.#tell.works(false);
-      const wait = AGAIN[failures] ?? AGAIN.at(-1)!;
-      this.#ended = false;
-      await this.#pause(wait * (0.5 + Math.random() / 2));
+      hears(false);
+      await pause((AGAIN[failures] ?? AGAIN.at(-1)!) * (0.5 + Math.random() / 2), signal);
     }
   }
 
   /** Listens on a new connection. Returns when that connection has ended. */
-  async #listen(connected: () => void): Promise<void> {
-    const { failovers } = this.#connections;
-    const client = await this.#connections.createClient();
-    if (this.#stopped) return;
-    this.#ended = false;
-    client.once("end", () => {
-      this.#ended = true;
-      this.#rest?.();
+  async #listen(wake: () => void, hears: (is: boolean) => void, signal: AbortSignal): Promise<boolean> {
+    const { failovers, commandTimeout } = this.#driver;
+    const { channel } = this.#options;
+    const client = await this.#driver.createClient();
+    if (signal.aborted) return false;
+    const end = new AbortController();
+    const ended = (): void => end.abort();
+    signal.addEventListener("abort", ended);
+    end.signal.addEventListener("abort", () => destroy(client));
+    client.once("end", ended).on("error", ended);
+    let isHeard = false;
+    client.on("notification", (message) => {
+      if (message.channel !== channel) return;
+      // The first message of its own shows that messages arrive. Earlier messages are lost, so wake the subscribers.
+      if (message.payload !== this.#own || !isHeard) wake();
+      isHeard = true;
+      hears(true);
     });
-    client.on("error", () => destroy(client));
-    this.#client = client;
-    const test = `test ${crypto.randomUUID()}`;
-    let works = false;
-    client.on("notification", ({ channel, payload }) => {
-      if (channel !== this.#channel || this.#stopped) return;
-      if (payload === test && !works) {
-        works = true;
-        this.#tell.works(true);
-        // Messages that were sent before LISTEN are lost. So wake the subscribers once.
-        this.#tell.heard();
-      } else if (payload === "" || payload === undefined) this.#tell.heard();
-    });
-    const callItself = () => this.#connections.query("SELECT pg_notify($1, $2)::text", [this.#channel, test]);
+    const within = async (doing: Promise<unknown>): Promise<void> => {
+      const timer = setTimeout(ended, commandTimeout).unref();
+      await doing.finally(() => clearTimeout(timer));
+    };
     try {
       unref(client);
-      await this.#inTime(client, client.connect());
+      await within(client.connect());
       // Call `unref` again, because TLS has replaced the socket.
       unref(client);
-      if (this.#stopped) return;
-      await this.#inTime(client, client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`));
-      connected();
-      await callItself();
-      while (!this.#stopped) {
-        await this.#pause(SAFETY);
+      await within(client.query(`LISTEN "${channel.replaceAll('"', '""')}"`));
+      await this.#send();
+      for (;;) {
+        await pause(CHECK, end.signal);
         // After a failover, the old server may still answer, but no NOTIFY arrives there.
-        if (this.#stopped || this.#ended || failovers !== this.#connections.failovers) return;
-        await this.#inTime(client, client.query("SELECT 1"));
-        if (!works) await callItself();
-        this.#tell.heard();
+        if (end.signal.aborted || failovers !== this.#driver.failovers) return true;
+        await within(client.query("SELECT 1"));
+        if (!isHeard) await this.#send();
+        wake();
       }
     } finally {
-      this.#client = undefined;
-      destroy(client);
+      signal.removeEventListener("abort", ended);
+      ended();
     }
   }
+}
 
-  async #inTime(client: Client, doing: Promise<unknown>): Promise<void> {
-    const timer = setTimeout(() => destroy(client), this.#connections.commandTimeout).unref();
-    try {
-      await doing;
-    } finally {
+/** Resolves after `ms`, or when `signal` aborts. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(end, ms).unref();
+    function end(): void {
       clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
     }
-  }
-
-  async #pause(ms: number): Promise<void> {
-    if (this.#stopped || this.#ended) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms).unref();
-      this.#rest = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-    this.#rest = undefined;
-  }
+    signal.addEventListener("abort", end);
+  });
 }
 
 interface Wired {
   readonly connection?: { readonly stream?: { destroy?(error: Error): void } };
 }
 
-/** Ends the connection at once. Pending queries reject. */
+/** Ends the connection at once. Pending queries reject. `client.end()` would wait for a connection attempt. */
 function destroy(client: Client): void {
   (client as Wired).connection?.stream?.destroy?.(new Error("the store closed the connection"));
 }

@@ -1,371 +1,227 @@
-import type { ClientBase } from "pg";
-import { type AddAnswer, HISTORY_LENGTH } from "../base-store.ts";
-import type { EventState } from "../event-states.ts";
-import type {
-  AttemptEntry,
-  ClaimedEvent,
-  EventFilter,
-  NewEvent,
-  Outcome,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
+import { CONTENT } from "../sql/sql-rows.ts";
+import { NOW } from "./postgres-dialect.ts";
+
+// The statements of the hot path. Each statement handles any number of events, and locks records before it changes
+// anything else, in order of `ref`. Tables that a statement changes in a WITH clause look unchanged to its other parts.
+
+const CONTENT_TYPES = `source text, topic text, "timestamp" text, notification text, traceparent text`;
+const ADDITION = `id bytea, ref text, state text, due_in bigint, ${CONTENT_TYPES}`;
+const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, attempts integer, outages integer, first_outage_at bigint,
+  replayed smallint, type text, reason text, history text, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
+  timers boolean, remove bytea[]`;
+
+/** The time, and how long the statement waits for a lock. The settings end with the transaction. */
+const clock = (patience: string) => `
+  t AS MATERIALIZED (
+    SELECT ${NOW} AS now, set_config('lock_timeout', coalesce(${patience}, current_setting('lock_timeout')), true))`;
+
+/** Rows of a JSON parameter, in its order. The `LIMIT` tells the planner how many rows there are. */
+const rowsOf = (json: string, count: string, columns: string, alias: string) =>
+  `(SELECT * FROM json_to_recordset(${json}) AS j (n integer, ${columns}) LIMIT ${count}) AS ${alias}`;
+
+const NEW_SEQ = "nextval('stayhook_events_seq_seq')";
+const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, received_at, ${CONTENT})`;
 
 /**
- * The key in `meta` for the newest deleted webhook event. {@link toText} makes all other keys, and never this key.
+ * Makes records due. During a lease, a due time below the lease's end tells `settle` that something was added
+ * meanwhile.
  */
-export const NEWEST_RECEIVED = "\\newestReceived";
+const becomeDue = (due: string) => `
+  INSERT INTO stayhook_records AS r (ref, due_at) ${due}
+  ON CONFLICT (ref) DO UPDATE SET due_at = least(r.due_at, excluded.due_at, r.lease_end - 1)
+  WHERE r.due_at IS NULL OR excluded.due_at < r.due_at OR r.lease_end <= r.due_at`;
 
-/** The maximum number of done events that `counts()` counts. If there are more, it returns PostgreSQL's estimate. */
-const COUNTED = 100_000;
+/** The first due time of a record's events. */
+const firstDue = (ref: string, and = "") => `
+  SELECT o.due_at FROM stayhook_events o WHERE o.ref = ${ref} AND o.due_at IS NOT NULL ${and}
+  ORDER BY o.due_at, o.seq LIMIT 1`;
+
+/** Returns the `n` of each added event. Parameters: the events, their number, the patience. */
+const add = `
+  WITH ${clock("$3")},
+  given AS MATERIALIZED (
+    SELECT g.*, ${NEW_SEQ} AS seq, t.now, t.now + g.due_in AS due_at FROM t, ${rowsOf("$1", "$2", ADDITION, "g")}),
+  added AS (
+    ${INSERT_EVENTS}
+    SELECT seq, id, ref, state, due_at, now, ${CONTENT} FROM given ORDER BY id
+    ON CONFLICT (id) DO NOTHING RETURNING e.id, e.ref, e.due_at),
+  due AS (${becomeDue("SELECT ref, min(due_at) FROM added GROUP BY ref ORDER BY ref")})
+  SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
 
 /**
- * How long the server waits for COMMIT after it has locked a record, ms. The server then ends the transaction, so a
- * frozen client process cannot keep the lock.
+ * Leases records. Returns the time, and a row for each leased record. Parameters: the token of the claim, the limit, the
+ * lease's duration, the due time at which the search begins.
  */
-const COMMIT_WITHIN = 2000;
+const lease = (which: string, direction = "") => `
+  WITH ${clock("NULL")},
+  free AS MATERIALIZED (
+    SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
+    WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}
+    ORDER BY r.due_at ${direction} LIMIT $2 FOR UPDATE SKIP LOCKED),
+  leased AS (
+    UPDATE stayhook_records r
+    SET lease = $1 || ':' || f.n, lease_end = t.now + $3, lease_duration = $3, due_at = t.now + $3
+    FROM (SELECT *, row_number() OVER () AS n FROM free) f, t WHERE r.ref = f.ref
+    RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
+  SELECT t.now, l.* FROM t LEFT JOIN leased l ON true`;
 
-/** For each call: the columns of the result, the SQL function, and the number of its parameters. */
-const CALLS = {
-  add: ["answers, made_due::text", "add_events", 10],
-  claim: ["*", "claim_events", 7],
-  renew: ["place, locked::text", "renew_leases", 5],
-  settle: ["settled::text, made_due::text", "settle_events", 13],
-  settleAtLast: [
-    `settled::text, made_due::text, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`,
-    "settle_events",
-    13,
-  ],
-  giveBack: ["token", "give_back", 1],
-  change: ["changed::text, resume::text, made_due::text", "change_events", 12],
-  nextDue: ["wait::text", "next_due", 1],
-  erase: ["gone::text", "erase_record", 1],
-  learn: ["learned::text", "learn_snapshot", 2],
-  setMeta: ["done::text", "set_meta", 3],
-  prune: ["gone::text", "prune_events", 4],
-  pruneRecords: ["gone::text", "prune_records", 2],
+/**
+ * Marks the first due event of each leased record. Runs after the statement that leased the records, because only a
+ * younger snapshot shows what others have committed before the lease. Parameters: the records, their leases, the time,
+ * the end of the leases, the worker.
+ */
+const take = (which: string) => `
+  UPDATE stayhook_events e
+  SET state = 'processing', attempts = e.attempts + 1, due_at = $4, claimed_at = $3, worker = $5, lease = f.lease
+  FROM (
+    SELECT g.lease, first.seq FROM unnest($1::text[], $2::text[]) AS g (ref, lease)
+    JOIN stayhook_records r ON r.ref = g.ref AND r.lease = g.lease,
+    LATERAL (
+      SELECT o.seq FROM stayhook_events o WHERE o.ref = g.ref AND o.due_at <= $3::bigint AND ${which}
+      ORDER BY o.due_at, o.seq LIMIT 1) AS first) AS f
+  WHERE e.seq = f.seq AND e.due_at <= $3
+  RETURNING e.id, e.ref, e.received_at, ${CONTENT}, e.attempts - 1 AS attempts, e.outages, e.first_outage_at, e.replayed,
+    e.history, e.lease`;
+
+/** Parameters: the ids, the records, the leases, the lease's duration, the patience. Returns the leases that are held. */
+const renew = `
+  WITH ${clock("$5")},
+  locked AS MATERIALIZED (
+    SELECT r.ref, r.lease FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) ORDER BY r.ref FOR UPDATE),
+  given AS (
+    SELECT g.* FROM unnest($1::bytea[], $2::text[], $3::text[]) AS g (id, ref, lease)
+    JOIN locked l ON l.ref = g.ref AND l.lease = g.lease),
+  renewed AS (
+    UPDATE stayhook_events e SET due_at = t.now + $4 FROM given g, t
+    WHERE e.id = g.id AND e.state = 'processing' AND e.lease = g.lease RETURNING e.ref, e.lease, e.due_at)
+  UPDATE stayhook_records r
+  SET lease_end = e.due_at, lease_duration = $4, due_at = CASE WHEN r.due_at < r.lease_end THEN r.due_at ELSE e.due_at END
+  FROM renewed e WHERE r.ref = e.ref AND r.lease = e.lease AND r.lease_end IS NOT NULL
+  RETURNING r.lease`;
+
+/**
+ * Ends attempts. Returns a row for each attempt whose lease was held: its `n`, and whether its record is due again.
+ * Parameters: the settlements and their number, the additions and their number, the patience.
+ */
+const settle = `
+  WITH ${clock("$5")},
+  given AS MATERIALIZED (
+    SELECT g.*, t.now, t.now + g.due_in AS due_at FROM t, ${rowsOf("$1", "$2", SETTLEMENT, "g")}),
+  more AS MATERIALIZED (
+    SELECT m.*, ${NEW_SEQ} AS seq, t.now, t.now + m.due_in AS due_at
+    FROM t, ${rowsOf("$3", "$4", `${ADDITION}, replace text`, "m")}),
+  locked AS MATERIALIZED (
+    SELECT r.ref, r.lease, r.lease_end, r.due_at, r.snapshot IS NOT NULL AS known FROM stayhook_records r
+    WHERE r.ref = ANY (ARRAY(SELECT ref FROM given UNION SELECT ref FROM more)) ORDER BY r.ref FOR UPDATE),
+  held AS (
+    UPDATE stayhook_events e
+    SET state = h.state, due_at = h.due_at, attempts = h.attempts, outages = h.outages, first_outage_at = h.first_outage_at,
+      replayed = h.replayed, type = coalesce(h.type, e.type), reason = h.reason, history = h.history,
+      done_at = CASE WHEN h.due_in IS NULL THEN h.now END,
+      received_at = CASE WHEN h.source IS NULL THEN e.received_at ELSE h.now END,
+      source = coalesce(h.source, e.source), timestamp = coalesce(h.timestamp, e.timestamp),
+      topic = CASE WHEN h.source IS NULL THEN e.topic ELSE h.topic END,
+      notification = CASE WHEN h.source IS NULL THEN e.notification ELSE h.notification END,
+      traceparent = CASE WHEN h.source IS NULL THEN e.traceparent ELSE h.traceparent END
+    FROM (
+      SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
+      FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL) h
+    WHERE e.id = h.id AND e.state = 'processing' AND e.lease = h.lease
+    RETURNING h.*),
+  delayed AS (
+    UPDATE stayhook_events e SET due_at = h.now + h.delay FROM held h
+    WHERE h.delay IS NOT NULL AND e.ref = h.ref AND e.due_at < h.now + h.delay AND e.state IN ('pending', 'retrying')
+      AND e.id <> h.id AND NOT EXISTS (SELECT FROM more m WHERE m.id = e.id)),
+  removed AS (
+    DELETE FROM stayhook_events e USING held h
+    WHERE (h.timers OR h.remove IS NOT NULL) AND e.ref = h.ref AND (h.timers AND e.source = 'timer' OR e.id = ANY (h.remove))
+      AND e.state NOT IN ('done', 'processing') RETURNING e.seq),
+  added AS (
+    ${INSERT_EVENTS}
+    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.source, m.topic, m.timestamp, m.notification, m.traceparent
+    -- The count lets PostgreSQL delete the removed events first.
+    FROM more m JOIN held h ON h.n = m.n WHERE (SELECT count(*) FROM removed) >= 0 ORDER BY m.id
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, received_at = excluded.received_at,
+      source = excluded.source, topic = excluded.topic, timestamp = excluded.timestamp, notification = excluded.notification,
+      traceparent = excluded.traceparent, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL
+    WHERE e.ref = excluded.ref AND e.state <> 'processing' AND EXISTS (
+      SELECT FROM more m WHERE m.id = excluded.id AND (
+        m.replace = 'moved' AND m.timestamp <> e.timestamp OR m.replace = 'ended' AND e.state IN ('done', 'parked')))
+    RETURNING e.ref, e.due_at),
+  due AS (${becomeDue(`
+    SELECT ref, min(due_at) FROM added WHERE ref NOT IN (SELECT ref FROM held) GROUP BY ref ORDER BY ref`)}),
+  -- The snapshot of this statement may be older than the lock. So \`meanwhile\` shows what was added during the lease.
+  next AS MATERIALIZED (
+    SELECT h.n, h.ref, h.now, h.snapshot, h.changed, h.snapshot IS NULL AND NOT h.known AS bare,
+      least(h.due_at, h.meanwhile, (SELECT min(a.due_at) FROM added a WHERE a.ref = h.ref),
+        CASE WHEN h.delay IS NULL
+        THEN (${firstDue("h.ref", "AND o.id <> h.id AND o.seq NOT IN (SELECT seq FROM removed)")})
+        ELSE (
+          SELECT min(CASE WHEN o.state = 'scheduled' THEN o.due_at ELSE greatest(o.due_at, h.now + h.delay) END)
+          FROM stayhook_events o WHERE o.ref = h.ref AND o.due_at IS NOT NULL AND o.id <> h.id AND o.seq NOT IN (SELECT seq FROM removed))
+        END) AS due_at
+    FROM held h),
+  kept AS (
+    UPDATE stayhook_records r
+    SET lease_end = NULL, due_at = CASE WHEN n.due_at IS NOT NULL THEN greatest(n.due_at, n.now) END,
+      snapshot = coalesce(n.snapshot, r.snapshot), seen_at = CASE WHEN n.snapshot IS NULL THEN r.seen_at ELSE n.now END,
+      sequence = r.sequence + CASE WHEN n.snapshot IS NOT NULL AND (n.changed OR r.snapshot IS NULL) THEN 1 ELSE 0 END
+    FROM next n WHERE r.ref = n.ref AND NOT (n.bare AND n.due_at IS NULL)),
+  gone AS (DELETE FROM stayhook_records r USING next n WHERE r.ref = n.ref AND n.bare AND n.due_at IS NULL)
+  SELECT n, due_at IS NOT NULL AS more FROM next`;
+
+/** The lease of a claim: `held`, `settled` if it ended the attempt and nobody has claimed the record since, or `lost`. */
+const stateOfLease = `
+  SELECT CASE WHEN r.lease = $2 AND r.lease_end IS NOT NULL AND e.state = 'processing' AND e.lease = $2 THEN 'held'
+    WHEN e.lease = $2 AND e.state <> 'processing' AND (r.lease = $2 OR r.ref IS NULL AND NOT EXISTS (
+      SELECT FROM stayhook_events o WHERE o.ref = e.ref AND o.claimed_at > e.claimed_at)) THEN 'settled' ELSE 'lost' END AS lease
+  FROM stayhook_events e LEFT JOIN stayhook_records r ON r.ref = e.ref WHERE e.id = $1`;
+
+export const hot = {
+  add,
+  lease: lease("r.due_at >= $4"),
+  leaseNewest: lease("r.due_at >= $4", "DESC"),
+  leaseOf: lease(
+    "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
+  ),
+  take: take("true"),
+  takeOne: take("o.id = $6"),
+  renew,
+  settle,
+  stateOfLease,
+  known: "SELECT id, ref FROM stayhook_events WHERE id = ANY ($1::bytea[])",
+  lost: `
+    SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events
+    WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND state = 'processing'`,
+  expire: `
+    UPDATE stayhook_events e SET state = 'retrying', lease = NULL, history = g.history
+    FROM unnest($1::bigint[], $2::text[]) AS g (seq, history) WHERE e.seq = g.seq AND e.state = 'processing'`,
+  /** Ends leases of records that have no due event. The due time of such a record was too early. */
+  unlease: `
+    WITH locked AS MATERIALIZED (
+      SELECT r.ref FROM stayhook_records r WHERE r.ref = ANY ($1::text[]) ORDER BY r.ref FOR UPDATE)
+    UPDATE stayhook_records r
+    SET lease_end = NULL, due_at = least((${firstDue("r.ref")}), CASE WHEN r.due_at < r.lease_end THEN r.due_at END)
+    FROM locked l WHERE r.ref = l.ref AND r.lease = ANY ($2::text[]) AND r.lease_end IS NOT NULL`,
+  drop: `
+    DELETE FROM stayhook_records
+    WHERE ref = ANY ($1::text[]) AND due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL`,
+  /**
+   * Gives back the leases of claims that got no answer. The leases end now, so that the next claim of a record finds an
+   * event that an earlier lease has left behind.
+   */
+  giveBack: `
+    WITH ${clock("NULL")},
+    ended AS (
+      UPDATE stayhook_records r SET lease_end = t.now, due_at = t.now FROM t
+      WHERE r.due_at <= t.now + $2 AND r.lease_end > t.now AND split_part(r.lease, ':', 1) = ANY ($1::text[])
+      RETURNING r.ref, r.lease, t.now),
+    released AS (
+      UPDATE stayhook_events e
+      SET state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END, attempts = e.attempts - 1, due_at = r.now
+      FROM ended r WHERE e.ref = r.ref AND e.due_at IS NOT NULL AND e.state = 'processing' AND e.lease = r.lease)
+    SELECT split_part(lease, ':', 1) AS token FROM ended`,
+  lastReceived: `
+    SELECT max(received_at) AS at FROM (
+      SELECT received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1000) AS newest`,
 } as const;
-
-/** Returns all SQL statements by name. Every column of a result is text. */
-export function statements(schema: string) {
-  const s = quote(schema);
-  const calls = Object.entries(CALLS).map(([name, [columns, called, count]]) => {
-    const parameters = Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
-    return [name, `SELECT ${columns} FROM ${s}.${called}(${parameters})`];
-  });
-  const columns = `e.id, e.record, e.source, e.topic, e."timestamp", e.notification, e.traceparent, e.state, e.attempts::text, e.type,
-      e.reason, '[' || array_to_string(e.history, ',') || ']' AS history,
-      ${epoch("e.received_at")} AS received_at, ${epoch("e.ended_at")} AS ended_at,
-      ${epoch("CASE WHEN e.state = 'processing' THEN e.ready_at WHEN e.lane IS NOT NULL THEN greatest(e.due_at, r.wait_until) END")} AS due_at`;
-  const record = `LEFT JOIN LATERAL (SELECT rec.wait_until ${newest(schema, "e.record", "")}) r ON e.lane IS NOT NULL`;
-  const snapshot = `
-    SELECT record, snapshot, sequence::text, ${epoch("seen_at")} AS seen_at FROM ${s}.records WHERE snapshot IS NOT NULL`;
-  const oldest = (state: EventState, more = "") =>
-    `(SELECT seq, received_at FROM ${s}.events WHERE state = '${state}' AND state <> 'done'${more} ORDER BY -seq DESC LIMIT 1)`;
-  return {
-    ...(Object.fromEntries(calls) as Record<keyof typeof CALLS, string>),
-    stateOfLease: `
-      SELECT CASE WHEN r.lease = $2 AND r.lease_seq = e.seq THEN 'held' WHEN e.settled_by = $2 THEN 'settled' ELSE 'lost' END AS lease
-      FROM ${s}.events e LEFT JOIN LATERAL (SELECT rec.lease, rec.lease_seq ${newest(schema, "e.record", "")}) r ON true WHERE e.id = $1`,
-    get: `SELECT ${columns} FROM ${s}.events e ${record} WHERE e.id = $1`,
-    list: `
-      SELECT f.resume::text, ${columns} FROM ${s}.scan_events($1, $2, $3, $4, $5, $6, $7, $8, NULL, $9, $10) f
-      LEFT JOIN LATERAL unnest(f.matches) u (seq) ON true LEFT JOIN ${s}.events e ON e.seq = u.seq ${record}
-      ORDER BY e.seq DESC`,
-    arrivalOf: `SELECT seq::text FROM ${s}.events WHERE id = $1`,
-    counts: `
-      SELECT state, count(*)::text AS events FROM ${s}.events WHERE state <> 'done' GROUP BY state
-      UNION ALL
-      SELECT 'done', CASE WHEN counted > ${COUNTED} THEN greatest(counted, (
-        SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = to_regclass(${literal(`${s}.events_done`)})
-      )) ELSE counted END::text
-      FROM (SELECT count(*) AS counted FROM (SELECT FROM ${s}.events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS few) AS done`,
-    oldestWaiting: `
-      SELECT floor(extract(epoch FROM clock_timestamp() - received_at) * 1000)::text AS age FROM (
-        ${oldest("pending", " AND (lane = 0 OR ready_at <= clock_timestamp() OR due_from > clock_timestamp())")}
-        UNION ALL ${oldest("retrying")} UNION ALL ${oldest("processing", " AND ready_at <= clock_timestamp()")}
-      ) AS waiting ORDER BY seq LIMIT 1`,
-    newestReceived: `
-      SELECT ${epoch("received_at")} AS at FROM (
-        (SELECT seq, received_at FROM ${s}.events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1)
-        UNION ALL SELECT value::bigint, set_at FROM ${s}.meta WHERE key = $1
-      ) AS newest ORDER BY seq DESC LIMIT 1`,
-    recordOf: `${snapshot} AND record = $1 ORDER BY version DESC LIMIT 1`,
-    records: `${snapshot} AND record > $1 ORDER BY record LIMIT $2`,
-    getMeta: `
-      SELECT value, greatest(0, floor(extract(epoch FROM clock_timestamp() - set_at) * 1000))::text AS age FROM ${s}.meta WHERE key = $1`,
-  };
-}
-
-export type Statements = ReturnType<typeof statements>;
-
-/**
- * Matches NUL and lone surrogates, which PostgreSQL cannot store. Also matches a leading backslash, because an
- * escaped text begins with one.
- */
-const ESCAPED = /^\\|\0|\p{Cs}/u;
-const LONE = "\\event ";
-
-/** Escapes a text that {@link ESCAPED} matches. */
-export function toText(text: string): string {
-  return ESCAPED.test(text) ? `\\${JSON.stringify(text)}` : text;
-}
-
-export function fromText(text: string): string {
-  return text.startsWith("\\") ? (JSON.parse(text.slice(1)) as string) : text;
-}
-
-export function optional(text: string | null | undefined): string | null {
-  return text === null || text === undefined ? null : toText(text);
-}
-
-/**
- * Returns the key of an event's record. An event without a `ref` has a key of its own, which begins with `LONE`.
- * {@link toText} never returns a text that begins with `LONE`.
- */
-export function toRecord({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
-  return ref === null ? `${LONE}${toText(eventId)}` : toText(ref);
-}
-
-/** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes NUL and lone surrogates. */
-export function toSnapshotText({ status, fields }: Snapshot): string {
-  const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
-}
-
-export function toClaim(row: Row): ClaimedEvent {
-  return {
-    ...toNewEvent(row),
-    receivedAt: Number(row.received_at),
-    claimedAt: Number(row.claimed_at),
-    attempts: Number(row.attempts),
-    outages: Number(row.outages),
-    outageFor: Number(row.outage_for),
-    replayed: row.replayed === "true",
-    previous: typeof row.snapshot === "string" ? (JSON.parse(row.snapshot) as Snapshot) : undefined,
-    sequence: Number(row.sequence),
-    lease: row.lease as string,
-  };
-}
-
-type EntryJson = Omit<AttemptEntry, "at"> & { readonly at: number };
-
-export function toStoredEvent(row: Row): StoredEvent {
-  const state = row.state as EventState;
-  const history = (JSON.parse(row.history as string) as EntryJson[]).map(
-    ({ at, duration, outcome, ...rest }): AttemptEntry => ({ at: new Date(at), duration, outcome, ...rest }),
-  );
-  return {
-    ...toNewEvent(row),
-    state,
-    attempts: Number(row.attempts),
-    receivedAt: new Date(Number(row.received_at)),
-    dueAt: toDate(row.due_at),
-    doneAt: state === "done" ? toDate(row.ended_at) : null,
-    type: maybe(row.type),
-    lastError: history.at(-1)?.error ?? null,
-    reason: (row.reason ?? null) as StoredEvent["reason"],
-    history,
-  };
-}
-
-export function toRecordSnapshot(row: Row): RecordSnapshot {
-  return {
-    ref: fromText(row.record as string),
-    snapshot: JSON.parse(row.snapshot as string) as Snapshot,
-    sequence: Number(row.sequence),
-    seenAt: new Date(Number(row.seen_at)),
-  };
-}
-
-export function toDate(time: string | null | undefined): Date | null {
-  return time === null || time === undefined ? null : new Date(Number(time));
-}
-
-function toNewEvent(row: Row): NewEvent & { readonly traceparent: string | null } {
-  const record = row.record as string;
-  return {
-    eventId: fromText(row.id as string),
-    ref: record.startsWith(LONE) ? null : fromText(record),
-    source: row.source as NewEvent["source"],
-    topic: maybe(row.topic),
-    timestamp: fromText(row.timestamp as string),
-    notification: maybe(row.notification),
-    traceparent: maybe(row.traceparent),
-  };
-}
-
-function maybe(text: string | null | undefined): string | null {
-  return text === null || text === undefined ? null : fromText(text);
-}
-
-/** A row of a result. All columns are text, because a user's pool may parse other types differently. */
-export type Row = Readonly<Record<string, string | null>>;
-
-/** One item of a batched statement: an event to add, or an event to settle. */
-export interface Part {
-  /** The record whose row the part locks. */
-  readonly record: string;
-  /** The approximate length of the part's texts, in characters. */
-  readonly length: number;
-}
-
-export interface Addition extends Part {
-  readonly event: NewEvent;
-  /** The wait until the event is due, ms. */
-  readonly dueIn: number | undefined;
-}
-
-/** Copies the event, because the caller may change it before the statement is sent. */
-export function toAddition(event: NewEvent, dueIn: number | undefined): Addition {
-  return { event: { ...event }, dueIn, record: toRecord(event), length: event.notification?.length ?? 0 };
-}
-
-/** The parameters of `add_events`. */
-export function addValues(additions: readonly Addition[], patience: string, notify: boolean): unknown[] {
-  const events = additions.map(({ event }) => event);
-  const columns = [
-    events.map(({ eventId }) => toText(eventId)),
-    additions.map(({ record }) => record),
-    events.map(({ source }) => (source === "webhook" ? null : source)),
-    events.map(({ topic }) => optional(topic)),
-    events.map(({ timestamp }) => toText(timestamp)),
-    events.map(({ notification }) => optional(notification)),
-    events.map(({ traceparent }) => optional(traceparent)),
-    additions.map(({ dueIn }) => dueIn ?? null),
-  ];
-  return [...columns.map(orNull), patience, notify];
-}
-
-/** Returns one NULL for a column that has only NULLs, because a list of NULLs costs more than one NULL. */
-function orNull(column: readonly unknown[]): readonly unknown[] | null {
-  return column.some((value) => value !== null) ? column : null;
-}
-
-/** Reads the answers of `add_events`, which returns NULL if all events are new. */
-export function toAnswers(rows: readonly Row[], count: number): AddAnswer[] {
-  return (rows[0]?.answers?.split(",") as AddAnswer[] | undefined) ?? Array<AddAnswer>(count).fill("added");
-}
-
-export function filterValues(filter: EventFilter): unknown[] {
-  const { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
-  const texts = [
-    optional(eventId),
-    optional(ref),
-    state ?? null,
-    optional(type),
-    reason ?? null,
-    source ?? null,
-  ];
-  return [...texts, receivedAfter?.getTime() ?? null, receivedBefore?.getTime() ?? null];
-}
-
-/** An event to settle. `values` are the parameters of `settle_events`, in their order. */
-export interface Ending extends Part {
-  readonly values: readonly unknown[];
-}
-
-/** @param unsure - `true` if an earlier call of `settle` got no answer and may have ended the event */
-export function toEnding(claim: ClaimedEvent, outcome: Outcome<ClientBase>, unsure: boolean): Ending {
-  const { type, reason, entry, in: wait, counted, record } = { ...NOTHING, ...outcome };
-  const kept = claim.ref === null ? undefined : record;
-  const snapshot = kept ? toSnapshotText(kept.snapshot) : null;
-  const text = entry && JSON.stringify({ ...entry, outcome: outcome.state });
-  const key = toRecord(claim);
-  const values = [
-    ...[toText(claim.eventId), key, claim.lease, outcome.state, optional(type)],
-    ...[snapshot, kept?.changed || null],
-    ...[wait, counted, outcome.state === "done" ? null : (reason ?? null), text ?? null, unsure || null],
-  ];
-  return { values, record: key, length: (text?.length ?? 0) + (snapshot?.length ?? 0) };
-}
-
-/** Returns the parameters of `settle_events`: one list per item of `values`, and the lock timeout. */
-export function settleValues(endings: readonly Ending[], patience: string): unknown[] {
-  const columns = endings[0]!.values.map((_, column) => orNull(endings.map(({ values }) => values[column])));
-  return [...columns, patience];
-}
-
-/** Defaults of the fields that an outcome may leave out. */
-const NOTHING: {
-  readonly type?: string | undefined;
-  readonly reason?: string | undefined;
-  readonly entry?: Extract<Outcome, { readonly entry: unknown }>["entry"] | undefined;
-  readonly record?: Extract<Outcome, { readonly state: "done" }>["record"];
-  readonly in: number;
-  readonly counted: boolean;
-} = { in: 0, counted: true };
-
-/** Returns a name as a quoted SQL identifier. */
-export function quote(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
-}
-
-export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
-}
-
-/**
- * Settings of each function. PostgreSQL may keep a plan that it made while the tables were empty. So the settings
- * force PostgreSQL to use the index that fits the ORDER BY. A statement waits 5 s at most for a lock.
- *
- * Two expressions in the statements prevent other slow plans. `lane + 0` in a condition prevents the use of a partial
- * index. `= ANY (ARRAY[…])` in a join prevents a read of the whole index.
- */
-const SETTINGS = `
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '5s'`;
-
-/** @param settings - `false` if only other functions call this function. The settings of the callers then apply */
-export function definer(schema: string) {
-  return (signature: string, returns: string, body: string, settings = true): string => `
-CREATE FUNCTION ${quote(schema)}.${signature} RETURNS ${returns} LANGUAGE plpgsql${settings ? SETTINGS : ""} AS $stayhook$
-#variable_conflict use_column
-${body.trim()}
-$stayhook$;
-`;
-}
-
-/** Returns SQL that converts a time to epoch ms, as text. A user's pool may parse other types differently. */
-export function epoch(time: string): string {
-  return `floor(extract(epoch FROM ${time}) * 1000)::bigint::text`;
-}
-
-/** Returns the FROM clause that selects the current row of a record. Locks the row, unless `lock` is empty. */
-export function newest(schema: string, record: string, lock = "FOR UPDATE"): string {
-  return `FROM ${quote(schema)}.records rec WHERE rec.record = ${record} ORDER BY rec.version DESC LIMIT 1 ${lock}`;
-}
-
-/** Returns the condition that joins `records`, with the alias `a`, to a list of records and versions. */
-export function joined(a: string, list: string): string {
-  return `${a}.record = ANY (ARRAY[${list}.record]) AND ${a}.version = ${list}.version`;
-}
-
-/** SQL fragments for an UPDATE. The row of `records` has the alias `r`. */
-export function parts(schema: string) {
-  const s = quote(schema);
-  return {
-    version: `version = nextval('${s}.record_version')`,
-    /** Sets `retry_at` and `retry_seq` to the event in lane 1 that became due first. */
-    retries: (only = "true") => `(retry_at, retry_seq) = (
-      SELECT h.ready_at, h.seq FROM ${s}.events h WHERE h.record = r.record AND h.lane = 1 AND ${only}
-      ORDER BY h.ready_at, h.seq LIMIT 1)`,
-    /** If `pending_seq` equals `gone`, sets `pending_seq` to the next event in lane 0. */
-    pending: (
-      gone: string,
-    ) => `pending_seq = CASE WHEN r.pending_seq IS DISTINCT FROM ${gone} THEN r.pending_seq ELSE (
-      SELECT h.seq FROM ${s}.events h WHERE h.record = r.record AND h.seq > ${gone} AND h.lane + 0 = 0 ORDER BY h.seq LIMIT 1) END`,
-    history: (entry: string) =>
-      `(history || ${entry})[greatest(1, cardinality(history) + 2 - ${HISTORY_LENGTH}):]`,
-  };
-}
-
-/** The maximum length of a name, in bytes. PostgreSQL cuts longer names. */
-export const NAME_BYTES = 63;
-
-/** Returns the NOTIFY channel of a schema, cut to `NAME_BYTES`. NOTIFY rejects longer names, and LISTEN cuts them. */
-export function channelOf(schema: string): string {
-  let name = `stayhook ${schema}`;
-  while (Buffer.byteLength(name) > NAME_BYTES) name = [...name].slice(0, -1).join("");
-  return name;
-}

@@ -1,79 +1,53 @@
 import { randomUUID } from "node:crypto";
 import type { ClientBase } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import { type AddAnswer, BaseStore, clampWait, type Slice, type Sliced } from "../base-store.ts";
-import { type Change, changedFrom, type EventState } from "../event-states.ts";
-import type {
-  AddOptions,
-  ClaimedEvent,
-  ClaimOptions,
-  EventFilter,
-  EventStore,
-  NewEvent,
-  Outcome,
-  PruneOptions,
-  PruneRecordsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
-import { WriteFailed } from "../server-pool.ts";
+import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
+import type { AddOptions, ClaimedEvent, ClaimOptions, EventStore, NewEvent, Write } from "../event-store.ts";
+import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
+import { type SqlRow, type SqlValue, select } from "../sql/driver.ts";
+import { keyOf, LeaseLost } from "../sql/sql-queue.ts";
 import {
-  again,
-  Commands,
-  type CommandsOptions,
-  Groups,
-  PATIENCE,
-  settleWithWrites,
-} from "./postgres-commands.ts";
-import { type Connections, LOCKED, lostConnection, NOTIFY_FULL, sqlState } from "./postgres-connections.ts";
-import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
-import {
-  type Addition,
-  addValues,
-  channelOf,
-  type Ending,
-  filterValues,
-  fromText,
-  NEWEST_RECEIVED,
-  optional,
-  type Row,
-  type Statements,
-  settleValues,
-  statements,
-  toAddition,
-  toAnswers,
-  toClaim,
-  toDate,
-  toEnding,
-  toRecord,
-  toRecordSnapshot,
-  toSnapshotText,
-  toStoredEvent,
+  claimOf,
+  fromId,
+  historyOf,
+  number,
+  numberOrNull,
+  text,
+  toHistory,
+  toId,
+  toRef,
   toText,
-} from "./postgres-statements.ts";
+  workerOf,
+} from "../sql/sql-rows.ts";
+import { limitOf } from "../sql/sql-statements.ts";
+import { failing, SqlStore } from "../sql/sql-store.ts";
+import { inSchema, postgresDialect } from "./postgres-dialect.ts";
+import { isLocked, isUnanswered, type PostgresDriver } from "./postgres-driver.ts";
+import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
+import { hot } from "./postgres-statements.ts";
 
-/** The longest duration that the store sends, ms: about 300 years. PostgreSQL rejects much longer intervals. */
-const LONGEST = 1e13;
-const MOST_ROWS = 2 ** 31 - 1;
-/** The longest wait for a locked record when the store renews a lease, ms. */
-const MOST_PATIENCE = 5000;
-/** The time between two claims that search the whole index of pending events, ms. Other claims begin at `#since`. */
-const THOROUGH = 250;
-/** The distance between `#since` and the oldest event of the last claim, in arrival numbers. */
-const MARGIN = 256;
+/** How long a statement waits for a locked record: `alone` if it has only one record, and otherwise `together`, ms. */
+const PATIENCE = { together: 250, alone: 5000 } as const;
+/** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
+const THOROUGH = 2000;
+/** How far below the due time that was last taken a claim begins, ms. An `add` may commit later than another one. */
+const MARGIN = 1000;
+/** How long PostgreSQL waits for COMMIT after it has locked a record, ms. A frozen process then loses the lock. */
+const COMMIT_WITHIN = 2000;
 
-export interface StoreOptions extends Omit<NotifierOptions, "channel"> {
+export interface StoreOptions {
   readonly schema: string;
-  readonly migrate: CommandsOptions["migrate"];
+  readonly channel: string;
+  /** Creates the tables, if they do not exist. */
+  readonly migrate: () => Promise<void>;
   /** How many `event.atomically` transactions may run at a time. Other calls use the remaining connections. */
   readonly writesAtOnce: number;
 }
 
 /** Adds events in the caller's own transaction. */
 export interface TransactionStore {
-  /** Does the same as {@link EventStore.add}. The event is recorded when the caller commits. */
-  add(event: NewEvent, options?: AddOptions): Promise<"added" | "duplicate" | "conflict">;
+  /** Does the same as {@link EventStore.add}, without `replace`. The event is recorded when the caller commits. */
+  add(event: NewEvent, options?: Pick<AddOptions, "dueIn">): Promise<"added" | "duplicate" | "conflict">;
 }
 
 /** The store that {@link postgresStore} returns. `event.atomically` gives your function a client of `pg`. */
@@ -87,311 +61,288 @@ export interface PostgresStore extends EventStore<ClientBase> {
    * of `leaseDuration`, the attempt loses its lease.
    */
   with(client: ClientBase): TransactionStore;
-  /** Creates or upgrades the schema. This call is optional: the first call of any other method does the same. */
+  /** Creates the tables. This call is optional: the first call of any other method does the same. */
   migrate(): Promise<void>;
 }
 
-export class PgStore extends BaseStore<ClientBase> implements PostgresStore {
-  readonly transactional = true;
-  readonly #connections: Connections;
-  readonly #commands: Commands;
-  readonly #run: Statements;
-  readonly #adds: Groups<Addition, AddAnswer>;
-  readonly #endings: Groups<Ending, boolean>;
-  readonly #notifier: Notifier;
+/** Overrides the calls of the hot path with statements for groups. The {@link SqlStore} does the rest. */
+export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
+  declare readonly transactional: true;
+  readonly #driver: PostgresDriver;
+  readonly #options: StoreOptions;
   readonly #writing: Slots;
-  /** Claims begin their search at this `seq`. The last claim found no older pending event. */
+  /** The tokens of claims that got no answer, and when their leases end, ms. */
+  readonly #unanswered = new Map<string, number>();
+  /** Claims begin their search at this due time. */
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
 
-  constructor(connections: Connections, { schema, migrate, writesAtOnce, ...notifier }: StoreOptions) {
-    super();
-    this.#connections = connections;
-    this.#run = statements(schema);
-    this.#notifier = new Notifier(connections, this.subscribers, { ...notifier, channel: channelOf(schema) });
-    this.#commands = new Commands(connections, {
-      statements: this.#run,
-      migrate,
-      assertOpen: () => this.assertOpen(),
-      madeDue: () => this.#notifier.madeDue(),
-    });
-    this.#writing = createSlots(writesAtOnce);
-    this.#adds = new Groups((additions, patience) => this.#addAll(additions, patience), false);
-    this.#endings = new Groups((endings, patience) => this.#settleAll(endings, patience), true);
+  constructor(driver: PostgresDriver, options: StoreOptions) {
+    super(driver, postgresDialect);
+    this.#driver = driver;
+    this.#options = options;
+    this.#writing = createSlots(options.writesAtOnce);
   }
 
-  async migrate(): Promise<void> {
-    await this.#commands.call("the schema could not be created", async () => {});
+  override async migrate(): Promise<void> {
+    this.assertOpen();
+    await this.#options.migrate();
   }
 
   with(client: ClientBase): TransactionStore {
+    const qualified = inSchema(this.#options.schema);
+    const run = async (sql: string, values: unknown[]) =>
+      (await client.query<SqlRow>({ text: qualified(sql), values })).rows;
     return {
-      add: async (event, options) => {
-        const dueIn = options?.dueIn === undefined ? undefined : clampWait(options.dueIn);
-        const values = addValues([toAddition(event, dueIn)], PATIENCE.alone, true);
-        return this.#commands.call(ADDING, async () => {
-          const { rows } = await client.query<Row>({ text: this.#run.add, values });
-          return toAnswers(rows, 1)[0]!;
-        });
+      add: async (event, { dueIn } = {}) => {
+        await this.ready();
+        const addition = additionOf(event, { dueIn });
+        const added = await run(hot.add, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
+        if (added.length === 0) return knownAnswer(addition, await run(hot.known, [idsOf([event.eventId])]));
+        // PostgreSQL sends the message when the caller commits. The empty text is no process's own payload.
+        await run("SELECT pg_notify($1, '')::text", [this.#options.channel]);
+        return "added";
       },
     };
   }
 
-  override subscribe(wake: () => void): () => void {
-    this.assertOpen();
-    const isFirst = this.subscribers.isEmpty;
-    const remove = this.subscribers.add(wake);
-    if (isFirst) this.#notifier.start();
-    return () => {
-      if (remove() && this.subscribers.isEmpty) this.#notifier.stop();
-    };
-  }
-
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
-    const addition = toAddition(event, dueIn);
-    return this.#commands.call(ADDING, () => this.#adds.add(addition));
-  }
-
-  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    const { limit, leaseDuration, worker, eventId, order = "oldest" } = options;
-    const token = randomUUID();
-    const values = [
-      token,
-      most(limit),
-      ms(leaseDuration),
-      order,
-      optional(eventId),
-      worker === undefined ? null : JSON.stringify(worker),
-    ];
-    const run = (since: number) => this.#commands.claim(token, leaseDuration, [...values, since]);
-    const since = this.#sinceNow();
-    const rows = await run(since);
-    if (order !== "oldest" || eventId !== undefined) return rows.map(toClaim);
-    if (rows.length === 0 && since > 0) {
-      this.#since = 0;
-      return (await run(0)).map(toClaim);
-    }
-    if (rows.length > 0) this.#since = Math.min(...rows.map(({ seq }) => Number(seq))) - MARGIN;
-    return rows.map(toClaim);
-  }
-
-  protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    return this.#commands.call("leases could not be renewed", async () => {
-      const rows = await this.#renew(claims, leaseDuration, null);
-      const held = new Set(rows.filter(({ locked }) => locked !== "true").map(at));
-      const locked = rows.filter(({ locked }) => locked === "true").map(at);
-      // Renew each locked record alone. During a wait for one lock, the leases of the other records could expire.
-      const patience = `${Math.round(Math.min(MOST_PATIENCE, Math.max(1, leaseDuration / 3)))}ms`;
-      const alone = async (index: number) => {
-        const renewed = await this.#renew([claims[index] as ClaimedEvent], leaseDuration, patience);
-        if (renewed.length > 0) held.add(index);
-      };
-      for (const result of await Promise.allSettled(locked.map(alone)))
-        if (result.status === "rejected" && sqlState(result.reason) !== LOCKED) throw result.reason;
-      return claims.filter((_, index) => held.has(index));
-    });
-  }
-
-  #renew(claims: readonly ClaimedEvent[], leaseDuration: number, patience: string | null): Promise<Row[]> {
-    const leases = [
-      claims.map(({ eventId }) => toText(eventId)),
-      claims.map(toRecord),
-      claims.map(({ lease }) => lease),
-    ];
-    return again(() => this.#connections.query(this.#run.renew, [...leases, ms(leaseDuration), patience]));
-  }
-
-  protected doSettle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
-    return this.#commands.call("the result of an attempt could not be recorded", async () => {
-      try {
-        const settled = await this.#settle(claim, outcome);
-        this.#commands.lost.settled(claim.lease);
-        return settled;
-      } catch (error) {
-        if (!(error instanceof WriteFailed) && lostConnection(error))
-          this.#commands.lost.settling(claim.lease);
-        throw error;
-      }
-    });
-  }
-
-  protected async doNextDue(): Promise<number | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.nextDue, [this.#since]);
-    return typeof row?.wait === "string" ? Math.max(0, Number(row.wait)) : undefined;
-  }
-
-  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.get, [toText(eventId)]);
-    return row && toStoredEvent(row);
-  }
-
-  protected async doList(filter: EventFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
-    const values = [...filterValues(filter), before ?? null, most(limit)];
-    const rows = await this.#commands.query(READING, this.#run.list, values);
-    return { found: rows.filter(({ id }) => id !== null).map(toStoredEvent), next: number(rows[0]?.resume) };
-  }
-
-  protected async arrivalOf(eventId: string): Promise<number | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.arrivalOf, [toText(eventId)]);
-    return number(row?.seq);
-  }
-
-  protected async doChange(
-    change: Change,
-    filter: EventFilter,
-    { before, limit }: Slice,
-  ): Promise<Sliced<number>> {
-    const values = [change, changedFrom[change], ...filterValues(filter), before ?? null, most(limit)];
-    const [row] = await this.#commands.query("events could not be changed", this.#run.change, values);
-    this.#madeDue(row);
-    return { found: Number(row?.changed), next: number(row?.resume) };
-  }
-
-  protected async doCounts(): Promise<Record<EventState, number>> {
-    const rows = await this.#commands.query(READING, this.#run.counts);
-    const found = Object.fromEntries(rows.map(({ state, events }) => [state, Number(events)]));
-    return { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0, ...found };
-  }
-
-  protected async doOldestWaiting(): Promise<number | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.oldestWaiting);
-    return typeof row?.age === "string" ? Math.max(0, Number(row.age)) : undefined;
-  }
-
-  protected async doNewestReceived(): Promise<Date | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.newestReceived, [NEWEST_RECEIVED]);
-    return toDate(row?.at) ?? undefined;
-  }
-
-  protected async doErase(ref: string): Promise<number | undefined> {
-    const [row] = await this.#commands.query("a record could not be erased", this.#run.erase, [toText(ref)]);
-    return number(row?.gone);
-  }
-
-  protected async doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
-    const [row] = await this.#commands.query(READING, this.#run.recordOf, [toText(ref)]);
-    return row && toRecordSnapshot(row);
-  }
-
-  protected async doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    const rows = await this.#commands.query(READING, this.#run.records, [toText(after ?? ""), limit]);
-    return rows.map(toRecordSnapshot);
-  }
-
-  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    const values = [toText(ref), toSnapshotText(snapshot)];
-    const [row] = await this.#commands.query("a snapshot could not be written", this.#run.learn, values);
-    return row?.learned === "true";
-  }
-
-  protected async doGetMeta(
-    key: string,
-  ): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    const [row] = await this.#commands.query("a meta value could not be read", this.#run.getMeta, [
-      toText(key),
+  protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
+    const rows = await this.#query(failing.add, hot.add, [
+      JSON.stringify(additions.map(additionJson)),
+      additions.length,
+      patienceOf(additions),
     ]);
-    return row && { value: fromText(row.value as string), age: Number(row.age) };
+    const added = new Set(rows.map(({ n }) => number(n)));
+    if (added.size === additions.length) return additions.map(() => "added");
+    return this.#addKnown(additions, added);
   }
 
-  protected async doSetMeta(
-    key: string,
-    value: string | undefined,
-    expected: string | undefined,
-  ): Promise<boolean> {
-    const values = [toText(key), optional(value), optional(expected)];
-    const [row] = await this.#commands.query("a meta value could not be written", this.#run.setMeta, values);
-    return row?.done === "true";
-  }
-
-  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    const values = [state, reason ?? null, ms(age), most(limit)];
-    const [row] = await this.#commands.query("old events could not be deleted", this.#run.prune, values);
-    return Number(row?.gone);
-  }
-
-  protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
-    const [row] = await this.#commands.query("old snapshots could not be deleted", this.#run.pruneRecords, [
-      ms(age),
-      most(limit),
+  /** Answers for the events that were not `added`, because their ids are known. */
+  async #addKnown(additions: readonly Addition[], added: ReadonlySet<number>): Promise<AddAnswer[]> {
+    const others = additions.filter((_, index) => !added.has(index));
+    // A new statement, because the other one does not see what others have committed meanwhile.
+    const known = await this.#query(failing.add, hot.known, [
+      idsOf(others.map(({ event }) => event.eventId)),
     ]);
-    return Number(row?.gone);
-  }
-
-  protected async doClose(): Promise<void> {
-    this.subscribers.clear();
-    this.#notifier.stop();
-    await Promise.all([this.#adds.idle(), this.#endings.idle()]);
-    await this.#connections.close();
-  }
-
-  /**
-   * Returns the `seq` at which a claim begins to search the index. The claim thus skips the dead entries below this
-   * `seq`. PostgreSQL keeps dead entries while any client has a long transaction.
-   */
-  #sinceNow(): number {
-    const now = performance.now();
-    if (now - this.#thoroughAt >= THOROUGH || now < this.#thoroughAt) {
-      this.#thoroughAt = now;
-      this.#since = 0;
-    }
-    return Math.max(0, this.#since);
-  }
-
-  async #addAll(additions: readonly Addition[], patience: string): Promise<AddAnswer[]> {
-    let notify = this.#notifier.isAtRest;
-    const send = () => this.#connections.query(this.#run.add, addValues(additions, patience, notify));
-    const rows = await again(send).catch((error: unknown) => {
-      if (!notify || sqlState(error) !== NOTIFY_FULL) throw error;
-      notify = false;
-      return again(send);
-    });
-    this.#madeDue(rows[0], notify);
-    return toAnswers(rows, additions.length);
-  }
-
-  async #settleAll(endings: readonly Ending[], patience: string): Promise<boolean[]> {
-    const values = settleValues(endings, patience);
-    const rows = await again(() => this.#connections.query(this.#run.settle, values));
-    this.#madeDue(rows[0]);
-    return rows.map(({ settled }) => settled === "true");
-  }
-
-  #settle(claim: ClaimedEvent, outcome: Outcome<ClientBase>): Promise<boolean> {
-    if (outcome.state !== "done" || outcome.writes === undefined || outcome.writes.length === 0)
-      return this.#endings.add(toEnding(claim, outcome, this.#commands.lost.isUnsure(claim.lease)));
-    const withWrites = { ...outcome, writes: outcome.writes };
-    return this.#writing.run(() =>
-      again(async () => {
-        const unsure = this.#commands.lost.isUnsure(claim.lease);
-        const row = await this.#connections.use((session) =>
-          settleWithWrites(session, this.#run, claim, withWrites, unsure),
-        );
-        this.#madeDue(row);
-        return row?.settled === "true";
+    return Promise.all(
+      additions.map(async (addition, index) => {
+        if (added.has(index)) return "added";
+        const answer = knownAnswer(addition, known);
+        if (answer === "conflict" || addition.replace === undefined) return answer;
+        return (await super.doAdd([addition]))[0]!;
       }),
     );
   }
 
-  #madeDue(row: Row | undefined, notified = false): void {
-    if (row?.made_due === "true") this.#notifier.madeDue(notified);
+  protected override async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
+    await this.#giveBack();
+    const { leaseDuration, worker, eventId } = options;
+    const token = randomUUID();
+    const rows = await this.#unlessUnanswered(token, leaseDuration, () => this.#lease(token, options));
+    const now = number(rows[0]!.now);
+    const records = new Map(rows.filter(({ ref }) => ref !== null).map((row) => [text(row.lease), row]));
+    if (records.size === 0) return { now, result: [] };
+    const refs = [...records.values()].map(({ ref }) => text(ref));
+    const events = await this.#unlessUnanswered(token, leaseDuration, async () => {
+      await this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
+      const values = [
+        refs,
+        [...records.keys()],
+        now,
+        now + leaseDuration,
+        worker === undefined ? null : toText(worker),
+      ];
+      return eventId === undefined
+        ? this.#query(failing.claim, hot.take, values)
+        : this.#query(failing.claim, hot.takeOne, [...values, Buffer.from(toId(eventId))]);
+    });
+    const result = events.map((event) => {
+      const lease = text(event.lease);
+      const claim = claimOf(event, records.get(lease)!, lease, now);
+      records.delete(lease);
+      return { claim, row: { history: historyOf(event), worker } };
+    });
+    await this.#unlease([...records.values()]);
+    return { now, result };
+  }
+
+  /** Leases the records that are due. The first row has the time. */
+  async #lease(
+    token: string,
+    { limit: asked, leaseDuration, eventId, newestFirst }: ClaimOptions,
+  ): Promise<SqlRow[]> {
+    const limit = limitOf(asked);
+    const lease = (sql: string, which: unknown) =>
+      this.#query(failing.claim, sql, [token, limit, leaseDuration, which]);
+    if (eventId !== undefined) return lease(hot.leaseOf, Buffer.from(toId(eventId)));
+    if (newestFirst) return lease(hot.leaseNewest, 0);
+    const since = this.#sinceNow();
+    let rows = await lease(hot.lease, since);
+    if (since > 0 && rows[0]!.ref === null) rows = await lease(hot.lease, 0);
+    // Only a claim that took all it could may begin at a later due time the next time.
+    const isFull = rows.length === limit && rows[0]!.ref !== null;
+    this.#since = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
+    return rows;
+  }
+
+  /**
+   * Returns the due time at which a claim begins. It skips the entries of records that were taken before, because
+   * PostgreSQL keeps these dead entries in the index while any client has a long transaction.
+   */
+  #sinceNow(): number {
+    const now = performance.now();
+    if (now - this.#thoroughAt < THOROUGH) return this.#since;
+    this.#thoroughAt = now;
+    return 0;
+  }
+
+  /** Gives the events of ended leases their `lost` entry. `records` are leased again. */
+  async #expire(records: readonly SqlRow[]): Promise<void> {
+    if (records.length === 0) return;
+    const rows = await this.#query(failing.claim, hot.lost, [records.map(({ ref }) => text(ref))]);
+    if (rows.length === 0) return;
+    const histories = rows.map((row) => {
+      const before = { history: historyOf(row), worker: workerOf(row) };
+      return toHistory(lostHistory(before, number(row.claimed_at), number(row.due_at)));
+    });
+    await this.#query(failing.claim, hot.expire, [rows.map(({ seq }) => number(seq)), histories]);
+  }
+
+  /** Ends the leases of records without a due event. */
+  async #unlease(records: readonly SqlRow[]): Promise<void> {
+    if (records.length === 0) return;
+    const refs = records.map(({ ref }) => text(ref));
+    await this.#query(failing.claim, hot.unlease, [refs, records.map(({ lease }) => text(lease))]);
+    await this.#query(failing.claim, hot.drop, [refs]);
+  }
+
+  /** Remembers the token of a claim that fails after PostgreSQL may have leased records. */
+  async #unlessUnanswered<T>(token: string, leaseDuration: number, run: () => Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (error) {
+      if (isUnanswered(error)) this.#unanswered.set(token, performance.now() + leaseDuration);
+      throw error;
+    }
+  }
+
+  /** Releases the events of unanswered claims. No process got these events, so the attempts do not count. */
+  async #giveBack(): Promise<void> {
+    if (this.#unanswered.size === 0) return;
+    const now = performance.now();
+    const tokens = [...this.#unanswered.keys()];
+    const longest = Math.max(...this.#unanswered.values()) - now;
+    for (const [token, until] of this.#unanswered) if (until <= now) this.#unanswered.delete(token);
+    const rows = await this.#query(failing.claim, hot.giveBack, [tokens, Math.max(0, Math.ceil(longest))]);
+    for (const { token } of rows) this.#unanswered.delete(text(token));
+  }
+
+  protected override async doNextDue(): Promise<Timed<number | undefined>> {
+    await this.#giveBack();
+    return super.doNextDue();
+  }
+
+  protected override async doRenew(
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+  ): Promise<string[]> {
+    const renew = async (some: readonly ClaimedEvent[], patience: number): Promise<string[]> => {
+      const leases = [
+        idsOf(some.map(({ eventId }) => eventId)),
+        some.map(keyOf),
+        some.map(({ lease }) => lease),
+      ];
+      const rows = await this.#query(failing.renew, hot.renew, [...leases, leaseDuration, `${patience}ms`]);
+      return rows.map(({ lease }) => text(lease));
+    };
+    try {
+      return await renew(claims, PATIENCE.together);
+    } catch (error) {
+      if (!isLocked(error)) throw error;
+    }
+    // Renew each lease alone. During a wait for one lock, the other leases could end.
+    const patience = Math.round(Math.min(PATIENCE.alone, Math.max(1, leaseDuration / 3)));
+    const alone = claims.map((claim) =>
+      renew([claim], patience).catch((error: unknown) => {
+        if (isLocked(error)) return [];
+        throw error;
+      }),
+    );
+    return (await Promise.all(alone)).flat();
+  }
+
+  protected override async doSettle(settlements: readonly Settlement<ClientBase>[]): Promise<Settled[]> {
+    const [first] = settlements;
+    if (first !== undefined && first.writes.length > 0) return [await this.#settleWithWrites(first)];
+    const rows = await this.#query(failing.settle, hot.settle, settleValues(settlements));
+    const more = new Map(rows.map((row) => [number(row.n), row.more === true]));
+    return Promise.all(
+      settlements.map(async ({ claim }, index) => {
+        const held = more.has(index) || (await this.#stateOf(claim)) === "settled";
+        return { held, more: more.get(index) ?? false };
+      }),
+    );
+  }
+
+  async #stateOf({ eventId, lease }: ClaimedEvent): Promise<unknown> {
+    const values = [Buffer.from(toId(eventId)), lease];
+    return (await this.#query(failing.settle, hot.stateOfLease, values))[0]?.lease;
+  }
+
+  /** Runs the writes before the record is locked, so that an `add` does not wait for them. */
+  async #settleWithWrites(settlement: Settlement<ClientBase>): Promise<Settled> {
+    const { claim, writes } = settlement;
+    await this.ready();
+    const settle = () =>
+      this.#driver.transaction<Settled>(function* () {
+        const [state] = yield* select(hot.stateOfLease, toId(claim.eventId), claim.lease);
+        if (state?.lease !== "held") return { held: state?.lease === "settled", more: false };
+        yield { writes: writes as readonly Write<never>[] };
+        yield* select(`SELECT set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`);
+        const [row] = yield* select(hot.settle, ...(settleValues([settlement]) as SqlValue[]));
+        if (row === undefined) throw new LeaseLost();
+        return { held: true, more: row.more === true };
+      }, failing.settle);
+    try {
+      return await this.#writing.run(settle);
+    } catch (error) {
+      if (error instanceof LeaseLost) return { held: false, more: false };
+      throw error;
+    }
+  }
+
+  async #query(what: string, sql: string, values: readonly unknown[]): Promise<SqlRow[]> {
+    await this.ready();
+    return [...(await this.#driver.query(what, sql, values)).rows];
+  }
+
+  /** Reads only the newest events, because an index on the time of receipt would cost each change of an event. */
+  protected override doLastReceivedAt(): Promise<number | undefined> {
+    return this.read(function* () {
+      const [row] = yield* select(hot.lastReceived);
+      return numberOrNull(row!.at) ?? undefined;
+    });
   }
 }
 
-const ADDING = "the event could not be recorded";
-const READING = "events could not be read";
-
-function at({ place }: Row): number {
-  return Number(place) - 1;
+function patienceOf({ length }: { readonly length: number }): string {
+  return `${length === 1 ? PATIENCE.alone : PATIENCE.together}ms`;
 }
 
-function number(text: string | null | undefined): number | undefined {
-  return text === null || text === undefined ? undefined : Number(text);
+function knownAnswer({ event }: Addition, known: readonly SqlRow[]): "duplicate" | "conflict" {
+  const row = known.find(({ id }) => fromId(id) === event.eventId);
+  return row === undefined || toRef(row.ref) === event.ref ? "duplicate" : "conflict";
 }
 
-function ms(time: number): number {
-  return Math.min(Math.max(0, time), LONGEST);
-}
-
-function most(limit: number): number {
-  return Math.min(Math.max(0, Math.floor(limit)), MOST_ROWS);
+function settleValues(settlements: readonly Settlement<ClientBase>[]): unknown[] {
+  const additions = settlements.flatMap(({ additions }, n) =>
+    additions.map((addition) => additionJson(addition, n)),
+  );
+  return [
+    JSON.stringify(settlements.map(settlementJson)),
+    settlements.length,
+    JSON.stringify(additions),
+    additions.length,
+    patienceOf(settlements),
+  ];
 }

@@ -28,8 +28,6 @@ export interface SqlResult {
   readonly rows: readonly SqlRow[];
   /** How many rows the statement inserted or deleted. For an `UPDATE`: how many rows matched its `WHERE`. */
   readonly changes: number;
-  /** The `seq` of an inserted event. If `insertId` is absent, the store runs a query for the `seq`. */
-  readonly insertId?: number | undefined;
 }
 
 /** The steps of one transaction. Each `yield` runs a statement and gets its result. The generator returns `T`. */
@@ -57,8 +55,6 @@ export interface SqlDriver {
   transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /** Runs steps that write nothing. If `read` is absent, the store calls `transaction`. */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
-  /** `true` while transactions are queued or running. Otherwise, a claim first checks whether an event is due. */
-  readonly busy?: boolean;
   /** `true` if the driver runs {@link SqlWrites} in the transaction. */
   readonly transactional?: true;
   /** Lets processes wake each other. Without a notifier, a process polls to find the events of other processes. */
@@ -78,7 +74,7 @@ export interface SqlNotifier {
 /** The SQL that differs between databases. See `sqliteDialect` for an example. */
 export interface SqlDialect {
   /**
-   * The statements that create the tables of schema version 1. `sqliteDialect` documents the columns and indexes. The
+   * The statements that create the tables of schema version 2. `sqliteDialect` documents the columns and indexes. The
    * columns must compare text byte by byte, including trailing spaces. After an interrupted run, the store runs all
    * statements again. If the database cannot roll back DDL, each statement must have `IF NOT EXISTS`, and the first
    * statement must create `stayhook_meta`.
@@ -88,7 +84,7 @@ export interface SqlDialect {
   readonly tableExists: string;
   /** Makes an `INSERT INTO … VALUES …` skip a row whose key exists. For a skipped row, `changes` must be 0. */
   insertIgnore(insert: string): string;
-  /** The clause at the end of a `SELECT` that must lock its row, such as `FOR UPDATE`. Default: no clause. */
+  /** The clause at the end of a `SELECT` that must lock its rows, such as `FOR UPDATE`. Default: no clause. */
   readonly forUpdate?: string | undefined;
   /** The clause that makes a `SELECT` lock its rows and skip locked rows: `FOR UPDATE SKIP LOCKED`. Default: none. */
   readonly skipLocked?: string | undefined;
@@ -96,7 +92,7 @@ export interface SqlDialect {
   placeholder?(number: number): string;
   /** A query for the database's time, epoch ms. Its column is `now`. Default: the clock of this process. */
   readonly clock?: string | undefined;
-  /** A query for the `seq` of each event of a record. The parameter is the `record`. Default: a plain `SELECT`. */
+  /** A query for the `seq` of each event of a record. The parameter is the `ref`. Default: a plain `SELECT`. */
   readonly ofRecord?: string | undefined;
   /** A query for the number of events in each state. Its columns are `state` and `events`. Default: `count(*)`. */
   readonly counts?: string | undefined;

@@ -1,17 +1,29 @@
-import type { Slice, Sliced } from "../base-store.ts";
-import { isSameSnapshot } from "../base-store.ts";
-import type { EventState } from "../event-states.ts";
-import { type Change, changedFrom } from "../event-states.ts";
+import { isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type {
   EventFilter,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
+  RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { type Operation, queueOf, refresh, remember } from "./sql-queue.ts";
-import { number, snapshotOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { endedAtOf } from "../outcomes.ts";
+import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { expire, lists, lock, lockAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
+import {
+  contentOf,
+  number,
+  snapshotOf,
+  storedEventOf,
+  text,
+  toHistory,
+  toId,
+  toRecord,
+  toSnapshot,
+  toText,
+  toTextOrNull,
+} from "./sql-rows.ts";
 import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
@@ -26,45 +38,7 @@ export function* list(
   return { found: found.map(storedEventOf), next };
 }
 
-export function* changeAll(
-  operation: Operation,
-  what: Change,
-  filter: EventFilter,
-  slice: Slice,
-): SqlSteps<Sliced<number>> {
-  const { found, next } = yield* matching(operation, filter, slice, changedFrom[what]);
-  const { sql, now } = operation;
-  const records = new Set<string>();
-  let changed = 0;
-  for (const row of found) {
-    const record = text(row.record);
-    const seq = number(row.seq);
-    // Lock the record, so that no other process claims the event meanwhile.
-    if (!records.has(record)) {
-      records.add(record);
-      yield* change(sql.insertQueue, record, null, null);
-      yield* select(sql.queueOf, record);
-    }
-    const [event] = yield* select(sql.event, seq);
-    if (event === undefined || !changedFrom[what].includes(text(event.state) as EventState)) continue;
-    changed += 1;
-    if (what === "discard") yield* change(sql.discardEvent, now, seq);
-    else if (text(event.state) !== "retrying") yield* change(sql.replayEvent, now, seq);
-    else yield* hasten(operation, event);
-  }
-  const noWait = what === "replay" ? { waitFrom: null, waitEnd: 0 } : {};
-  for (const record of records) yield* refresh(operation, record, noWait);
-  return { found: changed, next };
-}
-
-/** Makes a retrying event due now. */
-function* hasten({ sql, now }: Operation, event: SqlRow): SqlSteps<void> {
-  const readyAt = Math.min(number(event.ready_at), now);
-  // If the clock is set back, `ripen` finds the event by its `wait_from`, and makes it due.
-  yield* change(sql.hastenEvent, readyAt, Math.min(number(event.due_at), now), readyAt, number(event.seq));
-}
-
-/** Selects the events that match `filter`. Each row also has the `wait_end` of the event's record. */
+/** Selects the rows of the events that match `filter`, the newest first. */
 function* matching(
   { sql, dialect }: Operation,
   filter: EventFilter,
@@ -72,40 +46,27 @@ function* matching(
   states?: readonly EventState[],
 ): SqlSteps<Sliced<SqlRow[]>> {
   const limit = limitOf(asked);
-  const [conditions, params] = conditionsOf(filter, states);
+  const [conditions, params] = conditionsOf(filter, states, dialect);
   // These filters have an index. A query with other filters scans all events, in slices of `SCAN` events.
-  const isIndexed =
+  const hasIndex =
     filter.eventId !== undefined ||
     filter.ref !== undefined ||
-    (filter.state !== undefined && filter.state !== "done") ||
-    conditions.length === 0;
-  const [end] = isIndexed ? [] : yield* select(sql.sliceEnd, before, SCAN - 1);
+    (filter.state !== undefined && filter.state !== "done");
+  const [end] = hasIndex || conditions.length === 0 ? [] : yield* select(sql.sliceEnd, before, SCAN - 1);
   const from = end === undefined ? 0 : number(end.seq);
-  const ofRef =
-    filter.ref === undefined ? "" : `e.seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine) AND`;
-  const ref = filter.ref === undefined ? [] : [toText(filter.ref)];
-  const where = [...conditions, "e.seq < ?", "e.seq >= ?"].join(" AND ");
-  const found = yield* select(
-    prepared(
-      dialect,
-      `
-      SELECT e.*, q.wait_end FROM stayhook_events AS e
-      LEFT JOIN stayhook_queue AS q ON q.record = e.record AND e.ready_at IS NOT NULL
-      WHERE ${ofRef} ${where} ORDER BY e.seq DESC LIMIT ?`,
-    ),
-    ...ref,
-    ...params,
-    before,
-    from,
-    limit,
-  );
+  // The unary plus keeps a database from reading all events in order of `seq`, instead of the index.
+  const seq = hasIndex ? "+seq" : "seq";
+  const where = [...conditions, `${seq} < ?`, `${seq} >= ?`].join(" AND ");
+  const statement = `SELECT * FROM stayhook_events WHERE ${where} ORDER BY ${seq} DESC LIMIT ?`;
+  const found = yield* select(prepared(dialect, statement), ...params, before, from, limit);
   if (found.length === limit) return { found: [...found], next: number(found.at(-1)!.seq) };
   return { found: [...found], next: end === undefined ? undefined : from };
 }
 
 function conditionsOf(
-  { eventId, state, type, reason, source, receivedAfter, receivedBefore }: EventFilter,
+  { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore }: EventFilter,
   states: readonly EventState[] | undefined,
+  dialect: SqlDialect,
 ): [conditions: string[], params: SqlValue[]] {
   const conditions: string[] = [];
   const params: SqlValue[] = [];
@@ -113,105 +74,87 @@ function conditionsOf(
     conditions.push(condition);
     params.push(...values);
   };
-  if (eventId !== undefined) add("e.id = ?", toId(eventId));
-  // `e.state <> 'done'` lets SQLite use its partial index.
-  if (state !== undefined) add(state === "done" ? "e.state = ?" : "e.state = ? AND e.state <> 'done'", state);
-  if (states !== undefined) add(`e.state IN (${states.map(() => "?").join(", ")})`, ...states);
-  if (type !== undefined) add("e.type = ?", toText(type));
-  if (reason !== undefined) add("e.reason = ?", reason);
-  if (source !== undefined) add("e.source = ?", source);
-  if (receivedAfter !== undefined) add("e.received_at >= ?", Math.ceil(receivedAfter.getTime()));
-  if (receivedBefore !== undefined) add("e.received_at < ?", Math.ceil(receivedBefore.getTime()));
+  if (eventId !== undefined) add("id = ?", toId(eventId));
+  if (ref !== undefined) add(`seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine)`, toText(ref));
+  // `state <> 'done'` lets a database use a partial index.
+  if (state !== undefined) add(state === "done" ? "state = ?" : "state = ? AND state <> 'done'", state);
+  if (states !== undefined) add(`state IN (${states.map(() => "?").join(", ")})`, ...states);
+  if (type !== undefined) add("type = ?", toText(type));
+  if (reason !== undefined) add("reason = ?", reason);
+  if (source !== undefined) add("source = ?", source);
+  if (receivedAfter !== undefined) add("received_at >= ?", Math.ceil(receivedAfter.getTime()));
+  if (receivedBefore !== undefined) add("received_at < ?", Math.ceil(receivedBefore.getTime()));
   return [conditions, params];
 }
 
-/** The name of a row in `stayhook_meta`. If the newest webhook event was deleted, the row has the event's time. */
-const NEWEST_DELETED = "newest_deleted";
-
-/**
- * The `seq` and the arrival time of the newest webhook event. If this event was deleted, `seq` is the highest `seq`
- * of the remaining webhook events. Each later event gets a higher `seq`, even if the database reuses the `seq` of
- * the deleted event.
- */
-interface Newest {
-  readonly seq: number;
-  readonly receivedAt: number;
-}
-
-export function* newestReceived({ sql }: Operation): SqlSteps<Newest | undefined> {
-  const [row] = yield* select(sql.newestReceived);
-  const newest = row && { seq: number(row.seq), receivedAt: number(row.received_at) };
-  const [noted] = yield* select(sql.meta, NEWEST_DELETED);
-  const deleted = noted && (JSON.parse(text(noted.value)) as Newest);
-  return deleted === undefined || (newest !== undefined && newest.seq > deleted.seq) ? newest : deleted;
-}
-
-/** Runs a statement that deletes events. If it deletes the newest webhook event, saves the time of this event. */
-function* deleteEvents(operation: Operation, statement: string, ...params: SqlValue[]): SqlSteps<number> {
+export function* changeAll(
+  operation: Operation,
+  what: Change,
+  filter: EventFilter,
+  states: readonly EventState[],
+  slice: Slice,
+): SqlSteps<Sliced<number>> {
   const { sql, now } = operation;
-  const newest = yield* newestReceived(operation);
-  const deleted = yield* change(statement, ...params);
-  if (deleted === 0 || newest === undefined) return deleted;
-  const [left] = yield* select(sql.newestReceived);
-  const seq = left === undefined ? 0 : number(left.seq);
-  if (seq < newest.seq) {
-    const value = JSON.stringify({ ...newest, seq });
-    if ((yield* change(sql.insertMeta, NEWEST_DELETED, value, now)) === 0)
-      yield* change(sql.setMeta, value, now, NEWEST_DELETED);
+  const { found, next } = yield* matching(operation, filter, slice, states);
+  const seqs = lists(found.map(({ seq }) => number(seq)));
+  const refs = [...new Set(found.map(({ ref }) => text(ref)))];
+  // A record whose events have all ended has no row, and needs one for the replayed event. The rows also are the locks.
+  for (const list of seqs) yield* change(sql.insertRecords, ...list);
+  yield* lockAll(operation, refs);
+  const scheduled = states.includes("scheduled") ? "scheduled" : "retrying";
+  let changed = 0;
+  for (const list of seqs) {
+    if (what === "discard") {
+      changed += yield* change(sql.discard, now, ...list, scheduled);
+    } else {
+      changed += yield* change(sql.replay, now, ...list);
+      changed += yield* change(sql.hasten, now, now, ...list, now, scheduled);
+    }
   }
-  return deleted;
+  yield* refreshAll(operation, refs);
+  return { found: changed, next };
 }
 
-export function* prune(operation: Operation, { state, reason, age, limit }: PruneOptions): SqlSteps<number> {
-  const { sql, now } = operation;
-  // No done event has a failure reason, so nothing matches.
-  if (state === "done" && reason !== undefined) return 0;
-  const old = [before(now, age), limitOf(limit)];
-  if (state === "done") return yield* deleteEvents(operation, sql.pruneDone, ...old);
-  return reason === undefined
-    ? yield* deleteEvents(operation, sql.pruneParked, ...old)
-    : yield* deleteEvents(operation, sql.pruneParkedFor, reason, ...old);
-}
-
-export function* pruneRecords(
-  { sql, now }: Operation,
-  { age, limit }: PruneRecordsOptions,
+export function* remove(
+  operation: Operation,
+  ref: string,
+  what: readonly string[] | "timers",
 ): SqlSteps<number> {
-  const seen = before(now, age);
-  return yield* change(sql.oldRecords, seen, seen, limitOf(limit));
+  const key = toText(ref);
+  const [record] = yield* select(operation.sql.lockRecord, key);
+  if (record !== undefined) yield* expire(operation, record);
+  const removed = yield* removeEvents(operation, key, what);
+  if (removed > 0) yield* refreshAll(operation, [key]);
+  return removed;
 }
 
 /** @returns the number of deleted events, or `undefined` if an event of the record is being processed */
 export function* erase(operation: Operation, ref: string): SqlSteps<number | undefined> {
   const { sql, now } = operation;
-  const record = toText(ref);
-  // Lock the record, so that no other process adds or claims an event of this record meanwhile.
-  yield* change(sql.insertQueue, record, null, null);
-  const row = yield* queueOf(operation, record);
-  if (row !== undefined && row.lease !== null && row.leaseEnd > now) return undefined;
-  const erased = yield* deleteEvents(operation, sql.eraseEvents, record);
-  yield* change(sql.dropQueue, record);
-  yield* change(sql.dropRecord, record);
+  const key = toText(ref);
+  const { lease_end: leaseEnd } = yield* lock(operation, key);
+  if (leaseEnd !== null && number(leaseEnd) > now) return undefined;
+  const erased = yield* change(sql.erase, key);
+  yield* change(sql.eraseRecord, key);
   return erased;
 }
 
 export function* learn(operation: Operation, ref: string, snapshot: Snapshot): SqlSteps<boolean> {
-  const { sql } = operation;
-  const record = toText(ref);
-  const [known] = yield* select(sql.record, record);
-  if (known !== undefined) {
-    if (!isSameSnapshot(snapshotOf(known), snapshot)) return false;
-    yield* remember(operation, record, snapshot, { changed: false, isNew: false });
-    return true;
+  const { sql, now } = operation;
+  const key = toText(ref);
+  const record = yield* lock(operation, key);
+  const known = record.snapshot === null ? undefined : snapshotOf(record);
+  const isFree =
+    known === undefined
+      ? (yield* select(sql.waitingOf, key, now)).length + (yield* select(sql.parkedOf, key)).length === 0
+      : isSameSnapshot(known, snapshot);
+  if (isFree) {
+    const sequence = known === undefined ? 1 : number(record.sequence);
+    yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, now, key);
+  } else {
+    yield* change(sql.deleteRecord, key);
   }
-  // The new row locks the record until the transaction ends. A record that already has a row has unfinished events.
-  if ((yield* change(sql.insertQueue, record, null, null)) === 0) return false;
-  // Read again under the lock: another process may have written a snapshot since the first read.
-  const [learned] = yield* select(sql.record, record);
-  const isFree = learned === undefined && (yield* select(sql.parkedOf, record)).length === 0;
-  if (isFree) yield* remember(operation, record, snapshot, { changed: true, isNew: true });
-  yield* change(sql.dropQueue, record);
-  return isFree || (learned !== undefined && isSameSnapshot(snapshotOf(learned), snapshot));
+  return isFree;
 }
 
 export function* setMeta(
@@ -235,6 +178,99 @@ export function nameOf(key: string): string {
   return `:${toText(key)}`;
 }
 
-function before(now: number, age: number): number {
+/** Where the next `prune` goes on to look for timers whose record has no snapshot. */
+export interface TimersSeen {
+  doneAt: number;
+  seq: number;
+}
+
+/** The number of done timers that one `prune` looks at. */
+const TIMERS = 500;
+
+export function* prune(
+  operation: Operation,
+  { state, reason, age, limit: asked }: PruneOptions,
+  seen: TimersSeen,
+): SqlSteps<number> {
+  const { sql, now } = operation;
+  const until = earlier(now, age);
+  const limit = limitOf(asked);
+  const old: SqlRow[] = [];
+  if (state === "done") {
+    for (const source of ["webhook", "reconcile", "recheck"])
+      old.push(...(yield* select(sql.oldDone, source, until, limit)));
+    old.push(...(yield* oldTimers(operation, until, seen)));
+    old.sort((a, b) => number(a.done_at) - number(b.done_at) || number(a.seq) - number(b.seq));
+  } else if (reason === undefined) {
+    old.push(...(yield* select(sql.oldParked, until, limit)));
+  } else {
+    old.push(...(yield* select(sql.oldParkedFor, until, reason, limit)));
+  }
+  let deleted = 0;
+  for (const list of lists(old.slice(0, limit).map(({ seq }) => number(seq))))
+    deleted += yield* change(sql.deleteOld, ...list, state, until);
+  return deleted;
+}
+
+/**
+ * Selects done timers whose record has no snapshot. A store may keep very many timers whose record has one. So each call
+ * looks at only {@link TIMERS} timers, and the next call goes on behind them.
+ */
+function* oldTimers({ sql }: Operation, until: number, seen: TimersSeen): SqlSteps<SqlRow[]> {
+  const { doneAt, seq } = seen;
+  const timers = yield* select(sql.doneTimers, until, doneAt, doneAt, seq, TIMERS);
+  const last = timers.length < TIMERS ? undefined : timers.at(-1);
+  seen.doneAt = last === undefined ? 0 : number(last.done_at);
+  seen.seq = last === undefined ? 0 : number(last.seq);
+  return timers.filter(({ kept }) => number(kept) === 0);
+}
+
+export function* pruneSnapshots(
+  { sql, now }: Operation,
+  { age, limit }: PruneSnapshotsOptions,
+): SqlSteps<number> {
+  const until = earlier(now, age);
+  return yield* change(sql.pruneSnapshots, until, until, limitOf(limit));
+}
+
+function earlier(now: number, age: number): number {
   return Math.max(Math.floor(now - age), Number.MIN_SAFE_INTEGER);
+}
+
+export function* restore(
+  operation: Operation,
+  events: readonly StoredEvent[],
+  snapshots: readonly RecordSnapshot[],
+): SqlSteps<void> {
+  const { sql } = operation;
+  const refs = [
+    ...events.map(({ ref, eventId }) => toRecord(ref, eventId)),
+    ...snapshots.map(({ ref }) => toText(ref)),
+  ];
+  for (const key of [...new Set(refs)].sort()) yield* lock(operation, key);
+  for (const event of events) {
+    const { eventId, ref, state, dueAt, receivedAt, attempts, type, reason, history } = event;
+    const doneAt = dueAt === null ? endedAtOf(event).getTime() : null;
+    yield* change(
+      sql.restoreEvent,
+      toId(eventId),
+      toRecord(ref, eventId),
+      state,
+      dueAt === null ? null : dueAt.getTime(),
+      receivedAt.getTime(),
+      ...contentOf(event),
+      attempts,
+      doneAt,
+      toTextOrNull(type),
+      reason,
+      toHistory(history),
+    );
+  }
+  for (const { ref, snapshot, sequence, seenAt } of snapshots) {
+    const key = toText(ref);
+    const [record] = yield* select(sql.record, key);
+    if (record !== undefined && record.snapshot !== null) continue;
+    yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, seenAt.getTime(), key);
+  }
+  yield* refreshAll(operation, [...new Set(refs)]);
 }

@@ -1,185 +1,204 @@
-import { StayhookError } from "../../errors.ts";
-import { change, type SqlDialect, type SqlSteps, select } from "./driver.ts";
-import { number, text } from "./sql-rows.ts";
+import type { SqlDialect } from "./driver.ts";
+import { CONTENT } from "./sql-rows.ts";
 
-const EVENT = `id, record, state, ready_at, due_at, wait_from, received_at, source, topic, timestamp, notification,
-  traceparent`;
-/** The columns of the queue that a claim reads. Omits generated columns: reading a column takes about 0.1 µs. */
-const QUEUE = `q.record, q.pending_due, q.pending_seq, q.retry_due, q.retry_seq, q.wait_from, q.wait_end, q.lease,
-  q.lease_seq, q.lease_end`;
-const CLAIMED = `e.id, e.record, e.state, e.ready_at, e.received_at, e.attempts, e.outages, e.first_outage_at, e.replayed,
-  e.claimed_at, e.worker, e.history, e.source, e.topic, e.timestamp, e.notification, e.traceparent`;
-const WAITING = `
-  SELECT e.*, q.wait_end FROM stayhook_events AS e
-  LEFT JOIN stayhook_queue AS q ON q.record = e.record AND e.ready_at IS NOT NULL`;
+/** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
+export const LIST = 50;
+const IN_LIST = `IN (${Array(LIST).fill("?").join(", ")})`;
 
-/** The start of a query for a record's first event in one state, in order of `ready_at` and `seq`. */
-const FIRST = "SELECT ready_at, seq FROM stayhook_events WHERE record = ? AND state =";
-const OLDEST_DUE = (condition: string) =>
-  `SELECT * FROM (SELECT seq FROM stayhook_events WHERE record = ? AND ${condition} ORDER BY seq LIMIT 1)`;
-/** A query for the oldest waiting event in one state. `state <> 'done'` lets SQLite use the partial index. */
-const OLDEST = (condition: string) =>
-  `SELECT * FROM (SELECT received_at AS at, seq FROM stayhook_events WHERE state <> 'done' AND ${condition} ORDER BY seq LIMIT 1)`;
-const ENDED_BEFORE = "AND ended_at <= ? ORDER BY ended_at, seq LIMIT ?";
-const OLD_DONE = `SELECT seq FROM stayhook_events WHERE state = 'done' ${ENDED_BEFORE}`;
-const OLD_PARKED = `SELECT seq FROM stayhook_events WHERE state = 'parked' ${ENDED_BEFORE}`;
-const OLD_PARKED_FOR = `SELECT seq FROM stayhook_events WHERE state = 'parked' AND reason = ? ${ENDED_BEFORE}`;
-// MySQL rejects a `LIMIT` inside `IN (…)`. It also rejects a subquery that reads the table of the `DELETE`. A derived
-// table avoids both errors.
-const deleteOf = (seqs: string) =>
-  `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${seqs}) AS old)`;
-/** A query for the `seq` of each event of a record. */
-export function ofRecord(dialect: SqlDialect): string {
-  return dialect.ofRecord ?? "SELECT seq FROM stayhook_events WHERE record = ?";
-}
+const NEW_EVENT = `id, ref, state, due_at, received_at, ${CONTENT}`;
+const RESTORED = `attempts, done_at, type, reason, history`;
+/** A record that has nothing to do and no snapshot needs no row. The condition reads only the row itself. */
+const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
+const FIRST_DUE =
+  "SELECT min(due_at) FROM stayhook_events AS e WHERE e.ref = stayhook_records.ref AND e.due_at IS NOT NULL";
+/** Events that `remove` keeps. */
+const REMOVABLE = "state NOT IN ('done', 'processing')";
+const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
+
+const SET_CONTENT = CONTENT.replaceAll(/\w+/g, "$& = ?");
+const CLAIMABLE =
+  "SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)";
+
+const marks = (count: number) => Array(count).fill("?").join(", ");
 
 /** Returns the store's statements in the SQL of a dialect. */
 export function statementsOf(dialect: SqlDialect) {
   const { forUpdate = "", skipLocked = "" } = dialect;
+  // Bind the method, because a dialect may be an instance of a class.
   const insertIgnore = (insert: string) => dialect.insertIgnore(insert);
   const statements = {
-    insertEvent: insertIgnore(
-      `INSERT INTO stayhook_events (${EVENT}) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    ),
-    eventById: "SELECT seq, record FROM stayhook_events WHERE id = ?",
-    insertQueue: insertIgnore(
-      "INSERT INTO stayhook_queue (record, pending_due, pending_seq) VALUES (?, ?, ?)",
-    ),
-    // MySQL assigns columns from left to right. `pending_seq` comes first, because it needs the old `pending_due`.
-    queueNow: `
-      UPDATE stayhook_queue SET pending_seq = CASE WHEN pending_due = 0 THEN pending_seq ELSE ? END, pending_due = 0,
-        wait_from = NULL, wait_end = 0
-      WHERE record = ?`,
-    queueLater: `
-      UPDATE stayhook_queue SET pending_seq = ?, pending_due = ?
-      WHERE record = ? AND (pending_due IS NULL OR pending_due > ?)`,
+    tableExists: dialect.tableExists,
 
-    queueOf: `SELECT ${QUEUE} FROM stayhook_queue AS q WHERE record = ? ${forUpdate}`,
-    claimable: `
-      SELECT ${QUEUE} FROM stayhook_queue AS q WHERE pending_at = 0 ORDER BY pending_seq LIMIT ? ${skipLocked}`,
-    claimableNewest: `
-      SELECT ${QUEUE} FROM stayhook_queue AS q WHERE pending_at = 0 ORDER BY pending_seq DESC LIMIT ? ${skipLocked}`,
-    claimableAgain: `
-      SELECT ${QUEUE} FROM stayhook_queue AS q WHERE pending_at > 0 AND pending_at <= ?
-      ORDER BY pending_at, pending_seq LIMIT ? ${skipLocked}`,
-    claimableRetries: `
-      SELECT ${QUEUE} FROM stayhook_queue AS q WHERE retry_at <= ?
-      ORDER BY retry_at, retry_seq LIMIT ? ${skipLocked}`,
-    oldestDue: `
-      ${OLDEST_DUE("state = 'pending' AND ready_at = 0")} AS a
-      UNION ALL ${OLDEST_DUE("state = 'retrying' AND ready_at <= ?")} AS b
-      UNION ALL ${OLDEST_DUE("state = 'processing' AND ready_at <= ?")} AS c
-      ORDER BY seq LIMIT 1`,
-    event: "SELECT * FROM stayhook_events WHERE seq = ?",
-    held: `
-      SELECT ${QUEUE}, e.due_at, e.attempts, e.outages, e.first_outage_at, e.claimed_at, e.worker, e.history
-      FROM stayhook_queue AS q JOIN stayhook_events AS e ON e.seq = q.lease_seq
-      WHERE q.record = ? AND q.lease = ? AND e.id = ? ${forUpdate}`,
-    eventWithRecord: `
-      SELECT ${CLAIMED}, r.snapshot, r.sequence FROM stayhook_events AS e
-      LEFT JOIN stayhook_records AS r ON r.record = e.record WHERE e.seq = ?`,
-    claimEvent: `
-      UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, ready_at = ?, wait_from = NULL,
-        claimed_at = ?, worker = ?, history = ?
-      WHERE seq = ?`,
-    setQueue: `
-      UPDATE stayhook_queue SET pending_due = ?, pending_seq = ?, retry_due = ?, retry_seq = ?, wait_from = ?, wait_end = ?,
-        lease = ?, lease_seq = ?, lease_end = ?
-      WHERE record = ?`,
-    dropQueue: "DELETE FROM stayhook_queue WHERE record = ?",
-    firstPending: `${FIRST} 'pending' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1`,
-    firstRetry: `
-      SELECT * FROM (${FIRST} 'retrying' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1) AS a
-      UNION ALL
-      SELECT * FROM (${FIRST} 'processing' AND ready_at IS NOT NULL ORDER BY ready_at, seq LIMIT 1) AS b
-      ORDER BY ready_at, seq LIMIT 1`,
-
-    laterDue: `
-      SELECT seq, record FROM stayhook_events WHERE state = 'pending' AND ready_at > 0 AND ready_at <= ? LIMIT 500`,
-    waitsAhead: "SELECT seq, record, state FROM stayhook_events WHERE wait_from > ? LIMIT 500",
-    ripen: "UPDATE stayhook_events SET ready_at = ?, wait_from = ? WHERE seq = ?",
-    queueWaitsAhead: "SELECT record FROM stayhook_queue WHERE wait_from > ? LIMIT 500",
-    endWait: "UPDATE stayhook_queue SET wait_from = NULL, wait_end = 0 WHERE record = ?",
-
-    renewEvent: "UPDATE stayhook_events SET ready_at = ? WHERE seq = ?",
-    endEvent: `
-      UPDATE stayhook_events SET state = ?, ready_at = NULL, wait_from = NULL, ended_at = ?, type = coalesce(?, type),
-        reason = ?, history = ?
-      WHERE seq = ?`,
-    retryEvent: `
-      UPDATE stayhook_events SET state = 'retrying', ready_at = ?, due_at = ?, wait_from = ?, attempts = ?, outages = ?,
-        first_outage_at = ?, type = coalesce(?, type), reason = ?, history = ?
-      WHERE seq = ?`,
-    releaseEvent: `
-      UPDATE stayhook_events SET state = ?, ready_at = ?, wait_from = ?, attempts = attempts - 1 WHERE seq = ?`,
-
-    record: "SELECT * FROM stayhook_records WHERE record = ?",
-    setRecord:
-      "UPDATE stayhook_records SET snapshot = ?, sequence = sequence + ?, seen_at = ? WHERE record = ? AND seen_from BETWEEN ? AND ?",
-    setOldRecord: `
-      UPDATE stayhook_records SET snapshot = ?, sequence = sequence + ?, seen_at = ?, seen_from = ? WHERE record = ?`,
-    insertRecord: insertIgnore(
-      "INSERT INTO stayhook_records (record, snapshot, sequence, seen_at, seen_from) VALUES (?, ?, 1, ?, ?)",
-    ),
-    recordsAfter: "SELECT * FROM stayhook_records WHERE record > ? ORDER BY record LIMIT ?",
-    parkedOf:
-      "SELECT 1 FROM stayhook_events WHERE record = ? AND ready_at IS NULL AND state = 'parked' LIMIT 1",
-    oldRecords: `
-      DELETE FROM stayhook_records WHERE record IN (SELECT record FROM (
-        SELECT record FROM stayhook_records AS r
-        WHERE seen_from <= ? AND seen_at <= ?
-          AND NOT EXISTS (SELECT 1 FROM stayhook_queue AS q WHERE q.record = r.record)
-        ORDER BY seen_from LIMIT ?) AS old)`,
-    dropRecord: "DELETE FROM stayhook_records WHERE record = ?",
-
-    replayEvent: `
-      UPDATE stayhook_events SET state = 'pending', ready_at = 0, due_at = ?, wait_from = NULL, attempts = 0, outages = 0,
-        first_outage_at = NULL, ended_at = NULL, reason = NULL, replayed = 1
-      WHERE seq = ?`,
-    hastenEvent: "UPDATE stayhook_events SET ready_at = ?, due_at = ?, wait_from = ? WHERE seq = ?",
-    discardEvent: `
-      UPDATE stayhook_events SET state = 'done', ready_at = NULL, wait_from = NULL, ended_at = ?, reason = 'discarded'
-      WHERE seq = ?`,
-
-    pruneDone: deleteOf(OLD_DONE),
-    pruneParked: deleteOf(OLD_PARKED),
-    pruneParkedFor: deleteOf(OLD_PARKED_FOR),
-    eraseEvents: deleteOf(ofRecord(dialect)),
-
-    get: `${WAITING} WHERE e.id = ?`,
+    eventById: "SELECT * FROM stayhook_events WHERE id = ?",
     /** The `seq` at which a slice ends. The second parameter is the length of the slice minus 1. */
     sliceEnd: "SELECT seq FROM stayhook_events WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
-    nextReady: `
-      SELECT min(at) AS at FROM (
-        SELECT * FROM (SELECT pending_at AS at FROM stayhook_queue WHERE pending_at IS NOT NULL ORDER BY pending_at LIMIT 1) AS a
-        UNION ALL
-        SELECT * FROM (SELECT retry_at AS at FROM stayhook_queue WHERE retry_at IS NOT NULL ORDER BY retry_at LIMIT 1) AS b
-        UNION ALL
-        SELECT * FROM (SELECT 0 AS at FROM stayhook_queue WHERE wait_from > ? LIMIT 1) AS c
-        UNION ALL
-        SELECT * FROM (SELECT 0 AS at FROM stayhook_events WHERE wait_from > ? LIMIT 1) AS d) AS ready`,
-    oldestWaiting: `
-      ${OLDEST("state = 'pending' AND (ready_at <= ? OR wait_from > ?)")} AS a
-      UNION ALL ${OLDEST("state = 'retrying'")} AS b
-      UNION ALL ${OLDEST("state = 'processing' AND ready_at <= ?")} AS c
-      ORDER BY seq LIMIT 1`,
     counts: dialect.counts ?? "SELECT state, count(*) AS events FROM stayhook_events GROUP BY state",
-    newestReceived: `
-      SELECT seq, received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1`,
+    // `state <> 'done'` lets a database use a partial index.
+    oldestWaiting: `
+      SELECT min(at) AS at FROM (
+        SELECT min(received_at) AS at FROM stayhook_events WHERE state = 'pending' AND state <> 'done'
+        UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'retrying' AND state <> 'done'
+        UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'processing' AND state <> 'done' AND due_at <= ?
+        UNION ALL SELECT min(due_at) FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?) AS waiting`,
+    lastReceived: "SELECT max(received_at) AS at FROM stayhook_events WHERE source = 'webhook'",
+    // The first 100 rows show the leased records whose due time an `add` or a replay has lowered.
+    nextDue: `
+      SELECT min(at) AS at FROM (
+        SELECT * FROM (
+          SELECT due_at AS at FROM stayhook_records WHERE due_at IS NOT NULL AND lease_end IS NULL ORDER BY due_at LIMIT 1) AS free
+        UNION ALL
+        SELECT CASE WHEN lease_end > due_at THEN lease_end ELSE due_at END FROM (
+          SELECT due_at, lease_end FROM stayhook_records WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 100) AS first) AS next`,
+
+    record: "SELECT * FROM stayhook_records WHERE ref = ?",
+    lockRecord: `SELECT * FROM stayhook_records WHERE ref = ? ${forUpdate}`,
+    insertRecord: insertIgnore("INSERT INTO stayhook_records (ref) VALUES (?)"),
+    deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
+    insertRecords: insertIgnore(
+      `INSERT INTO stayhook_records (ref) SELECT DISTINCT ref FROM stayhook_events WHERE seq ${IN_LIST} ORDER BY ref`,
+    ),
+    lockRecords: `SELECT ref FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
+    // During a lease, a lower due time tells `settle` that an event may have become due. A due time that is too early is
+    // harmless: the claim finds no event and computes the due time again.
+    refreshRecords: `
+      UPDATE stayhook_records SET due_at = CASE
+        WHEN lease_end IS NULL THEN (${FIRST_DUE})
+        WHEN due_at < ? THEN due_at
+        WHEN lease_end > ? THEN ?
+        ELSE lease_end - 1 END
+      WHERE ref ${IN_LIST}`,
+    deleteRecords: `DELETE FROM stayhook_records WHERE ref ${IN_LIST} AND ${EMPTY}`,
+
+    replay: `
+      UPDATE stayhook_events SET state = 'pending', due_at = ?, replayed = 1, ${ANEW}
+      WHERE seq ${IN_LIST} AND state IN ('done', 'parked')`,
+    // The last `?` of the states is 'scheduled', or a state that is named already.
+    hasten: `
+      UPDATE stayhook_events SET due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END
+      WHERE seq ${IN_LIST} AND due_at > ? AND state IN ('pending', 'retrying', ?)`,
+    discard: `
+      UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded'
+      WHERE seq ${IN_LIST} AND state IN ('pending', 'retrying', 'parked', ?)`,
+
+    removeById: `DELETE FROM stayhook_events WHERE id = ? AND ref = ? AND ${REMOVABLE}`,
+    removeOpenTimers: `
+      DELETE FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND source = 'timer' AND ${REMOVABLE}`,
+    removeParkedTimers: "DELETE FROM stayhook_events WHERE ref = ? AND state = 'parked' AND source = 'timer'",
+    erase: `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine)`,
+    eraseRecord: "DELETE FROM stayhook_records WHERE ref = ?",
+
+    snapshotsAfter: `
+      SELECT * FROM stayhook_records WHERE ref > ? AND snapshot IS NOT NULL ORDER BY ref LIMIT ?`,
+    setSnapshot: "UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ? WHERE ref = ?",
+    waitingOf: `
+      SELECT 1 AS found FROM stayhook_events
+      WHERE ref = ? AND due_at IS NOT NULL AND (state <> 'scheduled' OR due_at <= ?) LIMIT 1`,
+    parkedOf: "SELECT 1 AS found FROM stayhook_events WHERE ref = ? AND state = 'parked' LIMIT 1",
+    // A derived table, because MySQL rejects a `LIMIT` inside `IN (…)` and a subquery on the table of the `DELETE`.
+    pruneSnapshots: `
+      DELETE FROM stayhook_records WHERE due_at IS NULL AND lease_end IS NULL AND seen_at <= ? AND ref IN (SELECT ref FROM (
+        SELECT ref FROM stayhook_records
+        WHERE snapshot IS NOT NULL AND seen_at <= ? AND due_at IS NULL AND lease_end IS NULL
+        ORDER BY seen_at LIMIT ?) AS old)`,
+
+    oldDone: `
+      SELECT seq, done_at FROM stayhook_events
+      WHERE state = 'done' AND source = ? AND done_at <= ? ORDER BY done_at, seq LIMIT ?`,
+    doneTimers: `
+      SELECT e.seq, e.done_at, CASE WHEN r.snapshot IS NULL THEN 0 ELSE 1 END AS kept FROM stayhook_events AS e
+      LEFT JOIN stayhook_records AS r ON r.ref = e.ref
+      WHERE e.state = 'done' AND e.source = 'timer' AND e.done_at <= ? AND e.done_at >= ? AND (e.done_at > ? OR e.seq > ?)
+      ORDER BY e.done_at, e.seq LIMIT ?`,
+    oldParked: `
+      SELECT seq, done_at FROM stayhook_events WHERE state = 'parked' AND done_at <= ? ORDER BY done_at, seq LIMIT ?`,
+    oldParkedFor: `
+      SELECT seq, done_at FROM stayhook_events
+      WHERE state = 'parked' AND done_at <= ? AND reason = ? ORDER BY done_at, seq LIMIT ?`,
+    deleteOld: `DELETE FROM stayhook_events WHERE seq ${IN_LIST} AND state = ? AND done_at <= ?`,
 
     meta: "SELECT value, set_at FROM stayhook_meta WHERE name = ?",
     insertMeta: insertIgnore("INSERT INTO stayhook_meta (name, value, set_at) VALUES (?, ?, ?)"),
     updateMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ? AND value = ?",
     deleteMeta: "DELETE FROM stayhook_meta WHERE name = ? AND value = ?",
-    setMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ?",
+
+    due: "SELECT 1 AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?) LIMIT 1",
+    claimable: `${CLAIMABLE} ORDER BY due_at LIMIT ? ${skipLocked}`,
+    claimableNewest: `${CLAIMABLE} ORDER BY due_at DESC LIMIT ? ${skipLocked}`,
+    firstDue: `
+      SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, seq LIMIT 1`,
+    firstDueAt: "SELECT min(due_at) AS at FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL",
+    processingOf:
+      "SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND state = 'processing'",
+    // Without its token, `alreadySettled` does not take the lost attempt for one that the lease ended.
+    loseEvent: "UPDATE stayhook_events SET state = 'retrying', lease = NULL, history = ? WHERE seq = ?",
+    claimEvent: `
+      UPDATE stayhook_events SET state = 'processing', attempts = attempts + 1, due_at = ?, claimed_at = ?, worker = ?,
+        lease = ?
+      WHERE seq = ?`,
+    leaseRecord:
+      "UPDATE stayhook_records SET lease = ?, lease_end = ?, lease_duration = ?, due_at = ? WHERE ref = ?",
+    endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
+    insertDueRecord: insertIgnore("INSERT INTO stayhook_records (ref, due_at) VALUES (?, ?)"),
+    setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
+    renewEvent: "UPDATE stayhook_events SET due_at = ? WHERE id = ? AND lease = ? AND state = 'processing'",
+    // MySQL assigns the columns from left to right, and `due_at` needs the old `lease_end`.
+    renewRecord: `
+      UPDATE stayhook_records SET due_at = CASE WHEN due_at < lease_end THEN due_at ELSE ? END, lease_end = ?,
+        lease_duration = ?
+      WHERE ref = ? AND lease = ?`,
+
+    held: `
+      SELECT e.seq, r.sequence, CASE WHEN r.snapshot IS NULL THEN 0 ELSE 1 END AS has_snapshot
+      FROM stayhook_records AS r JOIN stayhook_events AS e ON e.id = ? AND e.lease = r.lease AND e.state = 'processing'
+      WHERE r.ref = ? AND r.lease = ? AND r.lease_end IS NOT NULL`,
+    // The record's row may have been deleted, or deleted and made anew, since the lease ended.
+    alreadySettled: `
+      SELECT 1 AS found FROM stayhook_events AS e LEFT JOIN stayhook_records AS r ON r.ref = e.ref
+      WHERE e.id = ? AND e.lease = ? AND e.state <> 'processing' AND (r.lease IS NULL OR r.lease = e.lease)`,
+    endEvent: `
+      UPDATE stayhook_events SET state = ?, due_at = ?, done_at = ?, attempts = ?, outages = ?, first_outage_at = ?,
+        replayed = ?, type = coalesce(?, type), reason = ?, history = ?
+      WHERE seq = ?`,
+    replaceContent: `UPDATE stayhook_events SET received_at = ?, ${SET_CONTENT} WHERE seq = ?`,
+    replaceEvent: `
+      UPDATE stayhook_events SET state = ?, due_at = ?, received_at = ?, ${SET_CONTENT}, replayed = 0, ${ANEW} WHERE seq = ?`,
+    delayEvents: `
+      UPDATE stayhook_events SET due_at = ?
+      WHERE ref = ? AND due_at IS NOT NULL AND due_at < ? AND state IN ('pending', 'retrying')`,
+
+    lockAllDue: `SELECT ref FROM stayhook_records WHERE due_at IS NOT NULL ORDER BY ref ${forUpdate}`,
+    setBackEvents: `
+      UPDATE stayhook_events SET due_at = ?
+      WHERE due_at > ? AND (state IN ('pending', 'retrying') OR state = 'scheduled' AND source = 'recheck')`,
+    setBackLeases: `
+      UPDATE stayhook_records SET lease_end = ? + lease_duration WHERE lease_end > ? + lease_duration`,
+    setBackProcessing: `
+      UPDATE stayhook_events SET due_at = (SELECT lease_end FROM stayhook_records AS r WHERE r.ref = stayhook_events.ref)
+      WHERE state = 'processing' AND due_at > ?
+        AND EXISTS (SELECT 1 FROM stayhook_records AS r WHERE r.ref = stayhook_events.ref AND r.lease_end IS NOT NULL)`,
+    setBackRecords: `
+      UPDATE stayhook_records SET due_at = CASE WHEN lease_end IS NULL THEN (${FIRST_DUE}) ELSE lease_end END
+      WHERE due_at IS NOT NULL`,
+
+    insertEvent: insertIgnore(`INSERT INTO stayhook_events (${NEW_EVENT}) VALUES (${marks(10)})`),
+    restoreEvent: insertIgnore(
+      `INSERT INTO stayhook_events (${NEW_EVENT}, ${RESTORED}) VALUES (${marks(15)})`,
+    ),
   };
   const entries = Object.entries(statements).map(([name, sql]) => [name, prepared(dialect, sql)]);
   return Object.fromEntries(entries) as Readonly<typeof statements>;
 }
 
-/** Rounds up a limit, and caps it at the largest limit that every database accepts. */
+export type Statements = ReturnType<typeof statementsOf>;
+
+/** A query for the `seq` of each event of a record. */
+export function ofRecord(dialect: SqlDialect): string {
+  return dialect.ofRecord ?? "SELECT seq FROM stayhook_events WHERE ref = ?";
+}
+
+/** Caps a limit at the largest limit that every database accepts. */
 export function limitOf(limit: number): number {
-  return Math.min(Math.ceil(limit), 2 ** 31 - 1);
+  return Math.min(limit, 2 ** 31 - 1);
 }
 
 /** Replaces each `?` with the dialect's placeholder. */
@@ -187,30 +206,4 @@ export function prepared(dialect: SqlDialect, sql: string): string {
   if (dialect.placeholder === undefined) return sql;
   let parameters = 0;
   return sql.replaceAll("?", () => dialect.placeholder!(++parameters));
-}
-
-export type Statements = ReturnType<typeof statementsOf>;
-
-/** The version of the tables. Newer versions only add to the tables, so this package can use newer tables. */
-const SCHEMA_VERSION = 1;
-
-/** Whether the tables exist. Throws if they belong to stayhook 0.1. */
-export function* isMigrated(dialect: SqlDialect): SqlSteps<boolean> {
-  const meta = yield* select(dialect.tableExists, "stayhook_meta");
-  if (meta.length > 0) {
-    const [row] = yield* select(statementsOf(dialect).meta, "schema");
-    return row !== undefined && number(text(row.value)) >= SCHEMA_VERSION;
-  }
-  const events = yield* select(dialect.tableExists, "stayhook_events");
-  if (events.length === 0) return false;
-  throw new StayhookError(
-    "stayhook 0.1 made the tables, and this version of stayhook cannot read them. Let stayhook 0.1 handle all its events, then use an empty database",
-  );
-}
-
-export function* migrate(dialect: SqlDialect): SqlSteps<void> {
-  // Another process may have created the tables meanwhile.
-  if (yield* isMigrated(dialect)) return;
-  for (const statement of dialect.schema) yield* change(statement);
-  yield* change(statementsOf(dialect).insertMeta, "schema", String(SCHEMA_VERSION), Date.now());
 }

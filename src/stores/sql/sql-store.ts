@@ -1,18 +1,25 @@
-import { type AddAnswer, BaseStore, type Slice, type Sliced } from "../base-store.ts";
+import {
+  type AddAnswer,
+  BaseStore,
+  type Claimed,
+  type Settled,
+  type Slice,
+  type Sliced,
+  type Timed,
+} from "../base-store.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
   EventStore,
-  NewEvent,
-  Outcome,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
+import type { Addition, Settlement } from "../outcomes.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
 import {
   changeAll,
@@ -20,16 +27,37 @@ import {
   learn,
   list,
   nameOf,
-  newestReceived,
   prune,
-  pruneRecords,
+  pruneSnapshots,
+  remove,
+  restore,
   setMeta,
+  type TimersSeen,
 } from "./sql-changes.ts";
-import { add, claim, type Operation, renew, settle } from "./sql-queue.ts";
-import { fromText, number, numberOrNull, recordOf, storedEventOf, text, toId, toText } from "./sql-rows.ts";
-import { migrate, type Statements, statementsOf } from "./sql-statements.ts";
+import { add, claim, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
+import type { Operation } from "./sql-records.ts";
+import {
+  fromText,
+  number,
+  numberOrNull,
+  recordSnapshotOf,
+  storedEventOf,
+  text,
+  toId,
+  toText,
+} from "./sql-rows.ts";
+import { migrate } from "./sql-schema.ts";
+import { type Statements, statementsOf } from "./sql-statements.ts";
 
-const READING = "events could not be read";
+/** What failed, for error messages. */
+export const failing = {
+  add: "the event could not be recorded",
+  claim: "events could not be claimed",
+  renew: "leases could not be renewed",
+  settle: "the result of an attempt could not be recorded",
+  setBack: "due times could not be repaired after the clock was set back",
+  read: "events could not be read",
+} as const;
 
 /**
  * Returns a store in your own SQL database. At its first use, the store creates tables with the prefix `stayhook_`.
@@ -48,91 +76,111 @@ export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): Ev
   return new SqlStore<Tx>(driver, dialect);
 }
 
+/**
+ * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
+ * one statement after the other for each event. A store on a database server overrides them with statements for groups.
+ */
 export class SqlStore<Tx> extends BaseStore<Tx> {
   declare readonly transactional?: true;
-  readonly #driver: SqlDriver;
-  readonly #dialect: SqlDialect;
-  readonly #sql: Statements;
+  protected readonly driver: SqlDriver;
+  protected readonly dialect: SqlDialect;
+  protected readonly sql: Statements;
+  readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
   #ready: Promise<void> | undefined;
   #isReady: boolean;
-  #isWaking = false;
   #silence: (() => void) | undefined;
 
   /** @param options.migrated - `true` if the driver has already created the tables */
   constructor(driver: SqlDriver, dialect: SqlDialect, { migrated = false } = {}) {
     super();
-    this.#driver = driver;
-    this.#dialect = dialect;
-    this.#sql = statementsOf(dialect);
+    this.driver = driver;
+    this.dialect = dialect;
+    this.sql = statementsOf(dialect);
     this.#isReady = migrated;
     if (driver.transactional) this.transactional = true;
   }
 
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
-    // Copy the event, because the caller may change it before the store writes it.
-    const given = { ...event };
-    const answer = await this.#write("the event could not be recorded", (operation) =>
-      add(operation, given, dueIn),
-    );
-    if (answer === "added") this.#wake();
-    return answer;
+  protected doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
+    return this.write(failing.add, (operation) => add(operation, additions));
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    // If no event is due, do not claim: the locks of a claim would delay other processes.
-    if (this.#driver.busy !== true && (await this.doNextDue()) !== 0) return [];
-    return this.#write("events could not be claimed", (operation) => claim(operation, options));
+  protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+    // If no record is due, do not claim: the locks of a claim would delay other processes.
+    const due = await this.hasDue();
+    return due.result
+      ? this.write(failing.claim, (operation) => claim(operation, options))
+      : { now: due.now, result: [] };
   }
 
-  protected doRenew(held: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    return this.#write("leases could not be renewed", (operation) => renew(operation, held, leaseDuration));
+  protected hasDue(): Promise<Timed<boolean>> {
+    return this.read(hasDue);
   }
 
-  protected async doSettle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
-    const { held, more } = await this.#write("the result of an attempt could not be recorded", (operation) =>
-      settle(operation, claim, outcome),
-    );
-    if (more) this.#wake();
-    return held;
+  protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
+    return this.write(failing.renew, (operation) => renew(operation, claims, leaseDuration));
   }
 
-  protected doNextDue(): Promise<number | undefined> {
-    return this.#read(function* ({ sql, now }) {
-      const [row] = yield* select(sql.nextReady, now, now);
-      const at = numberOrNull(row?.at);
-      return at === null ? undefined : Math.max(0, at - now);
+  protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
+    try {
+      return await this.write(failing.settle, this.settling(settlements));
+    } catch (error) {
+      if (error instanceof LeaseLost) return [{ held: false, more: false }];
+      throw error;
+    }
+  }
+
+  /** Returns the steps of `doSettle`. If they throw {@link LeaseLost}, the writes are rolled back. */
+  protected settling(settlements: readonly Settlement<Tx>[]) {
+    return (operation: Operation): SqlSteps<Settled[]> => settle(operation, settlements);
+  }
+
+  protected doSetBack(): Promise<void> {
+    return this.write(failing.setBack, setBack);
+  }
+
+  protected doNextDue(): Promise<Timed<number | undefined>> {
+    return this.read(function* ({ sql, now }) {
+      const at = numberOrNull((yield* select(sql.nextDue))[0]!.at);
+      return { now, result: at === null ? undefined : Math.max(0, at - now) };
     });
   }
 
+  protected doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+    return this.write("events could not be removed", (operation) => remove(operation, ref, what));
+  }
+
   protected doGet(eventId: string): Promise<StoredEvent | undefined> {
-    return this.#read(function* ({ sql }) {
-      const [row] = yield* select(sql.get, toId(eventId));
+    return this.read(function* ({ sql }) {
+      const [row] = yield* select(sql.eventById, toId(eventId));
       return row && storedEventOf(row);
     });
   }
 
   protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
-    return this.#read((operation) => list(operation, filter, slice));
+    return this.read((operation) => list(operation, filter, slice));
   }
 
   protected arrivalOf(eventId: string): Promise<number | undefined> {
-    return this.#read(function* ({ sql }) {
+    return this.read(function* ({ sql }) {
       const [row] = yield* select(sql.eventById, toId(eventId));
       return row && number(row.seq);
     });
   }
 
-  protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
-    const sliced = await this.#write("events could not be changed", (operation) =>
-      changeAll(operation, change, filter, slice),
+  protected doChange(
+    change: Change,
+    filter: EventFilter,
+    states: readonly EventState[],
+    slice: Slice,
+  ): Promise<Sliced<number>> {
+    return this.write("events could not be changed", (operation) =>
+      changeAll(operation, change, filter, states, slice),
     );
-    if (sliced.found > 0) this.#wake();
-    return sliced;
   }
 
   protected doCounts(): Promise<Record<EventState, number>> {
-    return this.#read(function* ({ sql }) {
-      const counts = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+    return this.read(function* ({ sql }) {
+      const counts = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
       for (const { state, events } of yield* select(sql.counts))
         counts[text(state) as EventState] = number(events);
       return counts;
@@ -140,43 +188,43 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected doOldestWaiting(): Promise<number | undefined> {
-    return this.#read(function* ({ sql, now }) {
-      const [row] = yield* select(sql.oldestWaiting, now, now, now);
-      const at = numberOrNull(row?.at);
+    return this.read(function* ({ sql, now }) {
+      const at = numberOrNull((yield* select(sql.oldestWaiting, now, now))[0]!.at);
       return at === null ? undefined : Math.max(0, now - at);
     });
   }
 
-  protected async doNewestReceived(): Promise<Date | undefined> {
-    const newest = await this.#read(newestReceived);
-    return newest && new Date(newest.receivedAt);
+  protected doLastReceivedAt(): Promise<number | undefined> {
+    return this.read(function* ({ sql }) {
+      const at = numberOrNull((yield* select(sql.lastReceived))[0]!.at);
+      return at === null ? undefined : at;
+    });
   }
 
   protected doErase(ref: string): Promise<number | undefined> {
-    return this.#write("the record could not be erased", (operation) => erase(operation, ref));
+    return this.write("the record could not be erased", (operation) => erase(operation, ref));
   }
 
-  protected doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
-    return this.#read(function* ({ sql }) {
+  protected doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
+    return this.read(function* ({ sql }) {
       const [row] = yield* select(sql.record, toText(ref));
-      return row && recordOf(row);
+      return row === undefined || row.snapshot === null ? undefined : recordSnapshotOf(row);
     });
   }
 
-  protected doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    return this.#read(function* ({ sql }) {
-      const rows = yield* select(sql.recordsAfter, after === undefined ? "" : toText(after), limit);
-      return rows.map(recordOf);
+  protected doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    return this.read(function* ({ sql }) {
+      const rows = yield* select(sql.snapshotsAfter, after === undefined ? "" : toText(after), limit);
+      return rows.map(recordSnapshotOf);
     });
   }
 
-  protected doLearn(ref: string, { status, fields }: Snapshot): Promise<boolean> {
-    const given = { status, fields: { ...fields } };
-    return this.#write("the snapshot could not be written", (operation) => learn(operation, ref, given));
+  protected doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    return this.write("the snapshot could not be written", (operation) => learn(operation, ref, snapshot));
   }
 
   protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    return this.#read(function* ({ sql, now }) {
+    return this.read(function* ({ sql, now }) {
       const [row] = yield* select(sql.meta, nameOf(key));
       return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
     });
@@ -187,22 +235,30 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     value: string | undefined,
     expected: string | undefined,
   ): Promise<boolean> {
-    return this.#write("the meta value could not be written", (operation) =>
+    return this.write("the meta value could not be written", (operation) =>
       setMeta(operation, key, value, expected),
     );
   }
 
   protected doPrune(options: PruneOptions): Promise<number> {
-    return this.#write("old events could not be deleted", (operation) => prune(operation, options));
+    return this.write("old events could not be deleted", (operation) =>
+      prune(operation, options, this.#timers),
+    );
   }
 
-  protected doPruneRecords(options: PruneRecordsOptions): Promise<number> {
-    return this.#write("old snapshots could not be deleted", (operation) => pruneRecords(operation, options));
+  protected doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
+    return this.write("old snapshots could not be deleted", (operation) =>
+      pruneSnapshots(operation, options),
+    );
+  }
+
+  protected doRestore(events: readonly StoredEvent[], snapshots: readonly RecordSnapshot[]): Promise<void> {
+    return this.write("events could not be restored", (operation) => restore(operation, events, snapshots));
   }
 
   override subscribe(wake: () => void): () => void {
     const unsubscribe = super.subscribe(wake);
-    this.#silence ??= this.#driver.notifier?.listen(() => this.subscribers.wake());
+    this.#silence ??= this.driver.notifier?.listen(() => this.subscribers.wake());
     return () => {
       unsubscribe();
       if (!this.subscribers.isEmpty) return;
@@ -211,55 +267,50 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     };
   }
 
+  protected override notify(): void {
+    this.driver.notifier?.notify();
+  }
+
   protected async doClose(): Promise<void> {
     this.#silence?.();
     this.#silence = undefined;
-    await this.#driver.close();
+    await this.driver.close();
   }
 
-  /** Wakes the subscribers once for all events that one commit made due. */
-  #wake(): void {
-    if (this.#isWaking) return;
-    this.#isWaking = true;
-    queueMicrotask(() => {
-      this.#isWaking = false;
-      if (!this.closed) this.subscribers.wake();
-      this.#driver.notifier?.notify();
-    });
+  /** Runs steps in one transaction. The steps may run again, for example after a deadlock. */
+  protected async write<T>(failing: string, steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    await this.ready();
+    return this.driver.transaction(() => this.#steps(steps), failing);
   }
 
-  async #write<T>(failing: string, steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
-    if (!this.#isReady) await this.#migrate();
-    return this.#driver.transaction(() => this.#steps(steps), failing);
-  }
-
-  async #read<T>(steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
-    if (!this.#isReady) await this.#migrate();
-    const driver = this.#driver;
+  /** Runs steps that only read. */
+  protected async read<T>(steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    await this.ready();
+    const { driver } = this;
     return driver.read === undefined
-      ? driver.transaction(() => this.#steps(steps), READING)
-      : driver.read(() => this.#steps(steps), READING);
+      ? driver.transaction(() => this.#steps(steps), failing.read)
+      : driver.read(() => this.#steps(steps), failing.read);
   }
 
   *#steps<T>(steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
-    const dialect = this.#dialect;
+    const { dialect, sql } = this;
     const { clock } = dialect;
     const now = clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
-    return yield* steps({ sql: this.#sql, dialect, now });
+    return yield* steps({ sql, dialect, now });
   }
 
-  #migrate(): Promise<void> {
-    this.#ready ??= this.#driver
-      .transaction(() => migrate(this.#dialect), "the tables could not be created")
-      .then(
-        () => {
-          this.#isReady = true;
-        },
-        (error: unknown) => {
-          this.#ready = undefined;
-          throw error;
-        },
-      );
-    return this.#ready;
+  /** Creates the tables at the first call. */
+  protected async ready(): Promise<void> {
+    if (this.#isReady) return;
+    // Forget a failure, so that the next call tries again.
+    this.#ready ??= this.migrate().finally(() => {
+      this.#ready = undefined;
+    });
+    await this.#ready;
+    this.#isReady = true;
+  }
+
+  protected migrate(): Promise<void> {
+    return this.driver.transaction(() => migrate(this.dialect), "the tables could not be created");
   }
 }

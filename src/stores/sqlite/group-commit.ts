@@ -1,10 +1,9 @@
 import type { DatabaseSync } from "node:sqlite";
 // Use imported timers: a test's fake timers replace the globals, and would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
+import { isBusy, isConstraint } from "./sqlite-errors.ts";
 import { WritesFailed } from "./user-writes.ts";
 
-/** The maximum number of jobs in one transaction. More jobs would block the event loop for too long. */
-const MOST_JOBS = 256;
 /** The time after which a transaction starts no further job, ms. */
 const MOST_TIME = 10;
 /** The waits before retries on a busy file, ms. Each wait is multiplied by a random factor from 0.5 to 1.5. */
@@ -18,13 +17,21 @@ interface Job {
   readonly deadline: number;
 }
 
-/** Resolves or rejects a job. Called when the job's transaction is on disk. */
-type Ending = () => void;
+/** Thrown if a job's write has ended the transaction that it shares with other jobs. */
+class TransactionEnded extends Error {
+  readonly job: Job;
+  readonly failure: WritesFailed;
+
+  constructor(job: Job, failure: WritesFailed) {
+    super("transaction ended");
+    this.job = job;
+    this.failure = failure;
+  }
+}
 
 /**
- * Commits jobs in groups: jobs that are in the queue at the same time share one transaction and one wait for the
- * disk. A job resolves only when its transaction is on disk. If a transaction fails, each of its jobs runs again in a
- * separate transaction.
+ * Commits the jobs of one turn together, so that they share one wait for the disk. A job resolves only when its
+ * transaction is on disk. If a transaction fails, each of its jobs runs again in a transaction of its own.
  */
 export class GroupCommit {
   readonly #db: DatabaseSync;
@@ -44,11 +51,11 @@ export class GroupCommit {
     this.#check = check;
   }
 
-  get isIdle(): boolean {
-    return this.#queue.length === 0;
-  }
-
-  /** Calls `run` in a shared transaction. If this transaction fails, calls `run` again in a separate transaction. */
+  /**
+   * Calls `run` in a transaction.
+   *
+   * @throws WritesFailed if a user's write failed, or broke a deferred constraint
+   */
   run<T>(run: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + this.#busyTimeout;
@@ -58,11 +65,8 @@ export class GroupCommit {
   }
 
   /** Resolves when all jobs have ended. */
-  idle(): Promise<void> {
-    if (this.isIdle) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#idle.push(resolve);
-    });
+  async idle(): Promise<void> {
+    if (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
   #schedule(): void {
@@ -74,7 +78,7 @@ export class GroupCommit {
 
   #flush(): void {
     this.#scheduled = false;
-    const jobs = this.#queue.slice(0, this.#alone > 0 ? 1 : MOST_JOBS);
+    const jobs = this.#alone > 0 ? this.#queue.slice(0, 1) : [...this.#queue];
     try {
       this.#check();
       const endings = transact(this.#db, jobs);
@@ -82,40 +86,33 @@ export class GroupCommit {
       this.#take(endings.length);
       for (const end of endings) end();
     } catch (error) {
-      if (isBusy(error)) this.#busy(error);
-      else this.#failed(jobs, error);
+      if (error instanceof TransactionEnded) this.#remove(error);
+      else if (isBusy(error)) this.#waitForFile(error);
+      else if (jobs.length > 1) this.#alone = jobs.length;
+      // Only the user's tables have constraints that fail at the commit.
+      else this.#take(1)[0]?.reject(isConstraint(error) ? new WritesFailed(error, true) : error);
     }
-    if (!this.isIdle) this.#schedule();
+    if (this.#queue.length > 0) this.#schedule();
     else for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  #take(count: number): void {
-    this.#queue.splice(0, count);
+  #take(count: number): Job[] {
     this.#alone = Math.max(0, this.#alone - count);
+    return this.#queue.splice(0, count);
   }
 
-  #failed(jobs: readonly Job[], error: unknown): void {
-    if (error instanceof TransactionLost) {
-      // Do not run this job again, because the job itself ended the shared transaction.
-      this.#queue.splice(this.#queue.indexOf(error.job), 1);
-      error.job.reject(error.cause);
-      this.#alone = Math.max(0, this.#alone - 1);
-    } else if (jobs.length === 1) {
-      this.#take(1);
-      jobs[0]!.reject(error);
-    } else {
-      this.#alone = jobs.length;
-    }
+  /** Does not run this job again, because its write ended the shared transaction. */
+  #remove({ job, failure }: TransactionEnded): void {
+    this.#queue.splice(this.#queue.indexOf(job), 1);
+    this.#alone = Math.max(0, this.#alone - 1);
+    job.reject(failure);
   }
 
-  #busy(error: unknown): void {
+  #waitForFile(error: unknown): void {
     const now = performance.now();
     // The jobs in the queue are sorted by deadline.
-    while (this.#queue[0] !== undefined && this.#queue[0].deadline <= now) {
-      this.#queue[0].reject(error);
-      this.#take(1);
-    }
-    if (this.isIdle) return;
+    while (this.#queue[0] !== undefined && this.#queue[0].deadline <= now) this.#take(1)[0]?.reject(error);
+    if (this.#queue.length === 0) return;
     const wait = BUSY_AGAIN[this.#busyTries] ?? BUSY_AGAIN.at(-1)!;
     this.#busyTries += 1;
     this.#scheduled = true;
@@ -123,49 +120,15 @@ export class GroupCommit {
   }
 }
 
-interface SqliteError extends Error {
-  readonly code: "ERR_SQLITE_ERROR";
-  /** Deno's `exec` sets neither `errcode` nor `errstr`. */
-  readonly errcode?: number;
-  readonly errstr?: string;
-}
-
-const BUSY = 5;
-const LOCKED = 6;
-/** A mask: the lowest byte of an extended error code is the primary code. */
-const PRIMARY = 0xff;
-
-export function isSqliteError(error: unknown): error is SqliteError {
-  return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
-}
-
-/** Whether a retry may help: the file is locked, or the user has an open transaction on the store's connection. */
-export function isBusy(error: unknown): boolean {
-  if (!isSqliteError(error)) return false;
-  if (error.message.includes("within a transaction")) return true;
-  if (error.errcode === undefined) return error.message.includes("is locked");
-  const code = error.errcode & PRIMARY;
-  return code === BUSY || code === LOCKED;
-}
-
-/** Thrown if a job has ended the transaction that it shares with other jobs. */
-class TransactionLost extends Error {
-  readonly job: Job;
-
-  constructor(job: Job, cause: unknown) {
-    super("transaction lost", { cause });
-    this.job = job;
-  }
-}
-
 /**
- * Runs jobs in one transaction until {@link MOST_TIME} ms have passed, and commits the transaction.
+ * Runs jobs in one transaction until {@link MOST_TIME} ms have passed, and commits it. Returns functions that resolve or
+ * reject the jobs that ran.
  *
  * @throws if nothing was committed
  */
-function transact(db: DatabaseSync, jobs: readonly Job[]): Ending[] {
+function transact(db: DatabaseSync, jobs: readonly Job[]): (() => void)[] {
   const until = performance.now() + MOST_TIME;
-  const endings: Ending[] = [];
+  const endings: (() => void)[] = [];
   db.exec("BEGIN IMMEDIATE");
   try {
     for (const job of jobs) {
@@ -175,26 +138,22 @@ function transact(db: DatabaseSync, jobs: readonly Job[]): Ending[] {
     db.exec("COMMIT");
     return endings;
   } catch (error) {
-    rollback(db);
+    try {
+      db.exec("ROLLBACK");
+    } catch {
+      // After some failures, such as a full disk, SQLite has rolled back already.
+    }
     throw error;
   }
 }
 
-function attempt(job: Job): Ending {
+function attempt(job: Job): () => void {
   try {
     const value = job.run();
     return () => job.resolve(value);
   } catch (error) {
     if (!(error instanceof WritesFailed)) throw error;
-    if (!error.undone) throw new TransactionLost(job, error.error);
-    return () => job.reject(error.error);
-  }
-}
-
-function rollback(db: DatabaseSync): void {
-  try {
-    db.exec("ROLLBACK");
-  } catch {
-    // After some failures, such as a full disk, SQLite has rolled back already.
+    if (!error.undone) throw new TransactionEnded(job, error);
+    return () => job.reject(error);
   }
 }

@@ -5,11 +5,11 @@ import { StayhookError } from "../../errors.ts";
 import { check, numberFrom, oneOf, optionsObject } from "../../options.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
-import { isMigrated, migrate } from "../sql/sql-statements.ts";
+import { isMigrated, migrate } from "../sql/sql-schema.ts";
 import { SqlStore } from "../sql/sql-store.ts";
-import { isBusy } from "./group-commit.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
-import { executeOn, type Opened, SqliteDriver, storeError } from "./sqlite-driver.ts";
+import { executeOn, type Opened, SqliteDriver } from "./sqlite-driver.ts";
+import { isBusy, storeError } from "./sqlite-errors.ts";
 
 /** Options of {@link sqliteStore}. */
 export interface SqliteStoreOptions {

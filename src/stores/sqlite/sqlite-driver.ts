@@ -1,20 +1,19 @@
-import { type FSWatcher, statSync, utimesSync, watch } from "node:fs";
+import { statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-// Use imported timers: a test's fake timers replace the globals, and would stop wake-ups from other processes.
-import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
 import {
   runSync,
   type SqlDriver,
-  type SqlNotifier,
   type SqlResult,
   type SqlStatement,
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
-import { GroupCommit, isBusy, isSqliteError } from "./group-commit.ts";
-import { runWrites, type Writes } from "./user-writes.ts";
+import { GroupCommit } from "./group-commit.ts";
+import { isBusy, storeError } from "./sqlite-errors.ts";
+import { Notifier } from "./sqlite-notifier.ts";
+import { runWrites, WritesFailed } from "./user-writes.ts";
 
 /** The wait before the driver reads a busy file again, ms. */
 const READ_AGAIN = 5;
@@ -51,15 +50,11 @@ export class SqliteDriver implements SqlDriver {
     this.#commits = new GroupCommit(db, busyTimeout, this.#checkFile);
   }
 
-  get busy(): boolean {
-    return !this.#commits.isIdle;
-  }
-
   async transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
     try {
       return await this.#commits.run(() => runSync(steps(), this.#execute));
     } catch (error) {
-      throw this.#errorOf(failing, error);
+      throw error instanceof WritesFailed ? error.error : this.#errorOf(failing, error);
     }
   }
 
@@ -90,11 +85,8 @@ export class SqliteDriver implements SqlDriver {
     if (own) db.close();
   }
 
-  /** Wraps an error of the database. Returns an error of a function passed to `event.atomically` unchanged. */
-  #errorOf(failing: string, error: unknown): unknown {
-    return isSqliteError(error) || error instanceof FileGone
-      ? storeError(this.#opened.name, failing, error)
-      : error;
+  #errorOf(failing: string, error: unknown): StayhookError {
+    return storeError(this.#opened.name, failing, error);
   }
 }
 
@@ -103,7 +95,7 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
   const prepared = new Map<string, StatementSync>();
   return (step) => {
     if ("writes" in step) {
-      runWrites(db, step.writes as unknown as Writes);
+      runWrites(db, step.writes);
       return { rows: [], changes: 0 };
     }
     const { sql, params, query } = step;
@@ -113,8 +105,8 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
       prepared.set(sql, statement);
     }
     if (query) return { rows: statement.all(...params), changes: 0 };
-    const { changes, lastInsertRowid } = statement.run(...params);
-    return { rows: [], changes: Number(changes), insertId: Number(lastInsertRowid) };
+    const { changes } = statement.run(...params);
+    return { rows: [], changes: Number(changes) };
   };
 }
 
@@ -149,88 +141,4 @@ function fileCheck(path: string): () => void {
 function identityOf(path: string): string | undefined {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stat && `${stat.dev}:${stat.ino}`;
-}
-
-/** The time between two checks for commits, ms. These checks find a commit that the file watcher has missed. */
-const NET = 1000;
-
-/**
- * Wakes the other processes that use the file. After a commit, a process sets the file's modification time, and the
- * other processes watch the file. They do not watch the write-ahead log, which changes before the commit is visible.
- * The notifier does not keep the process alive.
- */
-export class Notifier implements SqlNotifier {
-  readonly #file: string | undefined;
-  readonly #version: StatementSync;
-  #seen: unknown;
-  #wake: (() => void) | undefined;
-  #watcher: FSWatcher | undefined;
-  #net: NodeJS.Timeout | undefined;
-
-  /** @param file - the database's file, or `undefined` for a database in memory */
-  constructor(db: DatabaseSync, file: string | undefined) {
-    this.#file = file;
-    // `data_version` changes with each commit of another connection.
-    this.#version = db.prepare("PRAGMA data_version");
-  }
-
-  notify(): void {
-    if (this.#file === undefined) return;
-    try {
-      const now = new Date();
-      utimesSync(this.#file, now, now);
-    } catch {
-      // Only the file's owner can set its time. Without a new time, other processes find the commit by polling.
-    }
-  }
-
-  listen(wake: () => void): () => void {
-    this.#wake = wake;
-    if (this.#file !== undefined && this.#net === undefined) {
-      this.#hasChanged();
-      this.#net = setInterval(() => this.#look(), NET).unref();
-      try {
-        this.#watcher = watch(this.#file, { persistent: false }, () => this.#look());
-        this.#watcher.on("error", () => this.#watcher?.close());
-      } catch {
-        // No watcher is available, so only the interval finds commits.
-      }
-    }
-    return () => this.close();
-  }
-
-  close(): void {
-    clearInterval(this.#net);
-    this.#net = undefined;
-    this.#watcher?.close();
-    this.#watcher = undefined;
-  }
-
-  #look(): void {
-    if (this.#hasChanged()) this.#wake?.();
-  }
-
-  #hasChanged(): boolean {
-    try {
-      const version = this.#version.get()?.data_version;
-      const changed = version !== this.#seen;
-      this.#seen = version;
-      return changed;
-    } catch {
-      // The user has closed the connection, or the file is locked. When the lock ends, a check finds the commit.
-      return false;
-    }
-  }
-}
-
-export function storeError(name: string, what: string, cause: unknown): StayhookError {
-  if (cause instanceof StayhookError && cause.cause !== undefined) return cause;
-  return new StayhookError(`sqliteStore (${name}): ${what}: ${reasonOf(cause)}`, { cause });
-}
-
-function reasonOf(cause: unknown): string {
-  if (!(cause instanceof Error)) return String(cause);
-  return isSqliteError(cause) && cause.errstr !== undefined && cause.message !== cause.errstr
-    ? `${cause.message} (${cause.errstr})`
-    : cause.message;
 }

@@ -1,9 +1,9 @@
 import type { DatabaseSync } from "node:sqlite";
 import { InvalidWriteError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
+import { isOfTheStore } from "./sqlite-errors.ts";
 
-export type Writes = readonly Write<DatabaseSync>[];
-
+/** Thrown if a function passed to `event.atomically` failed, not the store. */
 export class WritesFailed {
   readonly error: unknown;
   /** Whether only the writes were rolled back. If `false`, the whole transaction is lost. */
@@ -20,12 +20,13 @@ export class WritesFailed {
  *
  * @throws WritesFailed if a function throws, returns a promise or ends the transaction
  */
-export function runWrites(db: DatabaseSync, writes: Writes): void {
+export function runWrites(db: DatabaseSync, writes: readonly Write<never>[]): void {
   db.exec("SAVEPOINT stayhook_writes");
   try {
-    for (const write of writes) assertSync(write(db));
+    for (const write of writes) assertSync(write(db as never));
   } catch (error) {
-    throw new WritesFailed(error, undo(db));
+    const undone = undo(db);
+    throw isOfTheStore(error) ? error : new WritesFailed(error, undone);
   }
   try {
     db.exec("RELEASE stayhook_writes");

@@ -1,36 +1,35 @@
 import mysql from "mysql2/promise";
-import { afterAll, test } from "vitest";
-import type { EventStore } from "../../../src/stores/event-store.ts";
-import { mysqlDialect, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
-import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
-import { checkAgainstModel } from "../model-check.ts";
+import { expect, test } from "vitest";
+import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
+import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
+import { compareWithMemory } from "../differential.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
-describeMysql("compared with the model", () => {
-  const databases = createDatabases();
-  let pool: mysql.Pool | undefined;
-  afterAll(() => pool?.end());
+const RUNS = Number(process.env.STAYHOOK_MODEL_RUNS ?? 3);
 
-  /** Empties the one database that all runs share. Its clock is this process's clock, which the check sets. */
-  async function emptyStore(): Promise<EventStore<unknown>> {
-    const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
-    pool = from;
+describeMysql("compared with the memory store", () => {
+  const databases = createDatabases();
+
+  test("the store gives the same results", async () => {
+    const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
     const driver = mysqlDriver({
-      pool: async () => from,
-      endsIdle: false,
+      pool: async () => pool,
+      isPrepared: false,
       commandTimeout: 60_000,
       pollInterval: 3_600_000,
       close: async () => {},
     });
-    const store = sqlStore(driver, { ...mysqlDialect, clock: undefined });
-    await store.counts();
-    for (const table of ["events", "queue", "records"]) await from.query(`DELETE FROM stayhook_${table}`);
-    await from.query("DELETE FROM stayhook_meta WHERE name <> 'schema'");
-    return store;
-  }
-
-  test("the store gives the same results as the model", async () => {
-    const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 5);
-    await checkAgainstModel({ create: emptyStore, numRuns, maxSteps: 60 });
+    const first = Math.floor(Math.random() * 1e9);
+    for (let seed = first; seed < first + RUNS; seed++) {
+      // Without `clock`, the store reads the clock of this process, which the comparison sets.
+      const store = new MysqlStore(driver, { ...mysqlDialect, clock: undefined });
+      await store.counts();
+      for (const table of ["events", "records"]) await pool.query(`DELETE FROM stayhook_${table}`);
+      await pool.query("DELETE FROM stayhook_meta WHERE name <> 'schema'");
+      await compareWithMemory(store, seed, 80);
+    }
+    await pool.end();
+    expect(RUNS).toBeGreaterThan(0);
   }, 120_000);
 });

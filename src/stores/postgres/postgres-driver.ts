@@ -1,0 +1,313 @@
+import type { Client, Pool, PoolClient } from "pg";
+import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
+import { runAsync, type SqlDriver, type SqlResult, type SqlSteps, type SqlWrites } from "../sql/driver.ts";
+import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
+
+export interface DriverOptions extends NotifierOptions {
+  readonly connectionString: string | undefined;
+  readonly pool: Pool | undefined;
+  readonly maxConnections: number;
+  /** The timeout of a statement, and of the wait for a connection, ms. */
+  readonly commandTimeout: number;
+  /** Puts the tables of a statement into the schema. */
+  readonly inSchema: (sql: string) => string;
+}
+
+/** A connection that is lent to one job. */
+interface Session {
+  readonly client: PoolClient;
+  /** Whether the connection has ended. */
+  isLost(): boolean;
+}
+
+/** Starts a transaction. If this process freezes, the server ends the transaction after {@link LONGEST_WRITES} ms. */
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
+/** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
+const TRIES = 4;
+
+/** Runs statements on the user's pool, or on its own pool, which it creates at the first use. */
+export class PostgresDriver implements SqlDriver {
+  readonly transactional = true;
+  readonly notifier: Notifier;
+  readonly #options: DriverOptions;
+  readonly #jobs = new Set<Promise<unknown>>();
+  /** The value of `failovers` when the client was first lent. */
+  readonly #since = new WeakMap<PoolClient, number>();
+  /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
+  failovers = 0;
+  #pool: Promise<Pool> | undefined;
+  #isClosed = false;
+
+  constructor(options: DriverOptions) {
+    this.#options = options;
+    this.notifier = new Notifier(this, options);
+    // Without a listener for `error`, the loss of an idle connection would crash the process.
+    if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
+  }
+
+  get commandTimeout(): number {
+    return this.#options.commandTimeout;
+  }
+
+  /** Runs one statement, and commits it. */
+  query(failing: string, sql: string, values: readonly unknown[] = []): Promise<SqlResult> {
+    return this.#use(failing, (session) => this.#execute(session.client, sql, values));
+  }
+
+  /** Runs a script of several statements in one transaction. */
+  script(failing: string, sql: string, timeout: number): Promise<void> {
+    return this.#use(failing, async ({ client }) => {
+      await client.query({ text: sql, query_timeout: timeout } as { text: string });
+    });
+  }
+
+  read<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    return this.#use(failing, ({ client }) =>
+      runAsync(steps(), (step) => {
+        if ("writes" in step) throw new Error("a query has no writes");
+        return this.#execute(client, step.sql, step.params);
+      }),
+    );
+  }
+
+  transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    return this.#use(failing, async (session) => {
+      const { client } = session;
+      await this.#execute(client, BEGIN);
+      try {
+        let hasWrites = false;
+        const result = await runAsync(steps(), async (step) => {
+          if (!("writes" in step)) return this.#execute(client, step.sql, step.params);
+          hasWrites = true;
+          await this.#runWrites(session, step);
+          return { rows: [], changes: 0 };
+        });
+        await this.#execute(client, "COMMIT").catch((error: unknown) => {
+          // A deferred constraint fails at the commit. It is the writes' fault.
+          throw hasWrites && sqlState(error) !== undefined && !isStoreFailure(error)
+            ? new WriteFailed(error)
+            : error;
+        });
+        return result;
+      } catch (error) {
+        if (session.isLost()) throw error;
+        await this.#execute(client, "ROLLBACK").catch((cause: unknown) => {
+          throw new Error("the connection failed", { cause });
+        });
+        throw error;
+      }
+    });
+  }
+
+  /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */
+  async createClient(): Promise<Client> {
+    const pool = (await this.#thePool()) as Pool & { readonly Client: new (options: unknown) => Client };
+    return new pool.Client(pool.options);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.allSettled(this.#jobs);
+    if (!this.#options.pool) await (await this.#pool?.catch(() => undefined))?.end();
+  }
+
+  async #execute(client: PoolClient, sql: string, values: readonly unknown[] = []): Promise<SqlResult> {
+    const text = this.#options.inSchema(sql);
+    const config = {
+      text,
+      query_timeout: this.commandTimeout,
+      ...(values.length > 0 && { values: [...values] }),
+    };
+    const { rows, rowCount } = await client.query(config);
+    return { rows, changes: rowCount ?? 0 };
+  }
+
+  /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
+  async #runWrites({ client, isLost }: Session, { writes }: SqlWrites): Promise<void> {
+    await this.#execute(client, "SAVEPOINT stayhook_writes");
+    await writeWithinTime(async () => {
+      try {
+        for (const write of writes) await write(client as never);
+      } catch (cause) {
+        // The connection or the server failed, not the user's write.
+        if (isLost() || hasTimedOut(cause) || isStoreFailure(cause))
+          throw new Error("the database failed while a function passed to event.atomically ran", { cause });
+        throw new WriteFailed(cause);
+      }
+    });
+    await this.#execute(client, "RELEASE SAVEPOINT stayhook_writes").catch((cause: unknown) => {
+      const state = sqlState(cause);
+      throw state === undefined
+        ? cause
+        : new InvalidWriteError(state === "25P02" ? FAILED : ENDED, { cause });
+    });
+  }
+
+  /** Lends a session to `job`. Tries again after a conflict, and once if the server is read-only. */
+  async #use<T>(failing: string, job: (session: Session) => Promise<T>): Promise<T> {
+    const running = this.#tryAgain(job);
+    this.#jobs.add(running);
+    try {
+      return await running;
+    } catch (error) {
+      throw error instanceof WriteFailed ? error.cause : storeError(failing, error);
+    } finally {
+      this.#jobs.delete(running);
+    }
+  }
+
+  async #tryAgain<T>(job: (session: Session) => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#lend(job);
+      } catch (error) {
+        const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause);
+        if (state === READ_ONLY) this.failovers += 1;
+        const mayRepeat =
+          state === READ_ONLY ? tries === 1 : state !== undefined && CONFLICTS.includes(state);
+        if (!mayRepeat || tries >= TRIES) throw error;
+      }
+    }
+  }
+
+  async #lend<T>(job: (session: Session) => Promise<T>): Promise<T> {
+    const client = await this.#current();
+    let isLost = false;
+    const onLost = (): void => {
+      isLost = true;
+    };
+    // Without a listener for `error`, the loss of a lent connection would crash the process.
+    client.on("error", onLost).on("end", onLost);
+    let isBroken = false;
+    try {
+      return await job({ client, isLost: () => isLost });
+    } catch (error) {
+      isBroken = isLost || mayBeBroken(error);
+      throw error;
+    } finally {
+      client.release(isBroken);
+      client.off("error", onLost).off("end", onLost);
+    }
+  }
+
+  /** Returns a client that connected after the last failover. An older client may be connected to the old primary. */
+  async #current(): Promise<PoolClient> {
+    for (;;) {
+      const client = await connectWithin(this.commandTimeout, (await this.#thePool()).connect());
+      const since = this.#since.get(client) ?? this.failovers;
+      this.#since.set(client, since);
+      if (since === this.failovers) return client;
+      client.release(true);
+    }
+  }
+
+  #thePool(): Promise<Pool> {
+    if (this.#isClosed) throw new StayhookError("The store is closed.");
+    this.#pool ??= this.#options.pool ? Promise.resolve(this.#options.pool) : this.#createPool();
+    return this.#pool;
+  }
+
+  async #createPool(): Promise<Pool> {
+    const { connectionString, maxConnections, commandTimeout } = this.#options;
+    const pg = await loadPg();
+    const pool = new pg.Pool({
+      connectionString,
+      max: maxConnections,
+      connectionTimeoutMillis: commandTimeout,
+      query_timeout: commandTimeout,
+      application_name: "stayhook",
+      keepAlive: true,
+      // Idle connections do not keep the process alive.
+      allowExitOnIdle: true,
+    });
+    // Ignore the loss of an idle connection. The pool replaces the connection.
+    pool.on("error", ignore);
+    return pool;
+  }
+}
+
+const ENDED =
+  "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
+const FAILED =
+  "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";
+
+async function loadPg(): Promise<typeof import("pg")> {
+  try {
+    const loaded = await import("pg");
+    // pg is CommonJS: exports that Node cannot detect are on the default export.
+    return "Pool" in loaded ? loaded : (loaded as { readonly default: typeof import("pg") }).default;
+  } catch (cause) {
+    const missing = String((cause as { readonly code?: unknown }).code).includes("MODULE_NOT_FOUND");
+    if (!missing) throw cause;
+    throw new StayhookError("postgresStore needs the package pg, which is not installed: npm install pg", {
+      cause,
+    });
+  }
+}
+
+function ignore(): void {}
+
+/** SQLSTATE: a lock was not available in time, because another transaction holds it. */
+const LOCKED = "55P03";
+/** SQLSTATE: the server is read-only, such as the old primary after a failover. */
+const READ_ONLY = "25006";
+/** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back. */
+const CONFLICTS = ["40001", "40P01"];
+/** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
+const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
+/** Matches also the SQLSTATE of a conflict, and of a server without disk, memory or connections. */
+const STORE_FAILURE = /^(08|40|53|57P0|58|XX|25P0[34]|25006)/;
+
+/** The SQLSTATE of an error that PostgreSQL sent. It is `undefined` for other errors, such as a lost connection. */
+function sqlState(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** Whether a statement of the store waited too long for a lock. */
+export function isLocked(error: unknown): boolean {
+  return error instanceof StayhookError && sqlState(error.cause) === LOCKED;
+}
+
+/** Whether the server may have run the statement, although the call failed. */
+export function isUnanswered(error: unknown): boolean {
+  return error instanceof StayhookError && error.cause !== undefined && mayBeBroken(error.cause);
+}
+
+function isStoreFailure(error: unknown): boolean {
+  return STORE_FAILURE.test(sqlState(error) ?? "");
+}
+
+/** Whether `pg` timed out. `pg` gives this error no code. The statement may still run. */
+function hasTimedOut(error: unknown): boolean {
+  return error instanceof Error && error.message === "Query read timeout";
+}
+
+/** Whether the connection may be unusable, so that it is unknown what PostgreSQL has run. */
+function mayBeBroken(error: unknown): boolean {
+  if (error instanceof WriteFailed || error instanceof InvalidWriteError) return false;
+  const state = sqlState(error);
+  return state === undefined || SERVER_GONE.test(state);
+}
+
+/** Returns an error that names the failed action. Hides the connection string, which may contain a password. */
+function storeError(failing: string, cause: unknown): unknown {
+  if (cause instanceof StayhookError) return cause;
+  const error = cause as { readonly code?: unknown } | null | undefined;
+  // Leave out Node's error, because it contains the whole connection string.
+  if (error?.code === "ERR_INVALID_URL") {
+    return new InvalidArgumentError({
+      path: ["connectionString"],
+      message: "must be a URL with one host, such as postgresql://user@host/database",
+    });
+  }
+  return new StayhookError(`postgresStore: ${failing}: ${reasonOf(cause)}`, { cause });
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  // If a host has several addresses, the error has an empty message and contains one error per address.
+  if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
+  return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
+}

@@ -1,0 +1,57 @@
+// The JSON parameters of the statements for groups. PostgreSQL reads the fields by the names of their columns.
+
+import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
+import { keyOf } from "../sql/sql-queue.ts";
+import { contentOf, toHistory, toId, toSnapshot, toTextOrNull } from "../sql/sql-rows.ts";
+
+export function idsOf(eventIds: readonly string[]): Buffer[] {
+  return eventIds.map((eventId) => Buffer.from(toId(eventId)));
+}
+
+function idJson(eventId: string): string {
+  return `\\x${Buffer.from(toId(eventId)).toString("hex")}`;
+}
+
+function contentJson(event: Addition["event"]) {
+  const [source, topic, timestamp, notification, traceparent] = contentOf(event);
+  return { source, topic, timestamp, notification, traceparent };
+}
+
+/** @param n - the number of the addition, or of the settlement that it belongs to */
+export function additionJson(addition: Addition, n: number) {
+  const { event, dueIn, replace } = addition;
+  const { eventId } = event;
+  const base = {
+    n,
+    id: idJson(eventId),
+    ref: keyOf(event),
+    state: stateOfNew(addition),
+    due_in: dueIn,
+    replace,
+  };
+  return { ...base, ...contentJson(event) };
+}
+
+export function settlementJson({ claim, change, delay, record, remove }: Settlement<never>, n: number) {
+  return {
+    n,
+    id: idJson(claim.eventId),
+    ref: keyOf(claim),
+    lease: claim.lease,
+    state: change.state,
+    due_in: change.dueIn,
+    attempts: change.attempts,
+    outages: change.outages,
+    first_outage_at: change.firstOutageAt,
+    replayed: change.replayed ? 1 : 0,
+    type: toTextOrNull(change.type),
+    reason: change.reason,
+    history: toHistory(change.history),
+    ...(change.event && contentJson(change.event)),
+    delay,
+    snapshot: record && toSnapshot(record.snapshot),
+    changed: record?.changed,
+    timers: remove === "timers",
+    remove: remove === "timers" ? undefined : remove?.map(idJson),
+  };
+}

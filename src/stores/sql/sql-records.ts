@@ -1,0 +1,74 @@
+import { lostHistory } from "../outcomes.ts";
+import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { historyOf, number, numberOrNull, text, toHistory, toId, workerOf } from "./sql-rows.ts";
+import { LIST, type Statements } from "./sql-statements.ts";
+
+/** What the steps of a call work with. */
+export interface Operation {
+  readonly sql: Statements;
+  readonly dialect: SqlDialect;
+  /** Epoch ms by the store's clock. */
+  readonly now: number;
+}
+
+/** Splits values into lists of {@link LIST} values. Fills the last list with its last value. */
+export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
+  const found: T[][] = [];
+  for (let at = 0; at < values.length; at += LIST)
+    found.push(Array.from({ length: LIST }, (_, index) => values[Math.min(at + index, values.length - 1)]!));
+  return found;
+}
+
+/** Locks the rows of records in one order, so that no two transactions wait for each other. */
+export function* lockAll({ sql, dialect }: Operation, refs: readonly string[]): SqlSteps<void> {
+  if (dialect.forUpdate === undefined) return;
+  for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
+}
+
+/** Computes the due times of locked records from their events, and deletes rows that are not needed. */
+export function* refreshAll({ sql, now }: Operation, refs: readonly string[]): SqlSteps<void> {
+  for (const list of lists(refs)) {
+    yield* change(sql.refreshRecords, now, now, now, ...list);
+    yield* change(sql.deleteRecords, ...list);
+  }
+}
+
+/** Reads and locks the row of a record. Makes the row if there is none. */
+export function* lock({ sql }: Operation, key: string): SqlSteps<SqlRow> {
+  let [row] = yield* select(sql.lockRecord, key);
+  // Another transaction may delete the row between these statements.
+  while (row === undefined) {
+    yield* change(sql.insertRecord, key);
+    [row] = yield* select(sql.lockRecord, key);
+  }
+  return row;
+}
+
+/** If the lease of a locked record has ended, gives its event a `lost` entry, and lets the event wait again. */
+export function* expire({ sql, now }: Operation, record: SqlRow): SqlSteps<void> {
+  const end = numberOrNull(record.lease_end);
+  if (end === null || end > now) return;
+  const key = text(record.ref);
+  for (const row of yield* select(sql.processingOf, key)) {
+    const before = { history: historyOf(row), worker: workerOf(row) };
+    const history = lostHistory(before, number(row.claimed_at), number(row.due_at));
+    yield* change(sql.loseEvent, toHistory(history), number(row.seq));
+  }
+  yield* change(sql.endLease, number(record.due_at), key);
+}
+
+/** Deletes events of a record. Skips done events, and an event that is being processed. */
+export function* removeEvents(
+  { sql }: Operation,
+  ref: string,
+  what: readonly string[] | "timers",
+): SqlSteps<number> {
+  let removed = 0;
+  if (what === "timers") {
+    removed += yield* change(sql.removeOpenTimers, ref);
+    removed += yield* change(sql.removeParkedTimers, ref);
+  } else {
+    for (const eventId of new Set(what)) removed += yield* change(sql.removeById, toId(eventId), ref);
+  }
+  return removed;
+}
