@@ -50,7 +50,6 @@ export class Connection implements NamedServer {
   readonly #listeners = new Set<(signal: Signal) => void>();
   readonly #detachers: (() => void)[] = [];
   readonly #others = new Set<RedisClient>();
-  readonly #running = new Set<Promise<unknown>>();
 
   constructor(server: string | RedisClient, keys: string, timeout: number) {
     this.#keys = keys;
@@ -102,22 +101,6 @@ export class Connection implements NamedServer {
       if (signal === "end") await pause(AGAIN);
     }
     return client;
-  }
-
-  /** Runs `call`. {@link idle} waits until `call` has ended. */
-  async busy<T>(call: () => Promise<T>): Promise<T> {
-    const running = call();
-    this.#running.add(running);
-    try {
-      return await running;
-    } finally {
-      this.#running.delete(running);
-    }
-  }
-
-  /** Resolves when all calls have ended. */
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#running);
   }
 
   /** Creates another client. The caller connects and ends it. */
@@ -181,11 +164,13 @@ export class Connection implements NamedServer {
   #nextSignal(until: number): Promise<Signal | undefined> {
     return new Promise((resolve) => {
       const stop = (signal?: Signal): void => {
+        // The signal `end` or `ready` follows.
+        if (signal === "close") return;
         clearTimeout(timer);
         this.#listeners.delete(stop);
         resolve(signal);
       };
-      const timer = setTimeout(stop, Math.max(0, until - performance.now()));
+      const timer = setTimeout(() => stop(), Math.max(0, until - performance.now()));
       this.#listeners.add(stop);
     });
   }

@@ -24,78 +24,73 @@ export function recordOf({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">
   return ref === null ? `e${toText(eventId)}` : `r${toText(ref)}`;
 }
 
-/** The arguments of the Lua function `add`. */
-export function addArgs({ event, dueIn, replace }: Addition): string[] {
-  return [
-    recordOf(event),
-    toText(event.eventId),
-    String(dueIn),
-    replace ?? "",
-    event.source,
-    packText(event.topic),
-    event.timestamp,
-    packText(event.traceparent),
-    packText(event.notification),
-  ];
+/** An addition, as the Lua function `add` takes it. */
+export function toAdd({ event, dueIn, replace }: Addition) {
+  return { ...toNew(event), wait: dueIn, replace };
 }
 
-/** The arguments of one settlement in the script `settle`. */
-export function settleArgs({
-  claim,
-  change,
-  delay,
-  record,
-  remove = [],
-  additions,
-}: Settlement<never>): string[] {
-  const { dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
-  const fields = {
-    ...{ attempts, outages, outage_at: firstOutageAt ?? "", replayed: replayed ? 1 : "" },
-    ...(type !== undefined && { type: packText(type) }),
-    ...(event && fieldsOf(event)),
-  };
-  const args = [
-    ...[
-      recordOf(claim),
-      toText(claim.eventId),
-      claim.lease,
-      change.state,
-      String(dueIn ?? ""),
-      change.reason ?? "",
+/** A settlement, as the Lua function `settle` takes it. */
+export function toSettle({ claim, change, delay, record, remove, additions }: Settlement<never>) {
+  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
+  const own = event && toNew(event);
+  return {
+    ...toHeld(claim),
+    state,
+    wait: dueIn ?? undefined,
+    reason: change.reason ?? "",
+    history: packHistory(change.history),
+    fields: [
+      ...["attempts", attempts, "outages", outages, "outage_at", firstOutageAt ?? ""],
+      ...["replayed", replayed ? 1 : ""],
+      ...(type === undefined ? [] : ["type", packText(type)]),
+      ...(own?.fields ?? []),
     ],
-    ...[packHistory(change.history), String(delay ?? "")],
-    ...[record ? packSnapshot(record.snapshot) : "", record?.changed ? "1" : ""],
-    ...[event ? "1" : "", event?.source ?? "", packText(event?.notification ?? null)],
-    ...packFields(fields),
-    ...removeArgs(remove),
-    ...[String(additions.length), ...additions.flatMap(addArgs)],
-  ];
-  return [String(args.length), ...args];
+    own,
+    delay,
+    snapshot: record && packSnapshot(record.snapshot),
+    changed: record?.changed,
+    remove: remove && toRemove(remove),
+    additions: additions.map(toAdd),
+  };
 }
 
-/** The arguments of the Lua function `remove`. */
-export function removeArgs(what: readonly string[] | "timers"): string[] {
-  return what === "timers" ? [what] : [String(what.length), ...(what as readonly string[]).map(toText)];
+/** A claim whose lease may be held, as the scripts take it. */
+export function toHeld(claim: ClaimedEvent) {
+  return { record: recordOf(claim), id: toText(claim.eventId), lease: claim.lease };
 }
 
-/** The arguments of one event in the script `restore`. */
-export function restoreArgs(event: StoredEvent): string[] {
-  const { state, dueAt, receivedAt, reason, history, attempts, type, source, notification } = event;
-  const ended = state === "done" || state === "parked" ? String(endedAtOf(event).getTime()) : "";
-  return [
-    ...[recordOf(event), toText(event.eventId), state, String(dueAt?.getTime() ?? ""), ended, reason ?? ""],
-    ...[packHistory(history), packText(notification), source, String(receivedAt.getTime())],
-    ...packFields({ ...fieldsOf(event), attempts, type: packText(type) }),
-  ];
+/** The events that the Lua function `remove` deletes. */
+export function toRemove(what: readonly string[] | "timers") {
+  return what === "timers" ? what : (what as readonly string[]).map(toText);
 }
 
-function fieldsOf({ source, topic, timestamp, traceparent }: Addition["event"]) {
-  return { source, topic: packText(topic), time: timestamp, trace: packText(traceparent) };
+/** An event, as the script `restore` takes it. */
+export function toRestore(event: StoredEvent) {
+  const { state, dueAt, receivedAt, reason, history, attempts, type } = event;
+  const { fields, ...rest } = toNew({ ...event, traceparent: event.traceparent ?? null });
+  return {
+    ...rest,
+    state,
+    due: dueAt?.getTime(),
+    ended: state === "done" || state === "parked" ? endedAtOf(event).getTime() : undefined,
+    reason: reason ?? "",
+    history: packHistory(history),
+    received: receivedAt.getTime(),
+    fields: [...fields, "attempts", attempts, "type", packText(type)],
+  };
 }
 
-function packFields(fields: Readonly<Record<string, string | number>>): string[] {
-  const list = Object.entries(fields).flatMap(([name, value]) => [name, String(value)]);
-  return [String(list.length), ...list];
+function toNew(event: Addition["event"]) {
+  const { eventId, source, topic, timestamp, traceparent, notification } = event;
+  const trace = packText(traceparent);
+  return {
+    record: recordOf(event),
+    id: toText(eventId),
+    source,
+    time: timestamp,
+    notification: notification === null ? undefined : toText(notification),
+    fields: ["source", source, "topic", packText(topic), "time", timestamp, "trace", trace],
+  };
 }
 
 export function toClaimed(reply: RowReply): Claimed {
@@ -162,7 +157,7 @@ function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, 
     source: fields.get("source") as EventOrigin,
     topic: unpackText(fields.get("topic")!),
     timestamp: fields.get("time")!,
-    notification: unpackText(notification ?? ""),
+    notification: notification && fromText(notification),
     traceparent: unpackText(fields.get("trace")!),
   };
 }
