@@ -255,7 +255,7 @@ function* endAll(operation: Operation, held: readonly Held[]): SqlSteps<Map<stri
   if (held.length === 0) return due;
   for (const { settlement, row, key } of held) {
     const { change: ended, delay, remove } = settlement;
-    if (remove !== undefined) yield* removeEvents(operation, key, remove);
+    if (remove !== undefined) yield* removeEvents(operation, key, remove, number(row.seq));
     if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
     if (ended.event !== undefined)
       yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(row.seq));
