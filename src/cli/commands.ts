@@ -43,6 +43,11 @@ export const commands: readonly Entry[] = [
     load: async () => (await import("./commands/events.ts")).events,
   },
   {
+    name: "copy",
+    summary: "copy all events and snapshots to another store",
+    load: async () => (await import("./commands/copy.ts")).copy,
+  },
+  {
     name: "console",
     summary: "serve web pages that show, replay, discard and erase events",
     load: async () => (await import("./commands/console.ts")).consoleCommand,

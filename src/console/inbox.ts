@@ -11,6 +11,7 @@ import type {
 } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
+import { storedId } from "../webhooks/own-ids.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
   badge,
@@ -169,7 +170,7 @@ const OTHERS = 20;
 
 /** The page of an event, with its history, its notification and its record. */
 async function eventView(store: Store, eventId: string, visit: Visit): Promise<View> {
-  const event = await store.get(eventId.toLowerCase());
+  const event = await store.get(storedId(eventId));
   if (!event) {
     const body = html`<h1>No such event</h1><p>No event with this id is stored. The event may have been erased, or deleted because of its age.</p><p><a href="?">All events</a></p>`;
     return { title: "No such event", status: 404, body, live: false };
@@ -313,7 +314,7 @@ ${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The st
 async function findView(store: Store, given: string): Promise<View | GoTo> {
   const text = given.trim().slice(0, 300);
   if (text === "") return { goTo: new URLSearchParams() };
-  const event = await store.get(text.toLowerCase());
+  const event = await store.get(storedId(text));
   if (event) return { goTo: new URLSearchParams({ event: event.eventId }) };
   const codes = [text, text.toUpperCase(), text.toLowerCase()].map((code) => `booking:${code}`);
   const refs = /^(booking|listing):/.test(text) ? [text] : [...new Set([...codes, `listing:${text}`])];

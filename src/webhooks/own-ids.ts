@@ -19,3 +19,8 @@ export function ownId(kind: "recheck" | "follow-up" | "reconcile" | "timer", res
 export function isOwnId(eventId: string): boolean {
   return eventId.slice(0, OWN.length).toLowerCase() === OWN;
 }
+
+/** Returns the id in the form that stores keep: in lower case, unless it is an id of the package's own events. */
+export function storedId(eventId: string): string {
+  return isOwnId(eventId) ? eventId : eventId.toLowerCase();
+}

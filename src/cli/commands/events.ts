@@ -10,6 +10,7 @@ import {
   statesOf,
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import { storedId } from "../../webhooks/own-ids.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
   type Command,
@@ -51,7 +52,7 @@ function filterOptions(takenStates = eventStates) {
 
 /** @throws MissingError if there is no such event */
 async function findEvent(store: Store, eventId: string): Promise<StoredEvent> {
-  const event = await store.get(eventId.toLowerCase());
+  const event = await store.get(storedId(eventId));
   if (!event) throw new MissingError(`There is no event ${eventId} in the store.`);
   return event;
 }
@@ -80,7 +81,7 @@ const ls: Subcommand = {
       if (page) throw new UsageError(`--follow cannot be combined with --${page}.`);
       return follow(invocation, filter ?? {});
     }
-    const after = text("after")?.toLowerCase();
+    const after = storedId(text("after") ?? "") || undefined;
     const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
     out.result(events, () => out.table(events, eventColumns));
   },
@@ -253,7 +254,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
 async function changeSome(store: Store, name: Change, eventIds: readonly string[]): Promise<number> {
   let changed = 0;
   for (const eventId of eventIds) {
-    const count = await store[name]({ eventId: eventId.toLowerCase() });
+    const count = await store[name]({ eventId: storedId(eventId) });
     changed += count;
     if (count === 0 && (await findEvent(store, eventId)).state === "processing")
       throw new Error(`Event ${eventId} is being processed now. Try again later.`);
