@@ -208,6 +208,8 @@ export async function checkAgainstModel(checked: Checked): Promise<void> {
 interface Pair {
   readonly real: ClaimedEvent;
   readonly model: ClaimedEvent;
+  /** Whether `settle` was called with the claim. */
+  ended?: boolean;
 }
 
 class Walk {
@@ -268,8 +270,13 @@ class Walk {
         const ending = await this.#outcomeOf(each.outcome, pair.model);
         const settle = (store: EventStore<unknown>) =>
           store.settle(store === this.#store ? pair.real : pair.model, ending);
-        await this.#same(settle);
-        if (each.twice) await this.#same(settle);
+        const isRepeated = pair.ended;
+        pair.ended = true;
+        // A store may have deleted the row with the record's last lease. It then compares times, which the clock may
+        // have set back.
+        if (isRepeated && this.#hasTies) await Promise.all([settle(this.#model), settle(this.#store)]);
+        else await this.#same(settle);
+        if (each.twice && !this.#hasTies) await this.#same(settle);
         return;
       }
       case "renew": {

@@ -22,10 +22,13 @@ import {
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 
-/** The columns of the JSON parameters, with their types. `id` is the hexadecimal form of an event's id. */
+/**
+ * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results
+ * of subqueries by the text of their parameters, and this text ignores case and spaces at the end.
+ */
 const TYPES = {
   id: "VARCHAR(510)",
-  ref: "VARCHAR(1024)",
+  ref: "VARCHAR(2048)",
   seq: "BIGINT",
   state: "VARCHAR(10)",
   due_at: "BIGINT",
@@ -60,16 +63,16 @@ const KNOWN = `
   SELECT e.id, e.ref FROM ${jsonTable("id")} STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id)`;
 const INSERT = `
   INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT})
-  SELECT UNHEX(j.id), j.ref, j.state, j.due_at, ?, j.source, j.topic, j.timestamp, j.notification, j.traceparent
+  SELECT UNHEX(j.id), UNHEX(j.ref), j.state, j.due_at, ?, j.source, j.topic, j.timestamp, j.notification, j.traceparent
   FROM ${jsonTable("id", "ref", "state", "due_at", "source", "topic", "timestamp", "notification", "traceparent")}`;
 // A leased record keeps its time, because the end of the lease computes the due time.
 const BECOME_DUE = `
-  INSERT INTO stayhook_records (ref, due_at) SELECT j.ref, j.due_at FROM ${jsonTable("ref", "due_at")}
+  INSERT INTO stayhook_records (ref, due_at) SELECT UNHEX(j.ref), j.due_at FROM ${jsonTable("ref", "due_at")}
   ON DUPLICATE KEY UPDATE due_at = CASE WHEN lease_end IS NULL THEN LEAST(COALESCE(stayhook_records.due_at, VALUES(due_at)), VALUES(due_at))
     ELSE stayhook_records.due_at END`;
 const FIRST_DUE = `
   SELECT e.* FROM ${jsonTable("ref")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = (
-    SELECT first.seq FROM stayhook_events AS first WHERE first.ref = j.ref AND first.due_at <= ?
+    SELECT first.seq FROM stayhook_events AS first WHERE first.ref = UNHEX(j.ref) AND first.due_at <= ?
     ORDER BY first.due_at, first.seq LIMIT 1)`;
 const CLAIM = `
   UPDATE ${jsonTable("seq", "lease")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq
@@ -78,7 +81,7 @@ const CLAIM = `
     r.lease = j.lease, r.lease_end = ?, r.lease_duration = ?, r.due_at = ?`;
 const LOCK_HELD = `
   SELECT e.seq, r.lease, r.sequence, r.snapshot IS NOT NULL AS has_snapshot FROM ${jsonTable("id", "ref", "lease")}
-  STRAIGHT_JOIN stayhook_records AS r ON r.ref = j.ref AND r.lease = j.lease AND r.lease_end IS NOT NULL
+  STRAIGHT_JOIN stayhook_records AS r ON r.ref = UNHEX(j.ref) AND r.lease = j.lease AND r.lease_end IS NOT NULL
   STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id) AND e.lease = r.lease AND e.state = 'processing'
   FOR UPDATE`;
 const RENEW = `
@@ -88,7 +91,7 @@ const RENEW = `
 /** The next due time of each record without the event whose attempt ends. A plain read, which waits for no lock. */
 const NEXT = `
   SELECT j.seq, (
-    SELECT MIN(e.due_at) FROM stayhook_events AS e WHERE e.ref = j.ref AND e.due_at IS NOT NULL AND e.seq <> j.seq) AS next
+    SELECT MIN(e.due_at) FROM stayhook_events AS e WHERE e.ref = UNHEX(j.ref) AND e.due_at IS NOT NULL AND e.seq <> j.seq) AS next
   FROM ${jsonTable("ref", "seq")}`;
 const SETTLE = `
   UPDATE ${jsonTable("seq", "state", "due_at", "done_at", "attempts", "outages", "first_outage_at", "replayed", "type", "reason", "history", "next", "snapshot", "sequence")}
@@ -126,11 +129,13 @@ export class MysqlStore extends SqlStore<PoolConnection> {
 
 function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
   const { now } = operation;
-  const ids = additions.map(({ event }) => ({ id: hex(event.eventId) }));
+  const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
   const known = new Map((yield* select(KNOWN, json(ids))).map(({ id, ref }) => [fromId(id), toRef(ref)]));
   const fresh = additions.filter(({ event }) => !known.has(event.eventId));
   if (fresh.length > 0) {
-    yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
+    const inserted = yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
+    // Another transaction has added one of the ids since `KNOWN`, so that the statement inserted nothing.
+    if (inserted < fresh.length) return yield* addAll(operation, additions);
     yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
   }
   const answers: AddAnswer[] = [];
@@ -147,19 +152,24 @@ function rowOf(addition: Addition, now: number): Row {
   const { event, dueIn } = addition;
   const [source, topic, timestamp, notification, traceparent] = contentOf(event);
   return {
-    ...{ id: hex(event.eventId), ref: keyOf(event), state: stateOfNew(addition), due_at: now + dueIn },
+    ...{
+      id: hex(toId(event.eventId)),
+      ref: hex(keyOf(event)),
+      state: stateOfNew(addition),
+      due_at: now + dueIn,
+    },
     ...{ source, topic, timestamp, notification, traceparent },
   };
 }
 
-/** Returns the first due time of each record, in the order in which all transactions lock records. */
+/** Returns the first due time of each record. */
 function dueTimes(additions: readonly Addition[], now: number): Row[] {
   const first = new Map<string, number>();
   for (const { event, dueIn } of additions) {
     const key = keyOf(event);
     first.set(key, Math.min(first.get(key) ?? Number.POSITIVE_INFINITY, now + dueIn));
   }
-  return inOrder([...first].map(([ref, due_at]) => ({ ref, due_at })));
+  return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
 }
 
 function* claimAll(
@@ -194,7 +204,11 @@ function* claimAll(
 
 /** Locks the records of the claims. Returns a row for each lease that is still held, by its token. */
 function* lockHeld(claims: readonly ClaimedEvent[]): SqlSteps<Map<string, SqlRow>> {
-  const rows = claims.map((claim) => ({ id: hex(claim.eventId), ref: keyOf(claim), lease: claim.lease }));
+  const rows = claims.map((claim) => ({
+    id: hex(toId(claim.eventId)),
+    ref: hex(keyOf(claim)),
+    lease: claim.lease,
+  }));
   const held = yield* select(LOCK_HELD, json(inOrder(rows)));
   return new Map(held.map((row) => [text(row.lease), row]));
 }
@@ -262,7 +276,7 @@ function* endAll(operation: Operation, held: readonly Held[]): SqlSteps<Map<stri
   }
   const additions = held.flatMap(({ settlement }) => settlement.additions);
   yield* addEach(operation, additions);
-  const seqs = json(held.map(({ row, key }) => ({ ref: key, seq: number(row.seq) })));
+  const seqs = json(held.map(({ row, key }) => ({ ref: hex(key), seq: number(row.seq) })));
   const next = new Map((yield* select(NEXT, seqs)).map((row) => [number(row.seq), numberOrNull(row.next)]));
   const rows: Row[] = [];
   const empty: string[] = [];
@@ -319,14 +333,15 @@ function json(rows: readonly Row[]): string {
   return JSON.stringify(rows);
 }
 
+/** Sorts the rows in the order in which all transactions lock records. Hexadecimal text has the order of its bytes. */
 function inOrder<T extends { readonly ref: string }>(rows: readonly T[]): T[] {
   return rows.toSorted((a, b) => (a.ref < b.ref ? -1 : 1));
 }
 
 function refOf({ ref }: SqlRow): Row {
-  return { ref: text(ref) };
+  return { ref: hex(text(ref)) };
 }
 
-function hex(eventId: string): string {
-  return Buffer.from(toId(eventId)).toString("hex");
+function hex(value: string | Uint8Array): string {
+  return Buffer.from(value as string).toString("hex");
 }

@@ -163,7 +163,7 @@ export function* renew(
   for (const claim of claims) {
     const { eventId, lease } = claim;
     if ((yield* change(sql.renewEvent, end, toId(eventId), lease)) === 0) continue;
-    yield* change(sql.renewRecord, end, end, leaseDuration, keyOf(claim), lease);
+    yield* change(sql.renewRecord, end, end, end, leaseDuration, keyOf(claim), lease);
     held.push(lease);
   }
   return held;

@@ -144,7 +144,7 @@ export function statementsOf(dialect: SqlDialect) {
     renewEvent: "UPDATE stayhook_events SET due_at = ? WHERE id = ? AND lease = ? AND state = 'processing'",
     // MySQL assigns the columns from left to right, and `due_at` needs the old `lease_end`.
     renewRecord: `
-      UPDATE stayhook_records SET due_at = CASE WHEN due_at < lease_end THEN due_at ELSE ? END, lease_end = ?,
+      UPDATE stayhook_records SET due_at = CASE WHEN due_at < lease_end AND due_at < ? THEN due_at ELSE ? END, lease_end = ?,
         lease_duration = ?
       WHERE ref = ? AND lease = ?`,
 
