@@ -35,7 +35,7 @@ const loads: readonly Load[] = [
 ];
 
 const stores: Readonly<Record<string, (folder: string) => EventStore<never>>> = {
-  memory: () => memoryStore({ max: 1_000_000 }),
+  memory: () => memoryStore(),
   SQLite: (folder) => sqliteStore(join(folder, `${randomUUID()}.db`)) as EventStore<never>,
 };
 

@@ -28,7 +28,7 @@ export class StayhookError extends Error {
  * ```
  */
 export class InvalidArgumentError extends StayhookError {
-  /** The problems, one for each wrong field. An issue never shows the value, which may be a secret. */
+  /** The problems, one for each wrong field. An issue shows no value that may be a secret. */
   readonly issues: readonly Issue[];
 
   constructor(issues: Issue | readonly Issue[]) {

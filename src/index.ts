@@ -38,6 +38,7 @@ export type {
   WebhookConfigResource,
 } from "./client/webhook-config.ts";
 export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
+export { type LocalTimeOptions, localTime } from "./local-time.ts";
 export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
 export { type Stay, type StayOptions, stay } from "./models/dates.ts";
 export { listingIdOf } from "./models/ids.ts";
@@ -55,7 +56,7 @@ export {
   WebhookConfig,
 } from "./models/records.ts";
 export type { StandardSchema } from "./models/standard-schema.ts";
-export type { DrainOptions, DrainResult } from "./queue/claiming.ts";
+export type { DrainOptions, DrainResult } from "./queue/drain.ts";
 export type {
   AttemptEndObservation,
   AttemptObservation,

@@ -47,11 +47,11 @@ export function serveCalendars({ db, store, secret }: CalendarsOptions) {
     return {
       doubleBookings: doubleBookings(db, today()),
       // These include bookings with unreadable dates, whose nights are not blocked.
-      unhandled: [...retrying, ...parked].map(({ eventId, ref, state, lastError }) => ({
+      unhandled: [...retrying, ...parked].map(({ eventId, ref, state, history }) => ({
         eventId,
         ref,
         state,
-        lastError,
+        error: history.at(-1)?.error,
       })),
       calendars: listings(db).map(({ listingId, name }) => ({
         listingId,

@@ -30,7 +30,7 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   // Skip notifications that change neither the status, nor the dates, nor the listing.
-  dispatch: "changed",
+  skipUnchanged: true,
   on: {
     "booking.Confirmed": ({ booking, changes, atomically }) => {
       const { bookingCode } = booking;

@@ -22,9 +22,9 @@ const methods = [
     "get",
     "counts",
     "oldestWaiting",
-    "newestReceived",
+    "lastReceivedAt",
   ],
-  ...["replay", "discard", "erase", "recordOf", "learn", "getMeta", "setMeta", "prune", "pruneRecords"],
+  ...["replay", "discard", "erase", "snapshotOf", "learn", "getMeta", "setMeta", "prune", "pruneSnapshots"],
 ] as readonly Method[];
 type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
 
@@ -50,7 +50,7 @@ export class Events extends DurableObject<unknown> {
   /** Returns a page of records. A shorter page is the last. */
   async recordsAfter(after: string | undefined): Promise<RecordSnapshot[]> {
     const page: RecordSnapshot[] = [];
-    for await (const record of this.#store.records({ after })) {
+    for await (const record of this.#store.snapshots({ after })) {
       if (page.push(record) === PAGE) break;
     }
     return page;
@@ -87,7 +87,7 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
   // No subscribe: a Worker does not live long enough to get a notification.
   return {
     ...(Object.fromEntries(calls) as Pick<EventStore, Method>),
-    async *records({ after }: { readonly after?: string | undefined } = {}) {
+    async *snapshots({ after }: { readonly after?: string | undefined } = {}) {
       for (let last = after; ; ) {
         const page = await open().recordsAfter(last);
         yield* page;

@@ -33,7 +33,7 @@ function webhooksOf(env: Env, retentions = {}) {
 }
 
 /** Requests do not prune. `scheduled` does. */
-const forEver = { retention: Infinity, parkedRetention: Infinity, recordRetention: Infinity };
+const forEver = { retention: Infinity, parkedRetention: Infinity, snapshotRetention: Infinity };
 
 export default {
   async fetch(request: Request, env: Env, context: ExecutionContext): Promise<Response> {

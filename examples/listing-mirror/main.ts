@@ -42,7 +42,7 @@ const webhooks = createWebhookHandler({
   client,
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Do not set dispatch: "changed". Each read must update the row's version, even if the listing has not changed.
+  // Do not set skipUnchanged: true. Each read must update the row's version, even if the listing has not changed.
   on: {
     fallback: (event) => {
       if (!event.listing) return;

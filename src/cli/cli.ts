@@ -1,34 +1,22 @@
 import { parseArgs } from "node:util";
-import { StayhookClient } from "../client/client.ts";
+import type { StayhookClient } from "../client/client.ts";
 import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../client/client-errors.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LogEntry } from "../logger.ts";
 import { nearest } from "../option-names.ts";
 import { version } from "../version.ts";
-import { type Command, exitCodeOf, exitCodes, type Options, UsageError } from "./command.ts";
-import { config } from "./commands/config.ts";
-import { consoleCommand } from "./commands/console.ts";
-import { doctor } from "./commands/doctor.ts";
-import { events } from "./commands/events.ts";
-import { listen } from "./commands/listen.ts";
-import { booking, listings } from "./commands/listings-and-booking.ts";
-import { reconcile } from "./commands/reconcile.ts";
-import { sandbox } from "./commands/sandbox.ts";
-import { trigger } from "./commands/trigger.ts";
+import {
+  type Command,
+  exitCodeOf,
+  exitCodes,
+  type Named,
+  type Options,
+  optionsOf,
+  UsageError,
+} from "./command.ts";
+import { commands } from "./commands.ts";
+import { helpOf, helpOfAll } from "./help.ts";
 import { type Io, Output } from "./output.ts";
-
-const commands: readonly Command[] = [
-  config,
-  listings,
-  booking,
-  trigger,
-  listen,
-  sandbox,
-  events,
-  consoleCommand,
-  reconcile,
-  doctor,
-];
 
 /** Runs one command line, and resolves to the exit code. Never rejects. */
 export async function run(args: readonly string[], io: Io): Promise<number> {
@@ -55,7 +43,7 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
   // `--json` may stand before the command: `stayhook --json listings`.
   const [first, ...others] = args[0] === "--json" && args.length > 1 ? [...args.slice(1), "--json"] : args;
   if (first === undefined) {
-    out.note(helpOfAll());
+    out.note(helpOfAll(out));
     return exitCodes.usage;
   }
   if (first === "--version" || first === "-v" || first === "version") {
@@ -64,18 +52,18 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
   }
   const line = first === "help" ? [...others, "--help"] : [first, ...others];
   if (asksForHelp(line[0]!)) {
-    out.line(helpOfAll());
+    out.line(helpOfAll(out));
     return exitCodes.done;
   }
-  const { command, path, rest } = find(line);
+  const { command, path, rest } = await find(line);
   if (rest.some(asksForHelp)) {
-    out.line(helpOf(command, path));
+    out.line(helpOf(command, path, out));
     return exitCodes.done;
   }
   if (command.run === undefined) {
     const [unknown] = rest;
     if (unknown !== undefined) throw unknownCommand(unknown, command.commands ?? [], path);
-    out.note(helpOf(command, path));
+    out.note(helpOf(command, path, out));
     return exitCodes.usage;
   }
   const { values, positionals } = parse(command, path, rest);
@@ -86,9 +74,9 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
     text: (name) => values[name] as string | undefined,
     texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
     flag: (name) => values[name] === true,
-    client: () => {
+    client: async () => {
       const { "base-url": baseUrl = io.env.STAYHOOK_BASE_URL } = values as { readonly "base-url"?: string };
-      const client = clientOf(baseUrl, io, out);
+      const client = await clientOf(baseUrl, io, out);
       platform.url = baseUrl?.replace(/\/+$/, "");
       return client;
     },
@@ -97,42 +85,40 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
   return code ?? exitCodes.done;
 }
 
-/** Finds the command by the names in the arguments. @throws UsageError */
-function find(args: readonly string[]) {
-  const named = (list: readonly Command[], name: string | undefined) =>
-    list.find((command) => command.name === name);
-  const [first = "", ...rest] = args;
-  const command = named(commands, first);
-  if (!command) throw unknownCommand(first, commands, []);
-  // Options may stand before the name of the subcommand.
-  const index = rest.findIndex((arg) => named(command.commands ?? [], arg));
-  const below = named(command.commands ?? [], rest[index]);
-  return below
-    ? { command: below, path: [command.name, below.name], rest: rest.toSpliced(index, 1) }
-    : { command, path: [command.name], rest };
+/** Finds the command by the names in the arguments, and imports its module. @throws UsageError */
+async function find([first = "", ...rest]: readonly string[]) {
+  const entry = commands.find(({ name }) => name === first);
+  if (!entry) throw unknownCommand(first, commands, []);
+  const command = { ...entry, ...(await entry.load()) };
+  const { commands: below = [] } = command;
+  // Options may stand before the name of the subcommand. The value of such an option is not the name.
+  const { tokens } = tokensOf(rest, Object.assign({}, ...below.map(optionsOf)));
+  const token = tokens.find(({ kind }) => kind === "positional");
+  const found = below.find(({ name }) => name === (token?.kind === "positional" && token.value));
+  return found && token
+    ? { command: found, path: [first, found.name], rest: rest.toSpliced(token.index, 1) }
+    : { command, path: [first], rest };
 }
 
-function unknownCommand(name: string, list: readonly Command[], path: readonly string[]): UsageError {
+/** The names that users of other tools try. */
+const otherNames: Readonly<Record<string, string>> = {
+  list: "ls",
+  ls: "events ls",
+  show: "get",
+  get: "show",
+};
+
+function unknownCommand(name: string, list: readonly Named[], path: readonly string[]): UsageError {
   const see = `See ${["stayhook", ...path, "--help"].join(" ")}.`;
+  if (name === "-V") return new UsageError(`There is no option -V. Did you mean -v or --version? ${see}`);
   if (name.startsWith("-")) return new UsageError(`The command must come before its options. ${see}`);
   const names = list.map((command) => command.name);
-  const near = nearest(name, names);
+  const other = Object.hasOwn(otherNames, name) ? otherNames[name] : undefined;
+  const near = other && names.includes(other.split(" ")[0]!) ? other : nearest(name, names);
   // Repeat the given name in the error only if the name is a plain word, because any other text may be a secret.
   const shown = /^[a-z][a-z-]{0,19}$/i.test(name) ? `command ${name}` : "such command";
   const hint = near === undefined ? "" : ` Did you mean "${["stayhook", ...path, near].join(" ")}"?`;
   return new UsageError(`There is no ${shown}.${hint} ${see}`);
-}
-
-/** The options of a command, with the common options. */
-function optionsOf({ options, asksPlatform }: Command): Options {
-  return {
-    ...options,
-    ...(asksPlatform && {
-      "base-url": { value: "<url>", help: "the platform's URL; default: STAYHOOK_BASE_URL" },
-    }),
-    json: { help: "print JSON" },
-    help: { short: "h", help: "print this help" },
-  };
 }
 
 /** Matches the options that users may guess for the access token. None of these options exists. */
@@ -142,17 +128,7 @@ const secretOption =
 /** Reads a command's arguments. No error repeats a value, because the value may be a secret. @throws UsageError */
 function parse(command: Command, path: readonly string[], args: readonly string[]) {
   const options = optionsOf(command);
-  const types = Object.entries(options).map(([name, { value, short, multiple = false }]) => [
-    name,
-    { type: value === undefined ? "boolean" : "string", multiple, ...(short && { short }) },
-  ]);
-  // With `strict: true`, the errors of `parseArgs` would show values, which may be secrets.
-  const { values, positionals, tokens } = parseArgs({
-    args: [...args],
-    options: Object.fromEntries(types),
-    strict: false,
-    tokens: true,
-  });
+  const { values, positionals, tokens } = tokensOf(args, options);
   const problems = tokens.map((token) => token.kind === "option" && problemWith(token, options));
   const [least, most] = command.arguments ?? [0, 0];
   const problem =
@@ -163,6 +139,15 @@ function parse(command: Command, path: readonly string[], args: readonly string[
     (positionals.length > most && "There are too many arguments.");
   if (problem) throw new UsageError(`${problem} See stayhook ${path.join(" ")} --help.`);
   return { values, positionals };
+}
+
+function tokensOf(args: readonly string[], options: Options) {
+  const types = Object.entries(options).map(([name, { value, short, multiple = false }]) => [
+    name,
+    { type: value === undefined ? "boolean" : "string", multiple, ...(short && { short }) },
+  ]);
+  // With `strict: true`, the errors of `parseArgs` would show values, which may be secrets.
+  return parseArgs({ args: [...args], options: Object.fromEntries(types), strict: false, tokens: true });
 }
 
 /** An option as the user typed it. */
@@ -187,7 +172,7 @@ function problemWith({ name, rawName, value, inlineValue }: GivenOption, options
 }
 
 /** @throws UsageError naming each missing setting; InvalidArgumentError for an invalid setting */
-function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): StayhookClient {
+async function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): Promise<StayhookClient> {
   const { STAYHOOK_ACCESS_TOKEN: accessToken } = env;
   const missing = [
     baseUrl ? [] : ["STAYHOOK_BASE_URL (the platform's URL; or use --base-url)"],
@@ -197,6 +182,7 @@ function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): Stayho
   const logger = ({ level, message }: LogEntry) => {
     if (level === "warn" || level === "error") out.warn(message.replace(/^stayhook: /, ""));
   };
+  const { StayhookClient } = await import("../client/client.ts");
   return new StayhookClient({ baseUrl, accessToken, logger });
 }
 
@@ -216,88 +202,4 @@ function describe(error: unknown, { url }: Platform): string {
   if (error instanceof InvalidArgumentError && error.issues.some(({ path }) => path[0] === "baseUrl"))
     return `${open}. Set STAYHOOK_BASE_URL or --base-url.`;
   return message;
-}
-
-/** The help of `stayhook` itself. */
-function helpOfAll(): string {
-  return [
-    "Usage: stayhook <command> [options]",
-    "",
-    "Commands:",
-    ...columns(commands.map(({ name, summary }) => [name, summary])),
-    "",
-    "Options:",
-    ...columns([
-      ["--json", "print JSON; works with every command"],
-      ["-h, --help", "print this help, or the help of a command"],
-      ["--version", "print the version"],
-    ]),
-    "",
-    "Environment:",
-    ...columns([
-      ["STAYHOOK_BASE_URL", "the platform's URL (or use --base-url)"],
-      [
-        "STAYHOOK_ACCESS_TOKEN",
-        "the access token; it cannot be an option, because other users of this machine can read options",
-      ],
-      ["STAYHOOK_STORE", "the event store: an SQLite file or a database URL (or use --store)"],
-      ["STAYHOOK_ENDPOINT_BOOKINGS", "the endpoint for bookings (or use --bookings)"],
-      ["STAYHOOK_ENDPOINT_LISTINGS", "the endpoint for listings (or use --listings)"],
-      ["STAYHOOK_ENDPOINT_MESSAGES", "the endpoint for messages (or use --messages)"],
-      [
-        "STAYHOOK_TO",
-        'the endpoint for all topics (or use --to); used only by sandbox, trigger, listen, doctor and "config ensure"',
-      ],
-    ]),
-    "",
-    "Exit codes:",
-    ...columns([
-      [exitCodes.done, "done"],
-      [exitCodes.failed, "the command failed, or a check of doctor failed"],
-      [exitCodes.usage, "wrong usage: an unknown command or option, an invalid value, or a missing setting"],
-      [exitCodes.refused, "the platform refused the access token (401, 403)"],
-      [exitCodes.notFound, "the booking, event, store or configuration does not exist"],
-      [exitCodes.unreachable, "the platform is out of reach or cannot answer now (429, 5xx)"],
-      [exitCodes.interrupted, "interrupted by Ctrl-C"],
-    ]),
-    "",
-    "Example:",
-    "  stayhook sandbox --to http://127.0.0.1:3000/hooks",
-  ].join("\n");
-}
-
-/** @param path - the names of the group and the command */
-function helpOf(command: Command, path: readonly string[]): string {
-  const { summary, description, commands: below, examples } = command;
-  const options = Object.entries(optionsOf(command)).map(
-    ([name, { short, value, help }]) =>
-      [`${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}`, help] as const,
-  );
-  const usage = ["stayhook", ...path, below ? "<command>" : command.takes, "[options]"];
-  return [
-    `Usage: ${usage.filter(Boolean).join(" ")}`,
-    "",
-    `${summary[0]?.toUpperCase()}${summary.slice(1)}.`,
-    ...(description ? ["", description] : []),
-    ...(below
-      ? [
-          "",
-          "Commands:",
-          ...columns(
-            below.map(({ name, takes, summary }) => [takes ? `${name} ${takes}` : name, summary] as const),
-          ),
-        ]
-      : []),
-    "",
-    "Options:",
-    ...columns(options),
-    "",
-    examples.length === 1 ? "Example:" : "Examples:",
-    ...examples.map((example) => `  ${example}`),
-  ].join("\n");
-}
-
-function columns(rows: readonly (readonly [left: string | number, right: string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => String(left).length));
-  return rows.map(([left, right]) => `  ${String(left).padEnd(width)}  ${right}`);
 }

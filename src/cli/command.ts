@@ -1,4 +1,3 @@
-import { createInterface } from "node:readline";
 import type { StayhookClient } from "../client/client.ts";
 import {
   APIError,
@@ -9,10 +8,8 @@ import {
   PermissionDeniedError,
   RateLimitError,
 } from "../client/client-errors.ts";
-import { parseUrl } from "../client/urls.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
-import { parseDuration } from "../reconcile/options.ts";
-import type { Io, Output } from "./output.ts";
+import type { Io, Output, Row } from "./output.ts";
 
 /** An option of a command, for the parser and for the help. */
 export interface Option {
@@ -26,24 +23,44 @@ export interface Option {
 
 export type Options = Readonly<Record<string, Option>>;
 
+/** The name of a command, and its description in one line. */
+export interface Named {
+  readonly name: string;
+  readonly summary: string;
+}
+
 /** A command, or a group of commands. */
 export interface Command {
-  readonly name: string;
-  /** A description in one line. */
-  readonly summary: string;
   /** The arguments after the name, such as `<code>`. */
   readonly takes?: string;
   /** The smallest and the largest number of arguments. Default `[0, 0]`. */
   readonly arguments?: readonly [least: number, most: number];
-  /** Further lines of the command's help. */
+  /** Further paragraphs of the command's help. The help breaks their lines at the terminal's width. */
   readonly description?: string;
+  /** A further table of the command's help. */
+  readonly table?: { readonly title: string; readonly rows: readonly Row[] };
   readonly examples: readonly string[];
   readonly options?: Options;
   /** Whether the command calls the platform. Such a command takes `--base-url` and needs the access token. */
   readonly asksPlatform?: boolean;
-  readonly commands?: readonly Command[];
+  readonly commands?: readonly Subcommand[];
   /** Resolves to the exit code; `undefined` stands for 0. */
   readonly run?: (invocation: Invocation) => Promise<number | undefined>;
+}
+
+/** A command of a group, such as `ls` in `stayhook events ls`. */
+export type Subcommand = Command & Named;
+
+/** The options of a command, with the common options. */
+export function optionsOf({ options, asksPlatform }: Command): Options {
+  return {
+    ...options,
+    ...(asksPlatform && {
+      "base-url": { value: "<url>", help: "the platform's URL; default: STAYHOOK_BASE_URL" },
+    }),
+    json: { help: "print JSON" },
+    help: { short: "h", help: "print this help" },
+  };
 }
 
 /** The input and output of one run of a command. */
@@ -56,8 +73,8 @@ export interface Invocation {
   /** The values of an option that may be given more than once. */
   texts(name: string): readonly string[];
   flag(name: string): boolean;
-  /** Makes the client from `--base-url` and the environment. @throws UsageError naming each missing setting */
-  client(): StayhookClient;
+  /** Makes the client from `--base-url` and the environment. @throws UsageError (rejects) naming each missing setting */
+  client(): Promise<StayhookClient>;
   /** Returns the message of an error, with the platform's URL and the setting to check. */
   describe(error: unknown): string;
 }
@@ -91,134 +108,4 @@ export function exitCodeOf(error: unknown): number {
   if (is(MissingError, NotFoundError) || (error instanceof APIError && error.status === 410))
     return exitCodes.notFound;
   return is(ConnectionError, RateLimitError, InternalServerError) ? exitCodes.unreachable : exitCodes.failed;
-}
-
-/** Reads an option that must be one of `choices`. @throws UsageError */
-export function choiceOf<T extends string>(
-  { text }: Invocation,
-  name: string,
-  choices: readonly T[],
-): T | undefined {
-  const given = text(name);
-  const chosen = choices.find((each) => each === given);
-  if (given !== undefined && chosen === undefined)
-    throw new UsageError(`--${name} must be one of ${choices.join(", ")}.`);
-  return chosen;
-}
-
-/** Reads an option that must be an integer. @throws UsageError */
-export function integerOf(
-  { text }: Invocation,
-  name: string,
-  least = Number.MIN_SAFE_INTEGER,
-  most = Number.MAX_SAFE_INTEGER,
-): number | undefined {
-  const given = text(name);
-  if (given === undefined) return undefined;
-  const number = Number(given);
-  if (given.trim() !== "" && Number.isInteger(number) && number >= least && number <= most) return number;
-  const range = most < Number.MAX_SAFE_INTEGER ? ` from ${least} to ${most}` : `, ${least} or more`;
-  throw new UsageError(`--${name} must be an integer${least > Number.MIN_SAFE_INTEGER ? range : ""}.`);
-}
-
-/** Reads an option that must be a time, or an age such as `2h`. @throws UsageError */
-export function timeOf({ text }: Invocation, name: string): Date | undefined {
-  const given = text(name);
-  if (given === undefined) return undefined;
-  const age = parseDuration(given);
-  if (age !== undefined) return new Date(Date.now() - age);
-  // Accept only full dates, because `new Date("2")` is February 2001.
-  const time = new Date(/^\d{4}-\d\d-\d\d/.test(given) ? given : Number.NaN);
-  if (Number.isNaN(time.getTime()))
-    throw new UsageError(`--${name} must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z.`);
-  return time;
-}
-
-/** Checks a reference to a record. @param name - the option or argument that the error names. @throws UsageError */
-export function checkRef(ref: string, name: string): string {
-  if (!/^(booking|listing):./.test(ref))
-    throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
-  return ref.trim();
-}
-
-/** Reads `--ref`. @throws UsageError */
-export function refOf({ text }: Invocation): string | undefined {
-  const ref = text("ref");
-  return ref === undefined ? undefined : checkRef(ref, "--ref");
-}
-
-// An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So the URL
-// can also come from stdin or from an environment variable.
-
-/** @param use - the purpose of the URL */
-export const urlOption = (use: string, variable: string): Option => ({
-  value: "<url>",
-  help: `${use}; "-" reads the URL from stdin; default: ${variable}`,
-});
-
-export const toOption = (use: string): Options => ({ to: urlOption(use, "STAYHOOK_TO") });
-
-/** Reads the URL from `--to`, stdin or STAYHOOK_TO. @throws UsageError if `--to` is `-` and stdin is empty */
-export async function toOf(invocation: Invocation): Promise<string | undefined> {
-  const to = toGiven(invocation);
-  if (to !== "-") return to;
-  const [line] = await linesOf(invocation.io, 1);
-  if (line === undefined) throw new UsageError('Stdin is empty. If --to is "-", write the URL to stdin.');
-  return line;
-}
-
-/** Like {@link toOf}, but also checks the URL. @throws UsageError */
-export async function checkedToOf(invocation: Invocation): Promise<string | undefined> {
-  const to = await toOf(invocation);
-  if (to !== undefined && !parseUrl(to))
-    throw new UsageError("--to or STAYHOOK_TO must be an http or https URL.");
-  return to;
-}
-
-/** Returns `--to` or STAYHOOK_TO. Returns `-` unchanged, because `stayhook sandbox` reads stdin itself. */
-export function toGiven(invocation: Invocation): string | undefined {
-  const to = invocation.text("to");
-  if (to === undefined) return invocation.io.env.STAYHOOK_TO || undefined;
-  warnOfQuery(invocation, "to", to, "STAYHOOK_TO");
-  return to;
-}
-
-export function warnOfQuery({ out }: Invocation, option: string, url: string, variable: string): void {
-  if (parseUrl(url)?.search)
-    out.warn(
-      `Other users of this machine can read the query of the URL in --${option}. Give the URL on stdin (--${option} -) or in ${variable} instead.`,
-    );
-}
-
-/** Returns the first `count` non-empty lines of stdin. */
-export async function linesOf({ stdin: input, signal }: Io, count: number): Promise<string[]> {
-  const found: string[] = [];
-  for await (const line of createInterface({ input, signal })) {
-    if (line.trim() !== "") found.push(line.trim());
-    if (found.length === count) break;
-  }
-  return found;
-}
-
-export const yesOption: Options = {
-  yes: { short: "y", help: "do not ask for confirmation; required if stdin is not a terminal" },
-};
-
-/**
- * Asks the user on the terminal to confirm a change. With `--yes`, does not ask.
- *
- * @param question - the question without its question mark
- * @throws UsageError if stdin is not a terminal and `--yes` is absent; StayhookError if the user says no
- */
-export async function confirm({ io, flag }: Invocation, question: string): Promise<void> {
-  if (flag("yes")) return;
-  if (io.stdin.isTTY !== true)
-    throw new UsageError(`${question}? Add --yes to confirm, because stdin is not a terminal.`);
-  io.stderr.write(`${question}? [y/N] `);
-  for await (const answer of createInterface({ input: io.stdin, signal: io.signal })) {
-    if (/^\s*y(es)?\s*$/i.test(answer)) return;
-    break;
-  }
-  io.signal.throwIfAborted();
-  throw new StayhookError("Nothing was changed.");
 }

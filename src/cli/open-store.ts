@@ -5,14 +5,24 @@ import { StayhookError } from "../errors.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 
+/** The options that only one engine has. */
+export const engineStoreOptions: Options = {
+  schema: { value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
+  prefix: { value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
+};
+
 export const storeOptions: Options = {
   store: {
     value: "<store>",
     help: "SQLite file, or postgres://, mysql:// or redis:// URL; default: STAYHOOK_STORE",
   },
-  schema: { value: "<name>", help: "PostgreSQL's schema; default: stayhook" },
-  prefix: { value: "<prefix>", help: "Redis' key prefix; default: stayhook" },
+  ...engineStoreOptions,
 };
+
+const engines = {
+  schema: { engine: "PostgreSQL", schemes: /^postgres(ql)?:/ },
+  prefix: { engine: "Redis", schemes: /^rediss?:/ },
+} as const;
 
 /**
  * Opens the store that the user named, runs `use`, and closes the store. Loads only the driver of this store.
@@ -33,28 +43,61 @@ export async function withStore<T>(
   return Promise.race([used, interrupted]);
 }
 
-async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>> {
-  const given = text("store");
-  const where = given ?? io.env.STAYHOOK_STORE;
+/** Opens the store of `--store` or STAYHOOK_STORE. */
+function open(invocation: Invocation): Promise<EventStore<unknown>> {
+  const { text, io } = invocation;
+  const where = text("store") ?? io.env.STAYHOOK_STORE;
   if (!where) throw new UsageError("No event store is given. Set --store or STAYHOOK_STORE.");
-  if (given !== undefined && hasPassword(given))
-    out.warn("Other users of this machine can read the password in --store. Use STAYHOOK_STORE instead.");
-  // Accept only schemes of two letters or more: on Windows, one letter and a colon name a drive, as in `C:`.
-  const scheme = /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
+  for (const [name, { engine, schemes }] of Object.entries(engines))
+    if (text(name) !== undefined && !schemes.test(schemeOf(where) ?? ""))
+      throw new UsageError(
+        `--${name} works only with ${engine}. Remove --${name}, or check --store or STAYHOOK_STORE.`,
+      );
+  const isOption = text("store") !== undefined;
+  return openStore(invocation, where, { setting: "--store or STAYHOOK_STORE", isOption });
+}
+
+/** How to open a store. */
+export interface Opening {
+  /** The name of the setting with the store's address, for messages. */
+  readonly setting: string;
+  /** Whether the address is in the arguments, which other users of the machine can read. */
+  readonly isOption: boolean;
+  /** Whether the store may be missing, and is made then. */
+  readonly create?: boolean | undefined;
+}
+
+/**
+ * Opens the store at an address.
+ *
+ * @throws UsageError if the address is no store's; MissingError if the store does not exist
+ */
+export async function openStore(
+  { text, out }: Invocation,
+  where: string,
+  opening: Opening,
+): Promise<EventStore<unknown>> {
+  const { setting, isOption, create } = opening;
+  if (isOption && hasPassword(where))
+    out.warn(
+      `Other users of this machine can read the password in ${setting}. Use ${setting === "--from" || setting === "--to" ? "a variable such as PGPASSWORD" : "STAYHOOK_STORE"} instead.`,
+    );
+  const assertUsed = (place: string, used: () => Promise<boolean>): Promise<void> =>
+    create ? Promise.resolve() : assertTables(where, place, setting, used());
   // Make the store before you connect to the server, because the store checks the options.
-  switch (scheme) {
+  switch (schemeOf(where)) {
     case "postgres://":
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
       const schema = text("schema");
       const store = postgresStore({ connectionString: where, schema });
-      await assertUsed(where, `the schema ${schema ?? "stayhook"}`, hasTables.postgres(where, schema));
+      await assertUsed(`the schema ${schema ?? "stayhook"}`, () => hasTables.postgres(where, schema));
       return store;
     }
     case "mysql://": {
       const { mysqlStore } = await import("../stores/mysql/index.ts");
       const store = mysqlStore({ url: where }) as EventStore<unknown>;
-      await assertUsed(where, `the database ${new URL(where).pathname.slice(1)}`, hasTables.mysql(where));
+      await assertUsed(`the database ${new URL(where).pathname.slice(1)}`, () => hasTables.mysql(where));
       return store;
     }
     case "redis://":
@@ -63,34 +106,39 @@ async function open({ text, io, out }: Invocation): Promise<EventStore<unknown>>
       const prefix = text("prefix");
       // Do not warn about settings of Redis, because the app already logs such warnings.
       const store = redisStore({ url: where, prefix, logger: () => {} });
-      await assertUsed(where, `the prefix ${prefix ?? "stayhook"}`, hasTables.redis(where, prefix));
+      await assertUsed(`the prefix ${prefix ?? "stayhook"}`, () => hasTables.redis(where, prefix));
       return store;
     }
     case undefined:
-      return openFile(where);
+      return openFile(where, opening);
     default:
-      throw new UsageError(
-        "--store or STAYHOOK_STORE must be an SQLite file, or a postgres://, mysql:// or redis:// URL.",
-      );
+      throw new UsageError(`${setting} must be an SQLite file, or a postgres://, mysql:// or redis:// URL.`);
   }
 }
 
+/** Accepts only schemes of two letters or more: on Windows, one letter and a colon name a drive, as in `C:`. */
+function schemeOf(where: string): string | undefined {
+  return /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
+}
+
 /** @throws MissingError if `place` has no tables or keys of stayhook; StayhookError if the server does not answer */
-async function assertUsed(url: string, place: string, used: Promise<boolean>): Promise<void> {
+async function assertTables(
+  url: string,
+  place: string,
+  setting: string,
+  used: Promise<boolean>,
+): Promise<void> {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const host = parsed?.host || "localhost";
   const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
     // Continue: the store itself reports a missing package or an invalid URL.
     if (error.code === "ERR_MODULE_NOT_FOUND" || !parsed) return true;
     throw new StayhookError(
-      `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is --store or STAYHOOK_STORE right?`,
+      `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is ${setting} right?`,
       { cause: error },
     );
   });
-  if (!isUsed)
-    throw new MissingError(
-      `There is no event store in ${place} at ${host}. Is --store or STAYHOOK_STORE right?`,
-    );
+  if (!isUsed) throw new MissingError(`There is no event store in ${place} at ${host}. Is ${setting} right?`);
 }
 
 /** The longest wait for a connection to a server, or for the server's answer, ms. */
@@ -145,19 +193,19 @@ const hasTables = {
   },
 };
 
-async function openFile(path: string): Promise<EventStore<unknown>> {
-  if (!existsSync(path)) {
+async function openFile(path: string, { setting, create }: Opening): Promise<EventStore<unknown>> {
+  if (!existsSync(path) && !(create && !/[@=]/.test(path))) {
     // Do not show a mistyped connection string, which may hold a password.
     throw new MissingError(
       /[@=]/.test(path)
-        ? "--store or STAYHOOK_STORE names no existing file, and does not begin with postgres://, mysql:// or redis://."
-        : `There is no file ${path}. Is --store or STAYHOOK_STORE right?`,
+        ? `${setting} names no existing file, and does not begin with postgres://, mysql:// or redis://.`
+        : `There is no file ${path}. Is ${setting} right?`,
     );
   }
   try {
     const { DatabaseSync } = await import("node:sqlite");
-    if (isForeign(path, DatabaseSync))
-      throw new MissingError(`There is no event store in ${path}. Is --store or STAYHOOK_STORE right?`);
+    if (!create && isForeign(path, DatabaseSync))
+      throw new MissingError(`There is no event store in ${path}. Is ${setting} right?`);
     const { sqliteStore } = await import("../stores/sqlite/index.ts");
     return sqliteStore(path) as EventStore<unknown>;
   } catch (error) {

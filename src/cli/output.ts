@@ -14,9 +14,19 @@ export interface Io {
 /** An output stream, which may be a terminal. */
 export interface Sink extends NodeJS.WritableStream {
   readonly isTTY?: boolean | undefined;
+  /** The width of the terminal. */
+  readonly columns?: number | undefined;
 }
 
 type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
+
+/** A row of a table with two columns, such as an option and its help. */
+export type Row = readonly [left: string | number, right: string];
+
+/** The width of text that is not written to a terminal. */
+const PIPE_WIDTH = 100;
+/** The smallest width of the right column of {@link Output.twoColumns}. */
+const LEAST_RIGHT = 24;
 
 /** One column of a table: its heading, and a function that returns the cell of a row. */
 export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown];
@@ -36,6 +46,35 @@ export class Output {
 
   get isTerminal(): boolean {
     return this.#io.stdout.isTTY === true;
+  }
+
+  /** The width of the terminal, or of text in a pipe. A terminal that does not know its width says 0. */
+  get width(): number {
+    return (this.isTerminal && this.#io.stdout.columns) || PIPE_WIDTH;
+  }
+
+  /** Breaks the lines of a text at spaces, so that they are no wider than the terminal. */
+  wrap(text: string, indent = 0): string[] {
+    const lines: string[] = [];
+    for (const word of text.split(/\s+/)) {
+      const longer = `${lines.at(-1)} ${word}`;
+      if (lines.length > 0 && longer.length <= this.width - indent) lines[lines.length - 1] = longer;
+      else lines.push(word);
+    }
+    return lines;
+  }
+
+  /** Formats rows with an indent of two spaces. The right column has several lines if the terminal is narrow. */
+  twoColumns(rows: readonly Row[]): string[] {
+    const widest = Math.max(...rows.map(([left]) => String(left).length)) + 4;
+    const isNarrow = this.width - widest < LEAST_RIGHT;
+    const indent = isNarrow ? 6 : widest;
+    return rows.flatMap(([left, right]) => {
+      const start = `  ${left}`.padEnd(indent);
+      const [first = "", ...others] = this.wrap(right, indent);
+      const below = others.map((line) => " ".repeat(indent) + line);
+      return isNarrow ? [start, " ".repeat(indent) + first, ...below] : [start + first, ...below];
+    });
   }
 
   /** Writes the result: `value` with `--json`, else `text`. */

@@ -1,103 +1,96 @@
-import { InvalidArgumentError, type Issue } from "../errors.ts";
-import { type EventState, eventOrigins, eventReasons } from "../stores/event-states.ts";
+import { parseDuration } from "../duration.ts";
+import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.ts";
 import type { EventFilter } from "../stores/event-store.ts";
-import { type Html, html } from "./html.ts";
 
-/** The states in the order of the tabs. */
-export const states: readonly EventState[] = ["pending", "processing", "retrying", "parked", "done"];
-/** Suggestions for an event's type. Do not import `eventTypes` here: the import would load the models and zod. */
-const types = [
-  ...["Initiated", "Request", "Confirmed", "Declined", "Cancelled"].map((status) => `booking.${status}`),
-  ...["InReview", "Published", "Hidden"].map((status) => `listing.${status}`),
-  "message",
-];
+// The rules of a filter, for the command line and the console.
 
-/** The query parameters of a filter. They are named like the fields of `EventFilter`. */
-const NAMES = ["state", "ref", "type", "reason", "source", "receivedAfter", "receivedBefore"] as const;
+/** The fields of a filter, in the order in which the console writes them into a URL. */
+export const filterFields = [
+  "state",
+  "ref",
+  "type",
+  "reason",
+  "source",
+  "receivedAfter",
+  "receivedBefore",
+] as const;
+export type FilterField = (typeof filterFields)[number];
 
 /**
- * Reads the filter from a query or a form. Empty values count as missing.
- *
- * @throws InvalidArgumentError naming each wrong value. Without the error, the filter would select too many events
+ * The types of events without those of timers, whose names users choose. A test compares the list with `eventTypes`,
+ * which this file does not import: the import would load the models and zod.
  */
-export function filterOf(query: URLSearchParams): EventFilter {
-  const issues: Issue[] = [];
-  const text = (name: (typeof NAMES)[number]) => query.get(name)?.trim() || undefined;
-  const choice = <T extends string>(name: (typeof NAMES)[number], choices: readonly T[]) => {
-    const value = text(name);
-    const chosen = choices.find((each) => each === value);
-    if (value !== undefined && chosen === undefined)
-      issues.push({ path: [name], message: `must be one of ${choices.join(", ")}` });
-    return chosen;
-  };
-  const date = (name: (typeof NAMES)[number]) => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    const parsed = dateOf(value);
-    if (!parsed) issues.push({ path: [name], message: "must be a time, such as 2026-11-21T12:00" });
-    return parsed;
-  };
-  const filter: EventFilter = {
-    state: choice("state", states),
-    ref: refOf(text("ref")),
-    type: text("type"),
-    reason: choice("reason", eventReasons),
-    source: choice("source", eventOrigins),
-    receivedAfter: date("receivedAfter"),
-    receivedBefore: date("receivedBefore"),
-  };
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
+export const knownTypes: readonly string[] = [
+  ...["Initiated", "Request", "Confirmed", "Declined", "Cancelled", "unknown"].map(
+    (name) => `booking.${name}`,
+  ),
+  ...["InReview", "Published", "Hidden", "unknown"].map((name) => `listing.${name}`),
+  "message",
+  "unknown",
+];
+const timerType = /^(booking|listing)\.timer\.[a-z0-9-]{1,64}$/;
+
+/** A text that cannot be part of a filter. The message does not name the field. */
+export interface FilterProblem {
+  readonly field: FilterField;
+  readonly message: string;
 }
 
-/** Reads a time. Browsers send no time zone, so a time without a zone is UTC, like all times on these pages. */
-function dateOf(text: string): Date | undefined {
-  const match = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/.exec(text);
-  if (!match) return undefined;
-  const date = new Date(match[1] !== undefined && match[4] === undefined ? `${text}Z` : text);
-  return Number.isNaN(date.getTime()) ? undefined : date;
+/**
+ * Reads a filter from texts. Empty texts count as missing.
+ *
+ * @param read - returns the text of a field
+ * @returns the filter without the fields that are missing, and the problem of each wrong text. Do not use the filter
+ * if there is a problem: it would select too many events
+ */
+export function readFilter(
+  read: (field: FilterField) => string | null | undefined,
+  states: readonly string[] = eventStates,
+): { readonly filter: EventFilter; readonly problems: readonly FilterProblem[] } {
+  const problems: FilterProblem[] = [];
+  const entries = filterFields.flatMap((field) => {
+    const text = read(field)?.trim() ?? "";
+    if (text === "") return [];
+    const value = readers[field](text, states);
+    if (typeof value === "object" && "message" in value) problems.push({ field, message: value.message });
+    return [[field, value]];
+  });
+  return { filter: Object.fromEntries(entries), problems };
 }
+
+type Reader = (text: string, states: readonly string[]) => string | Date | { readonly message: string };
+
+const choice = (text: string, choices: readonly string[], more = "") =>
+  choices.includes(text) ? text : { message: `must be one of ${choices.join(", ")}${more}` };
+
+const readers: Readonly<Record<FilterField, Reader>> = {
+  state: choice,
+  ref: readRef,
+  type: (text) =>
+    timerType.test(text) ? text : choice(text, knownTypes, ", or a timer such as booking.timer.door-code"),
+  reason: (text) => choice(text, eventReasons),
+  source: (text) => choice(text, eventOrigins),
+  receivedAfter: readTime,
+  receivedBefore: readTime,
+};
 
 /** Makes a ref from a text without a prefix: a number is a listing's id, and any other text is a booking's code. */
-function refOf(text: string | undefined): string | undefined {
-  if (text === undefined || text.includes(":")) return text;
+function readRef(text: string) {
+  if (/^(booking|listing):./.test(text)) return text;
+  if (text.includes(":"))
+    return {
+      message: "must be booking:<code> or listing:<id>, such as booking:HX3K9, or only the code or id",
+    };
   return `${/^\d+$/.test(text) ? "listing" : "booking"}:${text}`;
 }
 
-/** Returns the filter as query parameters or hidden fields, followed by the parameters in `more`. */
-export function queryOf(filter: EventFilter, more: Readonly<Record<string, string>> = {}): URLSearchParams {
-  const fields = NAMES.flatMap((name): [string, string][] => {
-    const value = filter[name];
-    return value === undefined ? [] : [[name, value instanceof Date ? value.toISOString() : value]];
-  });
-  return new URLSearchParams([...fields, ...Object.entries(more)]);
-}
-
-/** The filter in words: `parked, reason callback`. */
-export function inWords(filter: EventFilter): string {
-  const fields = [...queryOf(filter)].map(([name, value]) =>
-    name === "state" ? value : `${name.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${value}`,
-  );
-  return fields.join(", ");
-}
-
-/** The form of the filter. It has no field for the state, because the tabs above the form choose the state. */
-export function filterForm(filter: EventFilter, kept: Html): Html {
-  const { ref, type, reason, source, receivedAfter, receivedBefore } = filter;
-  const isUsed = Object.keys(filter).some((name) => name !== "state");
-  const select = (name: string, label: string, choices: readonly string[], chosen: string | undefined) =>
-    html`<label>${label}<select name="${name}"><option value="">any</option>${choices.map(
-      (choice) => html`<option${choice === chosen && html` selected`}>${choice}</option>`,
-    )}</select></label>`;
-  const moment = (name: string, label: string, date: Date | undefined) =>
-    html`<label>${label}<input type="datetime-local" name="${name}" value="${date?.toISOString().slice(0, 16)}"></label>`;
-  return html`<details class="card" id="filter"${isUsed && html` open`}><summary>Filter</summary>
-<form class="filter" method="get">${kept}
-<label>Record<input name="ref" value="${ref}" placeholder="booking:HX3K9" autocomplete="off"></label>
-<label>Type<input name="type" value="${type}" placeholder="booking.Confirmed" list="types" autocomplete="off"></label>
-<datalist id="types">${types.map((each) => html`<option value="${each}"></option>`)}</datalist>
-${select("reason", "Reason", eventReasons, reason)}${select("source", "Source", eventOrigins, source)}
-${moment("receivedAfter", "Received from (UTC)", receivedAfter)}${moment("receivedBefore", "Received before (UTC)", receivedBefore)}
-<span class="actions"><button class="primary">Apply</button>${isUsed && html`<a class="button" href="?">Clear</a>`}</span>
-</form></details>`;
+/** Reads an age such as `2h`, or a time. A time without a zone is UTC, because a browser's field sends no zone. */
+function readTime(text: string) {
+  const age = parseDuration(text);
+  if (age !== undefined) return new Date(Date.now() - age);
+  // Accept only full dates, because `new Date("2")` is February 2001.
+  const match = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$/.exec(text);
+  const time = new Date(match ? (match[1] && !match[4] ? `${text}Z` : text) : Number.NaN);
+  if (!Number.isNaN(time.getTime())) return time;
+  return { message: "must be an age such as 2h, or a time such as 2026-11-21T12:00:00Z" };
 }

@@ -1,19 +1,20 @@
-import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import { type Change, type EventState, statesOf } from "../stores/event-states.ts";
 import type { EventFilter, EventStore } from "../stores/event-store.ts";
-import { filterOf, inWords, queryOf } from "./event-filter.ts";
+import { countEvents } from "./event-pages.ts";
+import { filterOf, inWords, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
 import type { GoTo, View, Visit } from "./site.ts";
 
 type Store = EventStore<unknown>;
 
 /** The order in which states are counted. Parked events come first, because counting may stop early. */
-const countOrder: readonly EventState[] = ["parked", "retrying", "pending", "done"];
+const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
 const did = { replay: "replayed", discard: "discarded" } as const;
 
 /** Counting stops at `COUNT_LIMIT` events of one state, or after `COUNT_TIMEOUT` ms. */
 const COUNT_LIMIT = 10_000;
 const COUNT_TIMEOUT = 5000;
-const COUNT_PAGE = 500;
+const countLimit = () => ({ events: COUNT_LIMIT, endsAt: performance.now() + COUNT_TIMEOUT });
 /** The largest number of events that a form may select. A form of the console selects at most one page: 50 events. */
 const MAX_SELECTION = 200;
 
@@ -53,7 +54,7 @@ function replayHint(byState: ReadonlyMap<EventState, number>): string {
 
 async function confirmErase(store: Store, ref: string, { csrf }: Visit): Promise<View> {
   if (ref === "") return refused("Choose a record first.");
-  const { total, hasMore } = await countOf(store, { ref }, performance.now() + COUNT_TIMEOUT);
+  const { total, hasMore } = await countEvents(store, { ref }, countLimit());
   const number = hasMore ? `at least ${events(total)}` : events(total);
   const body = html`<h1>Erase everything about ${ref}?</h1>
 <section class="card narrow"><p>If you erase ${ref}, the store will delete ${number} with notifications and history. The store will also delete the snapshot of the record. You cannot undo the deletion. Copies elsewhere, such as logs and backups, will stay.</p>
@@ -114,32 +115,16 @@ async function countChangeable(
   filter: EventFilter,
 ): Promise<{ byState: Map<EventState, number>; hasMore: boolean }> {
   const wanted = countOrder.filter(
-    (state) => changedFrom[change].includes(state) && (filter.state ?? state) === state,
+    (state) => statesOf(change, filter).includes(state) && (filter.state ?? state) === state,
   );
-  if (Object.keys(filter).join() === "state") {
-    const counts = await store.counts();
-    return { byState: new Map(wanted.map((state) => [state, counts[state]])), hasMore: false };
-  }
-  const endsAt = performance.now() + COUNT_TIMEOUT;
+  const limit = countLimit();
   const byState = new Map<EventState, number>();
   for (const state of wanted) {
-    const { total, hasMore } = await countOf(store, { ...filter, state }, endsAt);
+    const { total, hasMore } = await countEvents(store, { ...filter, state }, limit);
     byState.set(state, total);
     if (hasMore) return { byState, hasMore };
   }
   return { byState, hasMore: false };
-}
-
-async function countOf(store: Store, filter: EventFilter, endsAt: number) {
-  let total = 0;
-  let after: string | undefined;
-  for (;;) {
-    const page = await store.list({ ...filter, limit: COUNT_PAGE, after });
-    total += page.length;
-    if (page.length < COUNT_PAGE) return { total, hasMore: false };
-    if (total >= COUNT_LIMIT || performance.now() > endsAt) return { total, hasMore: true };
-    after = page.at(-1)!.eventId;
-  }
 }
 
 /** The query parameters with the result of a form: `replayed=3&of=5` means that 3 of 5 events were replayed. */

@@ -1,8 +1,7 @@
 import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
-import { HISTORY_LENGTH } from "../stores/base-store.ts";
-import { type Change, changedFrom, type EventState } from "../stores/event-states.ts";
+import { type Change, type EventState, eventStates, statesOf } from "../stores/event-states.ts";
 import type {
   AttemptEntry,
   EventFilter,
@@ -10,11 +9,25 @@ import type {
   RecordSnapshot,
   StoredEvent,
 } from "../stores/event-store.ts";
+import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
-import { filterForm, filterOf, queryOf, states } from "./event-filter.ts";
-import { badge, duration, facts, type Html, hiddenFields, html, plot, type Tone, time } from "./html.ts";
+import { storedId } from "../webhooks/own-ids.ts";
+import { filterForm, filterOf, queryOf } from "./filter-form.ts";
+import {
+  badge,
+  duration,
+  facts,
+  type Html,
+  type HtmlValue,
+  hiddenFields,
+  html,
+  plot,
+  type Tone,
+  time,
+} from "./html.ts";
 import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
 import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
+import { type Step, timelineOf } from "./timeline.ts";
 
 type Store = EventStore<unknown>;
 
@@ -113,6 +126,9 @@ ${
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
 }
 
+/** The states in the order of the tabs. */
+const tabStates = [...eventStates.filter((state) => state !== "done"), "done"] as const;
+
 const sumOf = (counts: AvailableHealth["counts"]): number =>
   Object.values(counts).reduce((sum, count) => sum + count, 0);
 
@@ -125,7 +141,7 @@ function tabsOf(
     html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${queryOf({ ...filter, state }, kept)}"${
       filter.state === state && html` aria-current="page"`
     }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
-  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${states.map(
+  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${tabStates.map(
     (state) => tab(state, `${state[0]?.toUpperCase()}${state.slice(1)}`, counts[state]),
   )}</ul></nav>`;
 }
@@ -154,7 +170,7 @@ const OTHERS = 20;
 
 /** The page of an event, with its history, its notification and its record. */
 async function eventView(store: Store, eventId: string, visit: Visit): Promise<View> {
-  const event = await store.get(eventId.toLowerCase());
+  const event = await store.get(storedId(eventId));
   if (!event) {
     const body = html`<h1>No such event</h1><p>No event with this id is stored. The event may have been erased, or deleted because of its age.</p><p><a href="?">All events</a></p>`;
     return { title: "No such event", status: 404, body, live: false };
@@ -163,7 +179,7 @@ async function eventView(store: Store, eventId: string, visit: Visit): Promise<V
   const [record, others] =
     ref === null
       ? [undefined, []]
-      : await Promise.all([store.recordOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
+      : await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
   const isPersonal = visit.query.has("personal");
   const rest = others.filter((other) => other.eventId !== event.eventId).slice(0, OTHERS);
 
@@ -172,7 +188,7 @@ async function eventView(store: Store, eventId: string, visit: Visit): Promise<V
 <div class="head"><h1>${typeOf(event)}</h1>${stateBadge(event)}
 <span class="actions">${personalToggle(visit.query, isPersonal)}${!visit.readOnly && buttonsOf(event, visit)}</span></div>
 <div class="columns"><div>
-<section class="card"><h2>Timeline</h2>${timelineOf(event, isPersonal)}</section>
+<section class="card"><h2>Timeline</h2>${timelineView(event, isPersonal)}</section>
 <section class="card"><h2>Notification</h2>${notificationOf(event, isPersonal)}</section>
 </div><div>
 <section class="card"><h2>Event</h2>${facts([
@@ -195,14 +211,16 @@ ${
 }
 
 /** Buttons for the changes that the event's state allows. */
-function buttonsOf({ eventId, state }: StoredEvent, { csrf }: Visit): Html {
+function buttonsOf({ eventId, state, dueAt }: StoredEvent, { csrf }: Visit): Html {
   const button = (change: Change, text: string) =>
     html`<form method="post">${csrf}${hiddenFields([
       ["event", eventId],
       ["back", String(new URLSearchParams({ event: eventId }))],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
-  return html`${changedFrom.discard.includes(state) && button("discard", "Discard")}${
-    changedFrom.replay.includes(state) && button("replay", state === "retrying" ? "Try now" : "Replay")
+  const can = (change: Change) => statesOf(change, { eventId }).includes(state);
+  const isScheduled = state === "scheduled";
+  return html`${can("discard") && button("discard", isScheduled ? "Cancel" : "Discard")}${
+    can("replay") && button("replay", (isScheduled && "Run now") || (dueAt ? "Try now" : "Replay"))
   }`;
 }
 
@@ -210,6 +228,7 @@ const origins: Readonly<Record<StoredEvent["source"], string>> = {
   webhook: "Received",
   reconcile: "Found by the reconciler",
   recheck: "Recheck scheduled",
+  timer: "Timer set",
 };
 
 const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]>> = {
@@ -219,40 +238,45 @@ const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]
   lost: ["bad", "Attempt lost: the process did not record a result"],
 };
 
-function timelineOf(event: StoredEvent, isPersonal: boolean): Html {
-  const { source, topic, timestamp, receivedAt, history } = event;
-  const attempt = ({ at, outcome, reason, duration: took, worker, error }: AttemptEntry) => {
-    const [tone, text] = outcomes[outcome];
-    const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
-    return html`<li class="${tone}"><strong>${text}</strong> ${time(at)}<p>${details.filter(Boolean).join(", ")}</p>${
-      error !== undefined &&
-      (isPersonal
-        ? html`<pre>${error}</pre>`
-        : html`<p>The error is hidden, because it may have personal data.</p>`)
-    }</li>`;
-  };
-  return html`<ol class="timeline">
-<li><strong>${origins[source]}</strong> ${time(receivedAt)}<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && `The notification has the timestamp ${timestamp.replace(/\.000Z$/, "Z")}.`}</p></li>
-${history.length >= HISTORY_LENGTH && html`<li><strong>The store keeps only the last ${HISTORY_LENGTH} attempts</strong></li>`}
-${history.map(attempt)}${nextOf(event)}</ol>`;
+const timelineView = (event: StoredEvent, isPersonal: boolean): Html =>
+  html`<ol class="timeline">${timelineOf(event).map((step) => stepView(event, step, isPersonal))}</ol>`;
+
+/** The item of a step. A done event has none at the end: its last attempt says so. */
+function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | undefined {
+  const item = (tone: Tone, text: string, at: Date | null = null, more?: HtmlValue) =>
+    html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}${more}</li>`;
+  switch (step.step) {
+    case "received": {
+      const { source, topic, timestamp } = event;
+      const sent = `The notification has the timestamp ${timestamp.replace(/\.000Z$/, "Z")}.`;
+      const more = html`<p>${topic !== null && `Topic ${topic}. `}${source === "webhook" && sent}</p>`;
+      return item("plain", origins[source], step.at, more);
+    }
+    case "cut":
+      return item("plain", `The store keeps only the last ${HISTORY_LENGTH} attempts`);
+    case "attempt":
+      return item(...outcomes[step.entry.outcome], step.entry.at, attemptView(step.entry, isPersonal));
+    case "pending":
+      return item("wait", step.at ? "Waiting. The attempt is due" : "Waiting", step.at);
+    case "processing":
+      return item("busy", "Being handled. The lease ends", step.at);
+    case "retrying":
+      return item("wait", "Next attempt", step.at);
+    case "parked":
+      return item("bad", "Parked until somebody replays or discards the event");
+    case "discarded":
+      return item("plain", "Discarded", step.at);
+    case "done":
+      return undefined;
+  }
 }
 
-/** Makes the last line of the timeline: the next step of the event, or the time when the event was discarded. */
-function nextOf({ state, reason, dueAt, doneAt }: StoredEvent): Html | undefined {
-  const step = (tone: Tone, text: string, at: Date | null) =>
-    html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}</li>`;
-  switch (state) {
-    case "pending":
-      return step("wait", dueAt ? "Waiting. The attempt is due" : "Waiting", dueAt);
-    case "processing":
-      return step("busy", "Being handled. The lease ends", dueAt);
-    case "retrying":
-      return step("wait", "Next attempt", dueAt);
-    case "parked":
-      return step("bad", "Parked until somebody replays or discards the event", null);
-    case "done":
-      return reason === "discarded" ? step("plain", "Discarded", doneAt) : undefined;
-  }
+function attemptView({ reason, duration: took, worker, error }: AttemptEntry, isPersonal: boolean): Html {
+  const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
+  const hidden = html`<p>The error is hidden, because it may have personal data.</p>`;
+  return html`<p>${details.filter(Boolean).join(", ")}</p>${
+    error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)
+  }`;
 }
 
 function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {
@@ -268,7 +292,7 @@ function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Htm
 
 /** The page of a booking or listing, with its snapshot and its events. */
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
-  const [record, found] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: PAGE })]);
+  const [record, found] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: PAGE })]);
   const isPersonal = visit.query.has("personal");
   const erase = new URLSearchParams({ confirm: "erase", record: ref });
   const body = html`${flashOf(visit.query)}
@@ -290,13 +314,13 @@ ${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The st
 async function findView(store: Store, given: string): Promise<View | GoTo> {
   const text = given.trim().slice(0, 300);
   if (text === "") return { goTo: new URLSearchParams() };
-  const event = await store.get(text.toLowerCase());
+  const event = await store.get(storedId(text));
   if (event) return { goTo: new URLSearchParams({ event: event.eventId }) };
   const codes = [text, text.toUpperCase(), text.toLowerCase()].map((code) => `booking:${code}`);
   const refs = /^(booking|listing):/.test(text) ? [text] : [...new Set([...codes, `listing:${text}`])];
   const known = await Promise.all(
     refs.map(async (ref) => {
-      const [record, events] = await Promise.all([store.recordOf(ref), store.list({ ref, limit: 1 })]);
+      const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
       return record !== undefined || events.length > 0;
     }),
   );
@@ -312,6 +336,7 @@ async function findView(store: Store, given: string): Promise<View | GoTo> {
 }
 
 const tones: Readonly<Record<EventState, Tone>> = {
+  scheduled: "wait",
   pending: "plain",
   processing: "busy",
   retrying: "wait",
@@ -338,7 +363,8 @@ function rowsOf(
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
 ): Html {
   const row = (event: StoredEvent) => {
-    const { eventId, ref, attempts, reason, receivedAt, lastError } = event;
+    const { eventId, ref, attempts, reason, receivedAt, history } = event;
+    const lastError = history.at(-1)?.error;
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${
@@ -348,7 +374,7 @@ function rowsOf(
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
 <span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
 <span class="why">${why}</span><span class="when">${time(receivedAt, { short: true })}</span>${
-      isPersonal && lastError !== null && html`<span class="error mono">${lastError}</span>`
+      isPersonal && lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;
   };
   return html`<ol class="rows ${!isSelectable && "plain"}">${events.map(row)}</ol>`;

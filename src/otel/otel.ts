@@ -74,7 +74,7 @@ function recorded(
   tracer: Tracer,
   instruments: Instruments,
   event: NewEvent,
-  added: Promise<"added" | "duplicate" | "conflict">,
+  added: Promise<"added" | "duplicate" | "conflict" | "busy">,
 ): string | undefined {
   const common = messaging("send", event);
   const span = tracer.startSpan(nameOf("send", event), {

@@ -1,19 +1,23 @@
 import { atMost } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
-import type { CircuitBreaker, Reading, Refusals } from "./circuit-breaker.ts";
-import { GRACE, Lease } from "./leases.ts";
+import { CancellableRun } from "./cancellable-run.ts";
+import type { CircuitBreaker, Reading } from "./circuit-breaker.ts";
+import { Lease } from "./leases.ts";
+import type { RefusedReads } from "./refused-reads.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
-import type { AttemptResult, QueueOptions, Work, WorkFailure, WorkResult } from "./work.ts";
+import type { AttemptResult, QueueOptions, WorkFailure, WorkResult } from "./work.ts";
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
+/** How long the queue tries to record the end of an attempt while the store fails, ms. The lease may still hold. */
+const SETTLE_FOR = 10 * 60_000;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
 interface AttemptOptions {
   readonly breaker: CircuitBreaker;
-  readonly refusals: Refusals;
+  readonly refusedReads: RefusedReads;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
@@ -27,6 +31,8 @@ export class Attempt<Tx> {
   readonly lease: Lease;
   /** Never rejects. */
   readonly ended: Promise<AttemptEnd>;
+  /** The events that the attempt has added, and that are due at once. */
+  readonly added: string[] = [];
 
   readonly #queue: QueueOptions<Tx>;
   readonly #options: AttemptOptions;
@@ -72,67 +78,79 @@ export class Attempt<Tx> {
   #answered(): void {
     this.#options.breaker.recordAnswer(this.#reading);
     // An event without a record needs no read, so its success does not show that reads succeed.
-    if (this.claim.ref !== null) this.#options.refusals.recordSuccess();
+    if (this.claim.ref !== null) this.#options.refusedReads.recordSuccess();
   }
 
   async #attempt(): Promise<AttemptEnd> {
-    if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
-    // Skip a claim whose lease has expired: another process may work on the event now.
-    if (!this.lease.held) return this.#giveUp();
-    const run = (): Promise<AttemptResult> => this.#process();
-    const { process } = this.#queue;
-    return (await (process ? process(this.claim, run) : run())).outcome;
+    try {
+      if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
+      // Skip a claim whose lease has expired: another process may work on the event now.
+      if (!this.lease.held) return await this.#release();
+      const run = (): Promise<AttemptResult> => this.#process();
+      const { process } = this.#queue;
+      return (await (process ? process(this.claim, run) : run())).outcome;
+    } finally {
+      this.#options.breaker.end(this.#reading);
+    }
+  }
+
+  async #release(): Promise<AttemptEnd> {
+    return (await this.#settle({ state: "released" })) as AttemptEnd;
   }
 
   async #process(): Promise<AttemptResult> {
-    if (this.claim.attempts > this.#queue.policy.maxAttempts) return this.#parkDeadly();
+    if (this.claim.attempts > this.#queue.policy.maxAttempts) return this.#parkSpent();
     this.#queue.observe({ kind: "started", ...this.#about });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
-    return { outcome: result.by === "lost" ? this.#giveUp() : await this.#settle({ state: "released" }) };
+    return { outcome: result.by === "lost" ? this.#giveUp() : await this.#release() };
   }
 
-  /** Parks an event whose last allowed attempt began but recorded no result, probably because its process died. */
-  async #parkDeadly(): Promise<AttemptResult> {
+  /** Parks an event that has no attempt left: its last attempt was lost, or `maxAttempts` was lowered meanwhile. */
+  async #parkSpent(): Promise<AttemptResult> {
+    const { eventId, attempts } = this.claim;
+    const last = (await this.#queue.store.get(eventId).catch(() => undefined))?.history.at(-1);
     const error = new Error(
-      `The process ended during attempt ${this.claim.attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`,
+      last?.outcome === "lost"
+        ? `The process ended during attempt ${attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`
+        : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
     );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
     if (result.state === "failed") return this.#settleFailure(result);
-    const writes = new GuardedWrites(result.writes ?? []);
-    const { state, type, record } = result;
-    const entry = entryOf({ ...result, duration: this.#duration });
-    const settled = await this.#settle({ state, type, record, entry, writes: writes.list }, writes);
-    if (typeof settled === "string") {
-      if (settled === "done") {
-        const status = record?.snapshot.status;
-        this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
-      }
-      return { outcome: settled, type };
+    const { state, type, snapshot, writes = [], events, remove } = result;
+    const guarded = writes.length > 0 ? new GuardedWrites(writes) : undefined;
+    const entry = entryOf({ duration: this.#duration });
+    const outcome = { state, type, record: snapshot, entry, writes: guarded?.list, events, remove } as const;
+    const settled = await this.#settle(outcome, guarded);
+    if (typeof settled !== "string")
+      return this.#settleFailure({ reason: "callback", error: settled.error, type });
+    if (settled === "done") {
+      for (const { event, dueIn = 0 } of events ?? []) if (dueIn === 0) this.added.push(event.eventId);
+      const status = snapshot?.snapshot.status;
+      this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
-    return this.#settleFailure({ reason: "callback", error: settled.error, type });
+    return { outcome: settled, type };
   }
 
   async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
     const { claim } = this;
-    const { breaker, refusals } = this.#options;
-    const { outage, error: cause } = failure;
-    if (outage) breaker.recordOutage(this.#reading, claim.outages === 0, outage, cause);
+    const { breaker, refusedReads } = this.#options;
+    const { outage, error, reason, type, events } = failure;
+    if (outage) breaker.recordOutage(this.#reading, claim.outages === 0, outage, error);
     else if (failure.refused) {
       // A refusal shows that the platform is up.
       breaker.recordAnswer(this.#reading);
-      refusals.recordRefusal(recordOf(claim), cause);
+      refusedReads.recordRefusal(recordOf(claim), error);
     }
     const outcome = outcomeOf(failure, claim, this.#queue.policy, {
       duration: this.#duration,
       paused: breaker.pause !== undefined,
-      limiting: refusals.limiting,
+      limiting: refusedReads.limiting,
     });
-    const end = await this.#settle(outcome);
-    const { reason, error, type } = failure;
+    const end = await this.#settle({ ...outcome, events });
     if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
@@ -141,33 +159,49 @@ export class Attempt<Tx> {
           : { kind: "failed", ...event, retryIn: outcome.in },
       );
     }
-    return { outcome: end, type, reason, error };
+    return { outcome: end as AttemptEnd, type, reason, error };
   }
 
-  async #settle(outcome: Outcome<Tx>): Promise<AttemptEnd>;
-  async #settle(outcome: Outcome<Tx>, writes: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure>;
+  /**
+   * Tells the store how the attempt ended, and lets the store decide whether the lease still holds. Tries again while
+   * the store fails.
+   */
   async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
-    this.lease.ending = true;
-    for (let tries = 0; this.lease.held; tries += 1) {
+    const { eventId } = this.claim;
+    const { lease } = this;
+    const { leaseDuration } = this.#queue.policy;
+    const until = performance.now() + SETTLE_FOR;
+    lease.ending = true;
+    for (let tries = 0, failedAt: number | undefined; ; tries += 1) {
+      // If the lease was renewed after a failure, the store works. Its next failure is not an outage.
+      const storeWorks = failedAt !== undefined && lease.renewedAt > failedAt;
       try {
         const settling = this.#queue.store.settle(this.claim, outcome);
         // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
         // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
-        if (outcome.state === "done" && !writes?.list) this.#options.onSettling();
-        const recorded = await Promise.race([settling, this.#lost.promise]);
+        if (outcome.state === "done" && !writes) this.#options.onSettling();
+        const recorded = await Promise.race([
+          settling,
+          this.#lost.promise,
+          atMost(leaseDuration, [settling]),
+        ]);
         return recorded === true ? outcome.state : this.#giveUp();
       } catch (error) {
-        const failure = writes?.failureIn(error);
+        const failure = writes?.failureIn(error) ?? (storeWorks && writes ? { error } : undefined);
         if (failure) return failure;
-        const { eventId } = this.claim;
+        // Without a renewal, the lease ends, and the next attempt counts this one as lost.
+        if (storeWorks) lease.abandon();
+        if ((lease.abandoned && !lease.held) || performance.now() > until) throw error;
+        failedAt ??= performance.now();
         this.#queue.logger.warn(
           `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
           { eventId, error },
         );
-        await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#lost.promise]);
+        const wait = SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2];
+        await (lease.lost ? undefined : atMost(wait, [this.#lost.promise]));
+        if (lease.lost) return this.#giveUp();
       }
     }
-    return this.#giveUp();
   }
 
   #giveUp(): AttemptEnd {
@@ -193,8 +227,8 @@ export class Attempt<Tx> {
   }
 }
 
-/** Returns the key under which `CircuitBreaker` and `Refusals` count the event's record. */
-function recordOf({ ref, eventId }: ClaimedEvent): string {
+/** Returns the key under which `CircuitBreaker` and `RefusedReads` count the event's record. */
+export function recordOf({ ref, eventId }: ClaimedEvent): string {
   return ref ?? eventId;
 }
 
@@ -208,10 +242,9 @@ interface WriteFailure {
  */
 class GuardedWrites<Tx> {
   #failure: WriteFailure | undefined;
-  readonly list: readonly Write<Tx>[] | undefined;
+  readonly list: readonly Write<Tx>[];
 
   constructor(writes: readonly Write<Tx>[]) {
-    if (writes.length === 0) return;
     this.list = writes.map((write, index) => (tx: Tx) => {
       // If the commit fails, the store runs all functions again. Forget the failure of the earlier run.
       if (index === 0) this.#failure = undefined;
@@ -239,103 +272,3 @@ class GuardedWrites<Tx> {
     throw error;
   }
 }
-
-/** Why a run is cut off. A run is `released` when the handler closes or a drain stops. */
-type Cut = "released" | "expiring" | "lost" | "aborted";
-
-interface CancellableRunOptions {
-  readonly attemptTimeout: number;
-  readonly onAnswered?: () => void;
-}
-
-/** Runs the work of an event. `cut` aborts the signal of the work, which then has {@link GRACE} ms to end. */
-export class CancellableRun<Tx> {
-  readonly #work: Work<Tx>;
-  readonly #claim: ClaimedEvent;
-  readonly #options: CancellableRunOptions;
-  readonly #abort = new AbortController();
-  readonly #cut = Promise.withResolvers<{ readonly by: Cut | "timeout"; readonly reason: unknown }>();
-  readonly #left = Promise.withResolvers<void>();
-  #cutBy: { readonly by: Cut; readonly reason: unknown } | undefined;
-  /** `true` if the platform has answered or the event has no record. A timeout then counts as a failed callback. */
-  #inCallback: boolean;
-
-  constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
-    this.#work = work;
-    this.#claim = claim;
-    this.#options = options;
-    this.#inCallback = claim.ref === null;
-  }
-
-  /** Resolves when the run is cut off. */
-  get wasCut(): Promise<unknown> {
-    return this.#cut.promise;
-  }
-
-  /** Only the first cut counts, but a later loss of the lease ends the grace period, because the lock is lost. */
-  cut(by: Cut, reason: unknown = new DOMException(REASONS[by], "AbortError")): void {
-    if (this.#abort.signal.aborted && by === "lost") this.#left.resolve();
-    this.#cutBy ??= { by, reason };
-    this.#cut.resolve({ by, reason });
-  }
-
-  /** Never rejects. A timeout results in the state `failed`, not `cut`. */
-  async run(): Promise<
-    WorkResult<Tx> | { readonly state: "cut"; readonly by: Cut; readonly reason: unknown }
-  > {
-    if (this.#cutBy) return { state: "cut", ...this.#cutBy };
-    const { attemptTimeout } = this.#options;
-    const timer = setTimeout(() => {
-      const message = `the attempt took longer than ${attemptTimeout} ms (attemptTimeout)`;
-      const reason = new DOMException(message, "TimeoutError");
-      this.#cut.resolve({ by: "timeout", reason });
-    }, attemptTimeout);
-    try {
-      const working = this.#start();
-      const first = await Promise.race([working, this.#cut.promise]);
-      if ("state" in first) return first;
-      const { by, reason } = first;
-      this.#abort.abort(reason);
-      const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
-      if (late?.state === "done" && this.#takesLate(by)) return late;
-      if (by !== "timeout") return { state: "cut", by, reason };
-      return this.#inCallback
-        ? { state: "failed", reason: "callback", error: reason }
-        : { state: "failed", reason: "unavailable", error: reason, outage: { everything: false } };
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  /**
-   * Whether a `done` result that comes after a cut counts. After the cuts `released` and `expiring`, the result of
-   * a callback counts. After a timeout, a result counts only if the platform has not answered. Only a recheck can be
-   * `done` without an answer.
-   */
-  #takesLate(by: Cut | "timeout"): boolean {
-    if (by === "timeout") return !this.#inCallback;
-    return this.#inCallback && (by === "released" || by === "expiring");
-  }
-
-  async #start(): Promise<WorkResult<Tx>> {
-    try {
-      return await this.#work(this.#claim, {
-        signal: this.#abort.signal,
-        answered: () => {
-          this.#inCallback = true;
-          this.#options.onAnswered?.();
-        },
-      });
-    } catch (error) {
-      return { state: "failed", reason: "callback", error };
-    }
-  }
-}
-
-const REASONS: Record<Cut, string> = {
-  released: "The webhook handler is closing, or drain() has ended. The event will be handled again.",
-  expiring:
-    "The lease of the event could not be renewed and is about to end. The event will be handled again.",
-  lost: "The lease of the event was lost. Another process may be handling the event.",
-  aborted: "The caller of process() aborted the attempt.",
-};

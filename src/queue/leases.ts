@@ -1,4 +1,4 @@
-import { Alarm, idleTimer } from "../async.ts";
+import { Alarm, atMost, idleTimer } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
@@ -6,41 +6,51 @@ import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 export const GRACE = 3000;
 /** The longest wait after a failed renewal, ms. */
 const RENEW_AGAIN = 1000;
+/** A timer that comes later than this, ms, shows that the event loop was blocked or the process was frozen. */
+const BLOCKED = 1000;
 
 interface LeaseEvents {
   /** Called shortly before the lease ends, if no renewal has succeeded. */
   readonly onExpiring?: () => void;
+  /** Called when the store says that the lease is lost. */
   readonly onLost?: () => void;
 }
 
 /**
  * A lease, timed by the monotonic clock of this process. The time starts before this process sends the claim. So the
- * lease ends no later in this process than in the store.
+ * lease ends no later in this process than in the store. After its end, only the store knows whether it still holds.
  */
 export class Lease {
-  claim: ClaimedEvent;
+  readonly claim: ClaimedEvent;
   endsAt: number;
+  /** The end by the system clock, which a store on this machine reads. */
+  endsAtDate: number;
+  /** When the last successful renewal was sent, on the monotonic clock. */
+  renewedAt = Number.NEGATIVE_INFINITY;
   /** Whether `onExpiring` was called since the last renewal. */
   expiring = false;
   /** `true` while the store records the attempt's end. During this time, a missing lease does not count as lost. */
   ending = false;
   readonly #events: LeaseEvents;
-  #lost = false;
+  lost = false;
+  abandoned = false;
 
   constructor(claim: ClaimedEvent, endsAt: number, events: LeaseEvents) {
     this.claim = claim;
     this.endsAt = endsAt;
+    this.endsAtDate = Date.now() + endsAt - performance.now();
     this.#events = events;
   }
 
+  /** Whether the lease has not ended by the monotonic clock. */
   get held(): boolean {
-    return !this.#lost && performance.now() < this.endsAt;
+    return !this.lost && performance.now() < this.endsAt;
   }
 
-  renewed(claim: ClaimedEvent, endsAt: number): void {
-    if (endsAt <= this.endsAt) return;
-    this.claim = claim;
-    this.endsAt = endsAt;
+  renewed(sentAt: number, duration: number): void {
+    this.renewedAt = sentAt;
+    this.endsAt = sentAt + duration;
+    this.endsAtDate = Date.now() + this.endsAt - performance.now();
     this.expiring = false;
   }
 
@@ -50,9 +60,13 @@ export class Lease {
   }
 
   lose(): void {
-    if (this.#lost) return;
-    this.#lost = true;
+    this.lost = true;
     this.#events.onLost?.();
+  }
+
+  /** Lets the lease end: it is renewed no more. */
+  abandon(): void {
+    this.abandoned = true;
   }
 }
 
@@ -67,6 +81,7 @@ export class Leases<Tx> {
   #renewAt = 0;
   /** When the alarm rings, on the monotonic clock. */
   #alarmAt = Number.POSITIVE_INFINITY;
+  #renewing: Promise<void> | undefined;
 
   constructor(store: EventStore<Tx>, duration: number, log: Log) {
     this.#store = store;
@@ -85,29 +100,60 @@ export class Leases<Tx> {
     this.#leases.delete(lease);
   }
 
+  /**
+   * Renews leases that have ended by a clock of this process, because the event loop was blocked or the system clock
+   * jumped. A claim that follows would take their events, which this process still handles.
+   */
+  async renewEnded(): Promise<void> {
+    const [now, date] = [performance.now(), Date.now()];
+    for (const { endsAt, endsAtDate, abandoned } of this.#leases) {
+      if (abandoned || (endsAt > now && endsAtDate > date)) continue;
+      if (this.#renewing === undefined) this.#renew(now);
+      await atMost(this.#patience, [this.#renewing!]);
+      return;
+    }
+  }
+
   /** The signal aborts this many ms before the lease ends, so that a callback can clean up before the next attempt. */
   get #grace(): number {
     return Math.min(GRACE, this.#duration / 3);
   }
 
-  #tick(): void {
-    const now = performance.now();
-    this.#alarmAt = Number.POSITIVE_INFINITY;
-    for (const lease of [...this.#leases]) {
-      if (!lease.held) this.#lose(lease);
-      else if (!lease.expiring && now >= lease.endsAt - this.#grace) lease.expire();
-    }
-    if (this.#leases.size === 0) return;
-    if (now >= this.#renewAt) this.#renew(now);
-    this.#schedule();
+  /** How long a renewal may take before the next one, ms. */
+  get #patience(): number {
+    return this.#duration / 6;
   }
 
-  #schedule(): void {
-    let next = this.#renewAt;
-    for (const { expiring, endsAt } of this.#leases) {
-      next = Math.min(next, expiring ? endsAt : endsAt - this.#grace);
+  #tick(): void {
+    const now = performance.now();
+    const late = now - this.#alarmAt;
+    this.#alarmAt = Number.POSITIVE_INFINITY;
+    if (this.#leases.size === 0) return;
+    if (late > BLOCKED) this.#tellBlocked(late);
+    if (now >= this.#renewAt) this.#renew(now);
+    // After a blocked event loop, a renewal first shows whether the leases still hold.
+    if (late <= BLOCKED) {
+      for (const lease of [...this.#leases])
+        if (!lease.expiring && now >= lease.endsAt - this.#grace) lease.expire();
     }
-    this.#wakeAt(next);
+    this.#schedule(late > BLOCKED ? now + this.#patience : now);
+  }
+
+  #tellBlocked(late: number): void {
+    const seconds = Math.round(late / 1000);
+    this.#log.limited(
+      "blocked",
+      "warn",
+      `the event loop was blocked for ${seconds} s, so leases were not renewed in time. Move long computations out of callbacks, or raise leaseDuration`,
+    );
+  }
+
+  /** @param from - when leases may be looked at again */
+  #schedule(from: number): void {
+    let next = this.#renewAt;
+    for (const { expiring, endsAt } of this.#leases)
+      if (!expiring) next = Math.min(next, Math.max(from, endsAt - this.#grace));
+    if (next < Number.POSITIVE_INFINITY) this.#wakeAt(next);
   }
 
   #wakeAt(at: number): void {
@@ -117,8 +163,7 @@ export class Leases<Tx> {
   }
 
   #renew(sentAt: number): void {
-    const leases = [...this.#leases];
-    const patience = this.#duration / 6;
+    const leases = [...this.#leases].filter(({ abandoned }) => !abandoned);
     this.#renewAt = Number.POSITIVE_INFINITY;
     let waiting = true;
     const renewAt = (at: number): void => {
@@ -126,39 +171,35 @@ export class Leases<Tx> {
       waiting = false;
       clearTimeout(timer);
       this.#renewAt = at;
-      this.#schedule();
+      this.#schedule(performance.now());
     };
     const timer = idleTimer(() => {
-      const ms = Math.round(patience);
+      const ms = Math.round(this.#patience);
       if (this.#leases.size > 0)
         this.#log.warn(`the store did not renew leases within ${ms} ms. Trying again`);
       renewAt(performance.now());
-    }, patience);
-    this.#store
-      .renew(
-        leases.map((lease) => lease.claim),
-        this.#duration,
-      )
-      .then(
-        (claims) => {
-          this.#renewed(leases, claims, sentAt);
-          renewAt(sentAt + this.#duration / 3);
-        },
-        (error) => {
-          // If this process holds no lease, do not log: the user may have closed the store, so the error is expected.
-          if (this.#leases.size > 0)
-            this.#log.warn("the store could not renew leases. Trying again", { error });
-          renewAt(performance.now() + Math.min(RENEW_AGAIN, patience));
-        },
-      );
+    }, this.#patience);
+    const renewing = this.#send(leases, sentAt).then(renewAt);
+    this.#renewing = renewing;
+    void renewing.finally(() => {
+      if (this.#renewing === renewing) this.#renewing = undefined;
+    });
   }
 
-  #renewed(leases: readonly Lease[], claims: readonly ClaimedEvent[], sentAt: number): void {
-    const held = new Map(claims.map((claim) => [claim.eventId, claim]));
-    for (const lease of leases) {
-      const claim = held.get(lease.claim.eventId);
-      if (claim) lease.renewed(claim, sentAt + this.#duration);
-      else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
+  /** Never rejects. @returns when to renew the next time */
+  async #send(leases: readonly Lease[], sentAt: number): Promise<number> {
+    try {
+      const claims = leases.map(({ claim }) => claim);
+      const held = new Set((await this.#store.renew(claims, this.#duration)).map(({ lease }) => lease));
+      for (const lease of leases) {
+        if (held.has(lease.claim.lease)) lease.renewed(sentAt, this.#duration);
+        else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
+      }
+      return sentAt + this.#duration / 3;
+    } catch (error) {
+      // If this process holds no lease, do not log: the user may have closed the store, so the error is expected.
+      if (this.#leases.size > 0) this.#log.warn("the store could not renew leases. Trying again", { error });
+      return performance.now() + Math.min(RENEW_AGAIN, this.#patience);
     }
   }
 

@@ -17,9 +17,9 @@ export class Pruner<Tx> {
   #running: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
-    const { retention, parkedRetention, recordRetention } = options.policy;
+    const { retention, parkedRetention, snapshotRetention } = options.policy;
     this.#options = options;
-    this.#every = Math.min(HOUR, Math.max(1000, Math.min(retention, parkedRetention, recordRetention) / 4));
+    this.#every = Math.min(HOUR, Math.max(1000, Math.min(retention, parkedRetention, snapshotRetention) / 4));
   }
 
   start(): void {
@@ -68,7 +68,7 @@ export class Pruner<Tx> {
     // Do not keep a `not-found` event for `parkedRetention`: its record probably never existed.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
-    const age = policy.recordRetention;
-    await inBatches(age, () => store.pruneRecords({ age, limit: BATCH }));
+    const age = policy.snapshotRetention;
+    await inBatches(age, () => store.pruneSnapshots({ age, limit: BATCH }));
   }
 }

@@ -1,69 +1,122 @@
-import { atMost } from "../async.ts";
-import { CircuitBreaker, Refusals } from "./circuit-breaker.ts";
-import { type DrainOptions, type DrainResult, drain, Loop, Stop } from "./claiming.ts";
+import { atMost, idleTimer } from "../async.ts";
+import type { ClaimedEvent } from "../stores/event-store.ts";
+import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
+import { CircuitBreaker } from "./circuit-breaker.ts";
+import { type DrainOptions, type DrainResult, DrainTally, Stop } from "./drain.ts";
+import { GRACE, Lease, Leases } from "./leases.ts";
 import { Pruner } from "./pruner.ts";
+import { RefusedReads } from "./refused-reads.ts";
 import type { Pause, QueueOptions } from "./work.ts";
-import { Workers } from "./workers.ts";
 
+/** How often the loop polls a store that cannot notify, ms. */
+const POLL = 1000;
+/** How long to wait if the store reports a due event but the claim gets no event, ms. */
+const NOTHING_AFTER_ALL = 25;
+/** The waits after the first, the second and each later failure of the store in a row, ms. */
+const STORE_FAILED = [200, 1000, 5000] as const;
 /** How often an inline request tries to claim its event, ms. */
 const LOOK_AGAIN = 250;
-/** The log line at startup counts at most this many leased events. */
-const MOST_HELD = 1000;
+/** How long to wait for the store to release leases, ms. */
+const GIVE_BACK = 5000;
+/** A drain without a timeout ends when the platform has refused every record for this long, ms. */
+const ONLY_REFUSED = 60_000;
 
-/** Handles the events of a store. The workers get events from the loop, from drains and from inline requests. */
+const NOW = Number.NEGATIVE_INFINITY;
+const NEVER = Number.POSITIVE_INFINITY;
+
+/** How many attempts may begin. */
+interface Room {
+  readonly limit: number;
+  /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
+  readonly wait: number | undefined;
+}
+
+interface FillOptions {
+  readonly limit: number;
+  /** Claims only this event. */
+  readonly eventId?: string | undefined;
+  /** Returns `true` for an event that must not start. The queue keeps its lease, and returns the claim in `held`. */
+  readonly holds?: ((eventId: string) => boolean) | undefined;
+}
+
+interface Filled<Tx> {
+  readonly claimed: number;
+  readonly started: readonly Attempt<Tx>[];
+  readonly held: readonly Lease[];
+}
+
+/** Handles the events of a store: in the loop, in drains, and inline. All of them claim by `#fill`. */
 export class Queue<Tx> {
+  readonly breaker: CircuitBreaker;
   readonly #options: QueueOptions<Tx>;
-  readonly #breaker: CircuitBreaker;
-  readonly #workers: Workers<Tx>;
-  readonly #loop: Loop<Tx>;
+  readonly #refusedReads: RefusedReads;
+  readonly #leases: Leases<Tx>;
   readonly #pruner: Pruner<Tx>;
+  readonly #running = new Set<Attempt<Tx>>();
+  /** The running attempts that only wait for the store to record their end. */
+  readonly #settling = new Set<Attempt<Tx>>();
+  /** The latest running attempt of each record. */
+  readonly #byRecord = new Map<string, Attempt<Tx>>();
+  readonly #drains = new Set<DrainTally<Tx>>();
+  /** How many slots claims in flight have reserved. */
+  #reserved = 0;
+  readonly #claiming = new Set<Promise<unknown>>();
+  /** Resolves at the next change of the fields above, and when an event may be due. */
+  #changed = Promise.withResolvers<void>();
+  /** Counts the ends of attempts. The next event of a record may be due after an end. */
+  #endings = 0;
+  #started = false;
+  readonly #stopped = Promise.withResolvers<void>();
+  #unsubscribe: (() => void) | undefined;
+  /** When the loop claims next, on the monotonic clock. */
+  #dueAt = NOW;
   #closing: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
-    const { concurrency, backoff } = options.policy;
+    const { concurrency, backoff, leaseDuration } = options.policy;
     this.#options = options;
-    this.#breaker = new CircuitBreaker({
+    this.breaker = new CircuitBreaker({
       concurrency,
       backoff,
       onPause: (pause) => options.observe({ kind: "paused", ...pause }),
       onResume: () => {
         options.observe({ kind: "resumed" });
-        this.#loop.wake();
+        this.wake();
       },
     });
-    const refusals = new Refusals(options.logger, () => this.#loop.wake());
-    this.#workers = new Workers(options, this.#breaker, refusals);
-    this.#loop = new Loop(options, this.#workers);
+    this.#refusedReads = new RefusedReads(options.logger, () => this.wake());
+    this.#leases = new Leases(options.store, leaseDuration, options.logger);
     this.#pruner = new Pruner(options);
   }
 
   get state(): "idle" | "running" | "paused" | "stopped" {
     if (this.#closing) return "stopped";
-    if (this.#breaker.pause) return "paused";
-    return this.#loop.started ? "running" : "idle";
+    if (this.breaker.pause) return "paused";
+    return this.#started ? "running" : "idle";
   }
 
   get pause(): Pause | undefined {
-    return this.#breaker.pause;
+    return this.breaker.pause;
   }
 
-  /** Starts the loop, which handles events as they become due. */
+  /** Starts the loop, which handles events as they become due. Does not keep the process alive. */
   start(): void {
-    if (this.#closing || this.#loop.started) return;
+    if (this.#closing || this.#started) return;
+    this.#started = true;
     this.#pruner.start();
-    this.#loop.start();
-    void this.#tellHeld();
+    this.#unsubscribe = this.#options.store.subscribe?.(() => this.wake());
+    void this.#loop();
   }
 
-  /** Wakes the loop after this process has added an event. */
-  added(): void {
-    // A store with `subscribe` has already woken the loop.
-    if (!this.#options.store.subscribe) this.#loop.wake();
+  /** Makes the loop look for due events now. */
+  wake(): void {
+    this.#dueAt = NOW;
+    this.#change();
   }
 
   /** Handles the due events at the user's request. During a pause without `Retry-After`, tries the platform at once. */
   drain(options: DrainOptions): Promise<DrainResult> {
-    this.#breaker.tryNow();
+    this.breaker.tryNow();
     return this.push(options);
   }
 
@@ -72,7 +125,7 @@ export class Queue<Tx> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
     try {
-      const result = await drain(this.#workers, stop);
+      const result = await this.#drain(stop);
       await Promise.race([this.#pruner.runIfDue(stop), stop.requested]);
       return result;
     } finally {
@@ -80,20 +133,26 @@ export class Queue<Tx> {
     }
   }
 
-  /** Claims one event and handles it. Resolves when the attempt ends, or at `deadline` on the monotonic clock. */
+  /**
+   * Claims one event and handles it. Then handles the events that the attempt has added. Resolves when the attempts
+   * end, or at `deadline` on the monotonic clock.
+   */
   async runNow(eventId: string, deadline: number): Promise<void> {
     while (!this.#closing) {
       const now = performance.now();
-      const left = deadline - now;
-      if (left <= 0) return;
-      const running = this.#workers.running.includes(eventId);
-      const { limit, wait } = this.#workers.roomAt(now);
-      const [claim] = running || limit <= 0 ? [] : await this.#workers.claim({ limit: 1, eventId });
-      if (claim) return atMost(deadline - performance.now(), [this.#workers.start(claim)]);
-      if (this.#breaker.pause && !running) return;
-      if (!running && limit > 0 && !(await this.#waitsForItsTurn(eventId))) return;
-      const within = Math.min(left, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : (wait ?? LOOK_AGAIN));
-      await this.#workers.nextChange({ noSlot: limit <= 0, within });
+      if (now >= deadline) return;
+      const { limit, wait = LOOK_AGAIN } = this.#roomAt(now);
+      const running = [...this.#running].find(({ claim }) => claim.eventId === eventId);
+      const { started } = running || limit === 0 ? { started: [] } : await this.#fill({ limit: 1, eventId });
+      const attempt = running ?? started[0];
+      if (attempt) {
+        await atMost(deadline - performance.now(), [attempt.ended]);
+        for (const added of attempt.added) await this.runNow(added, deadline);
+        return;
+      }
+      if (this.breaker.pause || (limit > 0 && !(await this.#waitsForItsTurn(eventId)))) return;
+      const within = Math.min(deadline - now, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : wait);
+      await atMost(within, [limit > 0 ? this.#nextEnding() : this.#changed.promise]);
     }
   }
 
@@ -104,8 +163,246 @@ export class Queue<Tx> {
   }
 
   async #close(timeout: number): Promise<void> {
-    this.#loop.stop();
-    await Promise.all([this.#workers.close(timeout), atMost(timeout, [this.#pruner.close()])]);
+    this.#started = false;
+    this.#unsubscribe?.();
+    this.#stopped.resolve();
+    this.#change();
+    const idle = Promise.all([...this.#running].map(({ ended }) => ended));
+    await Promise.all([
+      atMost(timeout, [Promise.all([idle, Promise.allSettled(this.#claiming)])]),
+      atMost(timeout, [this.#pruner.close()]),
+    ]);
+    await this.#release([...this.#running]);
+    await atMost(GRACE, [Promise.allSettled(this.#claiming)]);
+  }
+
+  /** Claims due events while there is room, and sleeps until the next event is due. */
+  async #loop(): Promise<void> {
+    let failures = 0;
+    while (this.#started) {
+      const changed = this.#changed.promise;
+      try {
+        await this.#sleep(await this.#claimDue(), changed);
+        failures = 0;
+      } catch (error) {
+        if (!this.#started) return;
+        const wait = STORE_FAILED[failures] ?? STORE_FAILED[2];
+        failures += 1;
+        this.#options.logger.error(`the store failed. Trying again in ${wait} ms`, { error });
+        // New events do not shorten this wait, because the store may be overloaded.
+        await this.#sleep(wait, this.#stopped.promise);
+        this.#dueAt = NOW;
+      }
+    }
+  }
+
+  /**
+   * Claims due events once. Reads the clock only once before it decides: with two readings that contradict each other,
+   * the loop could sleep forever.
+   *
+   * @returns ms until the loop must look again. It is `undefined` if only a change needs another look
+   */
+  async #claimDue(): Promise<number | undefined> {
+    const now = performance.now();
+    if (this.#dueAt > now) return this.#dueAt === NEVER ? undefined : this.#dueAt - now;
+    const { limit, wait } = this.#roomAt(now);
+    if (limit === 0) return wait;
+    const { store } = this.#options;
+    // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
+    this.#dueAt = NEVER;
+    const { claimed } = await this.#fill({ limit });
+    if (claimed >= limit) this.#dueAt = NOW;
+    if (this.#dueAt === NOW) return 0;
+    const next = (await store.nextDue()) ?? NEVER;
+    if (this.#dueAt === NOW) return 0;
+    const sleep = Math.max(next, claimed === 0 ? NOTHING_AFTER_ALL : 0);
+    this.#dueAt = performance.now() + (store.subscribe ? sleep : Math.min(sleep, POLL));
+    return 0;
+  }
+
+  /** Resolves after `ms`, or earlier when `changed` resolves. Does not keep the process alive. */
+  async #sleep(ms: number | undefined, changed: Promise<void>): Promise<void> {
+    if (ms === 0) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const over = new Promise<void>((resolve) => {
+      if (ms !== undefined) timer = idleTimer(resolve, ms);
+    });
+    await Promise.race([over, changed]);
+    clearTimeout(timer);
+  }
+
+  /** Makes one attempt at each event that is due, and waits for the attempts that already run. */
+  async #drain(stop: Stop): Promise<DrainResult> {
+    const tally = new DrainTally<Tx>();
+    for (const attempt of this.#running) tally.add(attempt);
+    this.#drains.add(tally);
+    const startedAt = performance.now();
+    const held: Lease[] = [];
+    /** The endings that the last empty claim has seen. */
+    let looked = -1;
+    try {
+      while (!stop.asked) {
+        const changed = this.#changed.promise;
+        const now = performance.now();
+        const { limit, wait } = this.#roomAt(now);
+        const refused = this.#refusedReads;
+        const onlyRefused = refused.limiting && now - Math.max(startedAt, refused.since) >= ONLY_REFUSED;
+        const hopeless = onlyRefused && !stop.timed;
+        const endings = this.#endings;
+        if (limit > 0 && !hopeless && looked !== endings) {
+          // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
+          const holds = (eventId: string) => stop.asked || tally.knows(eventId);
+          const filled = await this.#fill({ limit, holds });
+          held.push(...filled.held);
+          if (filled.claimed === 0) looked = endings;
+          continue;
+        }
+        const paused = this.breaker.pause !== undefined;
+        if (tally.open.length === 0 && (limit > 0 || paused || hopeless || this.#closing)) {
+          if (this.#claiming.size === 0) break;
+          // The loop may be claiming the last due events at this moment.
+          await Promise.race([Promise.allSettled(this.#claiming), stop.requested]);
+          if (tally.open.length === 0) break;
+          continue;
+        }
+        const within = limit > 0 || paused || hopeless ? undefined : wait;
+        await this.#sleep(within, Promise.race([changed, stop.requested]));
+      }
+      if (stop.asked) await this.#release(tally.open);
+      return tally.result;
+    } finally {
+      this.#drains.delete(tally);
+      await Promise.all(held.map((lease) => this.#giveBack(lease.claim, lease)));
+    }
+  }
+
+  /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
+  #roomAt(now: number): Room {
+    if (this.#closing) return { limit: 0, wait: undefined };
+    const { concurrency } = this.#options.policy;
+    // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
+    // pile up if the store is slow.
+    const recording = Math.min(this.#settling.size, concurrency);
+    const slots = concurrency + recording - this.#running.size - this.#reserved;
+    const pause = this.breaker.waitAt(now);
+    const room = Math.min(slots, this.breaker.room - (this.breaker.pause ? this.#reserved : 0));
+    if (room <= 0) return { limit: 0, wait: slots > 0 && pause > 0 ? pause : undefined };
+    if (pause > 0) return { limit: 0, wait: pause };
+    const { reads, nextRead } = this.#refusedReads.roomAt(now);
+    return reads > 0 ? { limit: Math.min(room, reads), wait: 0 } : { limit: 0, wait: nextRead };
+  }
+
+  /** Claims due events, and starts their attempts. `limit` must not exceed {@link #roomAt}. */
+  async #fill({ limit, eventId, holds = () => false }: FillOptions): Promise<Filled<Tx>> {
+    const { limiting } = this.#refusedReads;
+    this.#reserved += limit;
+    if (limiting) this.#refusedReads.take(limit);
+    const claiming = this.#claim(limit, eventId);
+    this.#claiming.add(claiming);
+    const started: Attempt<Tx>[] = [];
+    const held: Lease[] = [];
+    try {
+      const claims = await claiming;
+      for (const { event, leaseEndsAt } of claims) {
+        const late = this.#closing || this.breaker.waitAt(performance.now()) > 0 || this.breaker.room === 0;
+        if (late) void this.#giveBack(event);
+        else if (holds(event.eventId)) held.push(this.#hold(event, leaseEndsAt));
+        else started.push(this.#start(event, leaseEndsAt));
+      }
+      return { claimed: claims.length, started, held };
+    } finally {
+      this.#claiming.delete(claiming);
+      this.#reserved -= limit;
+      // A claim without an attempt reads no record, so it must not use up the limit of reads.
+      if (limiting) this.#refusedReads.take(started.length - limit);
+      // Other drains and inline requests may wait for the slots.
+      this.#change();
+    }
+  }
+
+  async #claim(limit: number, eventId: string | undefined) {
+    const { store, worker, policy } = this.#options;
+    const { leaseDuration } = policy;
+    await this.#leases.renewEnded();
+    const newestFirst = eventId === undefined && this.#refusedReads.takesNewest();
+    const sentAt = performance.now();
+    const options = {
+      limit,
+      leaseDuration,
+      worker,
+      ...(eventId && { eventId }),
+      ...(newestFirst && { newestFirst }),
+    };
+    const events = await store.claim(options);
+    if (newestFirst) this.#refusedReads.tookNewest(events);
+    return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
+  }
+
+  #start(event: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
+    const record = recordOf(event);
+    const earlier = this.#byRecord.get(record);
+    // The store has leased the record anew, so the lease of an attempt that still runs here is lost.
+    earlier?.lease.lose();
+    const attempt: Attempt<Tx> = new Attempt(event, this.#options, {
+      breaker: this.breaker,
+      refusedReads: this.#refusedReads,
+      leaseEndsAt,
+      after: earlier?.ended,
+      onSettling: () => {
+        this.#settling.add(attempt);
+        this.#change();
+      },
+    });
+    this.#running.add(attempt);
+    this.#byRecord.set(record, attempt);
+    this.#leases.add(attempt.lease);
+    for (const tally of this.#drains) tally.add(attempt);
+    void attempt.ended.then((end) => this.#ended(attempt, end));
+    return attempt;
+  }
+
+  #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
+    const record = recordOf(attempt.claim);
+    this.#running.delete(attempt);
+    this.#settling.delete(attempt);
+    if (this.#byRecord.get(record) === attempt) this.#byRecord.delete(record);
+    this.#leases.delete(attempt.lease);
+    for (const tally of this.#drains) tally.ended(attempt, end);
+    this.#endings += 1;
+    this.wake();
+  }
+
+  /** Keeps the lease of a claim without an attempt. */
+  #hold(event: ClaimedEvent, leaseEndsAt: number): Lease {
+    const lease = new Lease(event, leaseEndsAt, {});
+    this.#leases.add(lease);
+    return lease;
+  }
+
+  /** Aborts attempts, and releases their leases. */
+  async #release(attempts: readonly Attempt<Tx>[]): Promise<void> {
+    for (const attempt of attempts) attempt.release();
+    // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
+    await atMost(GRACE + GIVE_BACK, [Promise.all(attempts.map(({ ended }) => ended))]);
+  }
+
+  async #giveBack(claim: ClaimedEvent, lease?: Lease): Promise<void> {
+    if (lease) this.#leases.delete(lease);
+    try {
+      await this.#options.store.settle(claim, { state: "released" });
+    } catch (error) {
+      const { eventId } = claim;
+      this.#options.logger.warn(
+        `the store did not release event ${eventId}. Another process can handle the event when its lease ends`,
+        { eventId, error },
+      );
+    }
+  }
+
+  /** Ignores free slots. Two inline requests that found nothing would otherwise wake each other forever. */
+  async #nextEnding(): Promise<void> {
+    const endings = this.#endings;
+    while (this.#endings === endings && !this.#closing) await this.#changed.promise;
   }
 
   async #waitsForItsTurn(eventId: string): Promise<boolean> {
@@ -113,31 +410,9 @@ export class Queue<Tx> {
     return event?.state === "pending" || event?.state === "processing";
   }
 
-  /**
-   * Logs the time at which the last lease of another process ends. Events of a crashed process wait until their
-   * leases end.
-   */
-  async #tellHeld(): Promise<void> {
-    const { store, logger } = this.#options;
-    const own = new Set(this.#workers.running);
-    const stop = this.#workers.listen({ started: (eventId) => own.add(eventId) });
-    try {
-      const leased = await store.list({ state: "processing", limit: MOST_HELD });
-      await this.#workers.claimedByOthers();
-      const ends = leased
-        .filter(({ eventId }) => !own.has(eventId))
-        .map(({ dueAt }) => dueAt?.getTime() ?? 0)
-        .filter((endsAt) => endsAt > Date.now());
-      if (ends.length === 0) return;
-      const until = new Date(Math.max(...ends)).toISOString();
-      const many = leased.length < MOST_HELD ? String(ends.length) : `${ends.length} or more`;
-      logger.info(
-        `other processes hold the leases of ${many} events. The last lease ends at ${until}, unless it is renewed`,
-      );
-    } catch {
-      // The loop logs failures of the store.
-    } finally {
-      stop();
-    }
+  #change(): void {
+    const { resolve } = this.#changed;
+    this.#changed = Promise.withResolvers();
+    resolve();
   }
 }

@@ -1,7 +1,7 @@
 import { errorText } from "../errors.ts";
-import { clampWait } from "../stores/base-store.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { ClaimedEvent, Entry, Outcome } from "../stores/event-store.ts";
+import { clampWait } from "../stores/outcomes.ts";
 import type { Backoff, Policy, WorkFailure } from "./work.ts";
 
 const SECOND = 1000;

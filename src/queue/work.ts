@@ -1,6 +1,6 @@
 import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
-import type { ClaimedEvent, EventStore, Snapshot, Write } from "../stores/event-store.ts";
+import type { ClaimedEvent, EventStore, FurtherEvent, Snapshot, Write } from "../stores/event-store.ts";
 
 export interface WorkContext {
   /**
@@ -20,11 +20,12 @@ export type WorkResult<Tx> =
       readonly state: "done";
       readonly type: string;
       /** The snapshot that the store saves for the record. */
-      readonly record?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
-      /** For the history: the error of a recheck that could not read its record. The recheck is `done` anyway. */
-      readonly error?: unknown;
-      readonly reason?: FailureReason | undefined;
+      readonly snapshot?: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
       readonly writes?: readonly Write<Tx>[] | undefined;
+      /** The events that the store records with the end of the attempt. */
+      readonly events?: readonly FurtherEvent[] | undefined;
+      /** The events of the record that the store deletes before it records `events`. */
+      readonly remove?: readonly string[] | "timers" | undefined;
     }
   | ({ readonly state: "failed" } & WorkFailure);
 
@@ -39,6 +40,8 @@ export interface WorkFailure {
   readonly refused?: boolean | undefined;
   /** Present if the platform is out of reach. The attempt then does not count. */
   readonly outage?: Outage | undefined;
+  /** The events that the store records with the end of the attempt. */
+  readonly events?: readonly FurtherEvent[] | undefined;
 }
 
 export interface Outage {
@@ -58,7 +61,7 @@ export interface Policy {
   readonly giveUpAfter: number;
   readonly retention: number;
   readonly parkedRetention: number;
-  readonly recordRetention: number;
+  readonly snapshotRetention: number;
 }
 
 export interface QueueOptions<Tx> {

@@ -6,6 +6,7 @@ import type { Booking } from "../models/records.ts";
 import type { EventStore, RecordSnapshot, Snapshot } from "../stores/event-store.ts";
 import { bookingRef } from "../webhooks/events.ts";
 import type { Internals } from "../webhooks/internals.ts";
+import { ownId } from "../webhooks/own-ids.ts";
 import { canonicalJson, compare, fetchFailure } from "../webhooks/processing/record.ts";
 import type { Settings } from "./options.ts";
 
@@ -54,7 +55,7 @@ export class Changes {
         (state === "done" && reason !== "discarded") || (state === "parked" && reason !== "callback");
       if (!endedInVain) return undefined;
       // Read the snapshot after the event: the store saves the snapshot when it records that the event is done.
-      const now = await this.#store.recordOf(ref);
+      const now = await this.#store.snapshotOf(ref);
       if ((now?.sequence ?? 0) !== sequence) return undefined;
       // The earlier event of this change found nothing new, or failed. The change needs an event with another id.
       again += 1;
@@ -70,7 +71,7 @@ function changeId(
   again: number,
 ): string {
   const parts = [ref, sequence, from && canonicalJson(from), to && canonicalJson(to)];
-  return v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE);
+  return ownId("reconcile", v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE));
 }
 
 /** Adds events for the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
@@ -121,7 +122,7 @@ export class Watch {
 
   async #add(bookingCode: string): Promise<void> {
     const { client, store, internals, observe } = this.#settings;
-    if (await store.recordOf(bookingRef(bookingCode))) return;
+    if (await store.snapshotOf(bookingRef(bookingCode))) return;
     let booking: Booking | undefined;
     try {
       booking = await client.bookings.get(bookingCode);
@@ -131,7 +132,7 @@ export class Watch {
     }
     // The platform's booking code may differ from the user's code in upper and lower case.
     const ref = bookingRef(booking?.bookingCode ?? bookingCode);
-    const known = await store.recordOf(ref);
+    const known = await store.snapshotOf(ref);
     if (known) return;
     this.refs.add(ref);
     const now = booking && internals.snapshotOf("booking", booking);

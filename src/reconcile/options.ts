@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
+import { parseDuration } from "../duration.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import { callable, check, integerFrom, logger, numberFrom, option, optionsObject } from "../options.ts";
@@ -103,7 +104,7 @@ export interface ReconcilerOptions {
   /**
    * The interval at which `start()` makes passes. All machines that share the store make one pass per interval in
    * total. A number is in ms. A text is a number and a unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`,
-   * `"7d"`. Use at most half the handler's `recordRetention`. Default `"24h"`.
+   * `"7d"`. Use at most half the handler's `snapshotRetention`. Default `"24h"`.
    */
   readonly every?: number | string | undefined;
   /**
@@ -179,9 +180,9 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
-  if (every > internals.recordRetention / 2)
+  if (every > internals.snapshotRetention / 2)
     log.warn(
-      `the store deletes a snapshot after ${internals.recordRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`recordRetention\` to at least twice the reconciler's \`every\``,
+      `the store deletes a snapshot after ${internals.snapshotRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`snapshotRetention\` to at least twice the reconciler's \`every\``,
     );
   return {
     internals,
@@ -211,15 +212,6 @@ function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expe
       context.addIssue({ code: "custom", path: path.slice(1), message });
     return {};
   }
-}
-
-const UNITS = { ms: 1, s: 1000, m: 60_000, h: 60 * 60_000, d: DAY } as const;
-
-/** Converts a duration such as `"24h"`, or a number of ms, to ms. Returns `undefined` for an invalid value or 0. */
-export function parseDuration(given: unknown): number | undefined {
-  const match = typeof given === "string" ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(given) : null;
-  const ms = match ? Number(match[1]) * UNITS[match[2] as keyof typeof UNITS] : given;
-  return typeof ms === "number" && Number.isFinite(ms) && ms > 0 ? ms : undefined;
 }
 
 const defaultBackoff: Backoff = (attempt) =>

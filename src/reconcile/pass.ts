@@ -109,7 +109,7 @@ export class Pass {
     this.#listed.add(ref);
     const row = this.#snapshotOf(ref, "listing", listing);
     if (!row) return;
-    const known = await store.recordOf(ref);
+    const known = await store.snapshotOf(ref);
     if (!known && baseline && !state.learned) return this.#learn(ref, row);
     if (known && !compare(known.snapshot, row).changed) {
       this.#check(ref, row.snapshot.status);
@@ -130,7 +130,7 @@ export class Pass {
 
   async #checkBookings(): Promise<void> {
     const { store, stop, concurrency, watched } = this.#options;
-    for (const ref of watched) if (await store.recordOf(ref)) watched.delete(ref);
+    for (const ref of watched) if (await store.snapshotOf(ref)) watched.delete(ref);
     const unseen = new Set(watched);
     await forEach(this.#steps(), concurrency, async ({ known, done }) => {
       if (stop.reason !== undefined) return;
@@ -146,7 +146,7 @@ export class Pass {
   /** Yields the known bookings after the checkpoint, and reports listings that have vanished. */
   async *#steps(): AsyncGenerator<Step> {
     const { store, stop, state, observe } = this.#options;
-    for await (const known of store.records({ after: state.after ?? undefined })) {
+    for await (const known of store.snapshots({ after: state.after ?? undefined })) {
       if (stop.reason !== undefined) return;
       const { ref, snapshot } = known;
       const done = this.#checkpoint.begin(ref);
@@ -168,7 +168,7 @@ export class Pass {
     const { client, store, reader } = this.#options;
     const subject = parseRef(ref);
     if (!subject) return done();
-    const before = await store.recordOf(ref);
+    const before = await store.snapshotOf(ref);
     const read = await reader.read<Booking | Listing>((options) =>
       subject.kind === "booking"
         ? client.bookings.get(subject.bookingCode, options)
@@ -192,7 +192,7 @@ export class Pass {
     const { store, changes: events, observe } = this.#options;
     const { status } = now.snapshot;
     this.#check(ref, status);
-    const known = await store.recordOf(ref);
+    const known = await store.snapshotOf(ref);
     // If an event of the record was handled during the read, the read may be out of date.
     if (known?.sequence !== before?.sequence) return;
     const { changed, changes } = compare(known?.snapshot, now);
@@ -215,7 +215,7 @@ export class Pass {
   /** Renews a snapshot before the store deletes it. Without a snapshot, the record would count as new. */
   async #keepFromAge({ ref, snapshot, seenAt }: RecordSnapshot): Promise<void> {
     const { store, internals } = this.#options;
-    if (Date.now() - seenAt.getTime() > internals.recordRetention / 2) await store.learn(ref, snapshot);
+    if (Date.now() - seenAt.getTime() > internals.snapshotRetention / 2) await store.learn(ref, snapshot);
   }
 
   /** @returns `undefined` if the user's `track` threw */

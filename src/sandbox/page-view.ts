@@ -12,10 +12,10 @@ import {
 import type { View, Visit } from "../console/site.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./deliveries.ts";
-import type { SandboxFault } from "./options.ts";
 import { routeNames } from "./platform.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { bookingMoves, listingMoves, possibleMoves, type SandboxBooking } from "./sandbox-records.ts";
+import { describeFault, describeScope } from "./verbs.ts";
 
 /** The data of the page. The methods copy only the last entries, because the full lists can have 100,000 entries. */
 export interface PageSource {
@@ -57,7 +57,7 @@ export function eventView(source: PageSource, eventId: string, visit: Visit, not
       body: html`${noticeOf(notice)}<h1>There was no delivery of this event</h1>`,
     };
   const body = html`${noticeOf(notice)}<p class="crumb"><a href="?">Platform</a></p>
-<div class="head"><h1>${subjectOf(first)}</h1>${form(visit, [["event", eventId]], [["resend", "Resend"]])}</div>
+<div class="head"><h1>${subjectOf(first)}</h1>${form(visit, [["event", eventId]], [["redeliver", "Resend"]])}</div>
 <div class="columns"><section class="card" aria-labelledby="attempts"><h2 id="attempts">Deliveries</h2><ol class="timeline">${deliveries.map(attemptOf)}</ol></section>
 <section class="card" aria-labelledby="notification"><h2 id="notification">Notification</h2>${facts([
     ["event", html`<code>${eventId}</code>`],
@@ -214,7 +214,7 @@ function deliveryRow(delivery: SandboxDelivery, id: string, visit: Visit): Html 
       : html`<a href="?${String(new URLSearchParams({ event: eventId }))}">${subject}</a>`
   }<span class="soft">${joined(attempt > 1 && `attempt ${attempt}`, marksOf(delivery))}</span>
 <span class="end"><span class="soft">${latencyOf(delivery)}${time(sentAt, { short: true })}</span>${
-    eventId !== undefined && form(visit, [["event", eventId]], [["resend", "Resend"]], { label: subject })
+    eventId !== undefined && form(visit, [["event", eventId]], [["redeliver", "Resend"]], { label: subject })
   }</span></li>`;
 }
 
@@ -285,7 +285,7 @@ function faultsOf({ faults }: Sandbox, visit: Visit): Html {
     .list()
     .map(
       (fault, index) =>
-        html`<li><strong>${faultText(fault)}</strong><span class="soft">${faultScope(fault)}</span><span class="end">${form(visit, [["fault", String(index)]], [["end-fault", "End"]], { label: `fault ${faultText(fault)}` })}</span></li>`,
+        html`<li><strong>${describeFault(fault)}</strong><span class="soft">${describeScope(fault)}</span><span class="end">${form(visit, [["fault", String(index)]], [["end-fault", "End"]], { label: `fault ${describeFault(fault)}` })}</span></li>`,
     );
   const tools =
     rows.length > 0 && html`<span class="end">${form(visit, [], [["heal", "End all faults"]])}</span>`;
@@ -296,19 +296,6 @@ function faultsOf({ faults }: Sandbox, visit: Visit): Html {
     html`type="number" min="300" max="599"`,
   )}${field("delay", "Delay, ms", countAttributes())}${field("rate", "Share of requests, %", html`type="number" min="0" max="100" step="any"`)}${field("times", "Number of requests", html`type="number" min="1"`)}<label class="check"><input type="checkbox" name="cutOff">Cut off</label></div>`;
   return html`${list("faults", "Faults of the API", tools, rows, "No faults: the API answers every request.")}<details class="card"><summary>Add a fault</summary><div class="buttons">${quick}</div>${form(visit, [], [["fault", "Add", "primary"]], { content })}</details>`;
-}
-
-function faultText({ status, retryAfter, delay, cutOff }: SandboxFault): string {
-  return joined(
-    status !== undefined && `${status}${retryAfter === undefined ? "" : ` (Retry-After ${retryAfter})`}`,
-    delay !== undefined && `${[delay].flat().map(duration).join(" to ")} slower`,
-    cutOff && "cut off",
-  );
-}
-
-function faultScope({ route = "all requests", rate, times }: SandboxFault): string {
-  const share = rate !== undefined && `${Math.round(rate * 100)}%`;
-  return joined(route, share, times !== undefined && `${times} times`);
 }
 
 function requestsOf({ requests }: PageSource): Html {

@@ -427,9 +427,8 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   /** Notes when the last webhook event was recorded, because the caller may delete this event. */
   async #keepLastReceived(): Promise<void> {
-    const [newest, kept] = await Promise.all([this.doLastReceivedAt(), this.doGetMeta(LAST_RECEIVED)]);
-    if (newest !== undefined && newest > Number(kept?.value ?? 0))
-      await this.doSetMeta(LAST_RECEIVED, String(newest), kept?.value);
+    const newest = await this.doLastReceivedAt();
+    if (newest !== undefined) await keepLastReceived(this, newest);
   }
 
   async #change(change: Change, given: EventFilter): Promise<number> {
@@ -453,6 +452,13 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     if (changed > 0) this.#woke();
     return changed;
   }
+}
+
+/** Writes the time of the last notification, so that it stays known without its event. */
+export async function keepLastReceived(store: EventStore<unknown>, receivedAt: number): Promise<void> {
+  const kept = await store.getMeta(LAST_RECEIVED);
+  if (receivedAt > Number(kept?.value ?? 0))
+    await store.setMeta(LAST_RECEIVED, String(receivedAt), { expected: kept?.value });
 }
 
 /**

@@ -8,7 +8,7 @@ import type { IntakeStore } from "../stores/forward.ts";
 import { SilenceMonitor } from "./monitoring.ts";
 import { logTrouble, type Observation, SafeTelemetry, safeObserve } from "./observability.ts";
 import { checkOptions, type WebhookHandlerOptions } from "./options.ts";
-import { createWork, FurtherEvents } from "./processing/handle-event.ts";
+import { createWork } from "./processing/handle-event.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import { Backlog, createReceiver, type Receiver } from "./receiving/receive.ts";
 import { type Verify, weaknessOf } from "./receiving/verify.ts";
@@ -27,8 +27,6 @@ export interface Parts<Tx> {
   readonly telemetry: SafeTelemetry;
   /** Handles one event without a store, for `webhooks.process()`. */
   readonly work: Work<Tx>;
-  /** Maps the id of each event that is processed inline to the id of its follow-up event, if it has one. */
-  readonly followUps: Map<string, string | undefined>;
   readonly state: { closed: boolean; lastReceivedAt: Date | undefined };
 }
 
@@ -37,7 +35,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   options: WebhookHandlerOptions<B, L, Tx>,
 ): Parts<Tx> {
   const numbers = checkOptions(options);
-  const { client, on, dispatch = "every", track, silentAfter = numbers.silentAfter } = options;
+  const { client, on, skipUnchanged = false, track, silentAfter = numbers.silentAfter } = options;
   const log = new Log(options.logger);
   warnOfVerify(options.verify, log);
   const telemetry = new SafeTelemetry(options.telemetry, log);
@@ -48,7 +46,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
   };
   const snapshotOf = snapshots(track);
   const store = isIntake(options.store) ? undefined : options.store;
-  const common = { client, on, dispatch, snapshotOf };
+  const common = { client, on, skipUnchanged, snapshotOf };
   if (store) telemetry.watch(store);
   const state: Parts<Tx>["state"] = { closed: false, lastReceivedAt: undefined };
   const base = {
@@ -58,7 +56,6 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
     telemetry,
     snapshotOf,
     store,
-    followUps: new Map(),
     state,
   };
   return {
@@ -69,9 +66,9 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
       ...numbers,
       verify: options.verify || undefined,
       topicFrom: options.topicFrom,
-      answerChecks: options.answerChecks,
+      answerHealthChecks: options.answerHealthChecks,
       closing: () => state.closed,
-      backlog: store && new Backlog(() => store.counts(), numbers.maxWaiting),
+      backlog: store && new Backlog(() => store.counts(), numbers.maxBacklog),
       isKnown: store && (async (eventId) => (await store.get(eventId)) !== undefined),
       add: (event) => telemetry.add(event, (traced) => options.store.add(traced)),
       observe,
@@ -79,7 +76,7 @@ export function assemble<B extends Booking, L extends Listing, Tx>(
     }),
     silence: new SilenceMonitor({
       silentAfter,
-      lastReceivedAt: async () => (store ? store.newestReceived() : state.lastReceivedAt),
+      lastReceivedAt: async () => (store ? store.lastReceivedAt() : state.lastReceivedAt),
       tell: (event) => {
         logTrouble(event, log);
         observe(event);
@@ -107,27 +104,21 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     observe,
     telemetry,
     snapshotOf,
-    followUps,
-  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "telemetry" | "snapshotOf" | "followUps">,
+  }: Pick<Parts<Tx>, "numbers" | "log" | "observe" | "telemetry" | "snapshotOf">,
 ): Queue<Tx> {
-  const { client, on, dispatch = "every", recheckAfter = 60_000 } = options;
+  const { client, on, skipUnchanged = false, recheckAfter = 60_000 } = options;
   const recent = new RecentAnswers();
-  const further = new FurtherEvents({
-    recheckAfter,
-    add: async (event, addOptions) => {
-      const added = await store.add(event, addOptions);
-      queue.added();
-      return added;
-    },
-    replay: (eventId) => store.replay({ eventId }),
-    onFollowUp: (eventId, followUpId) => {
-      if (followUps.has(eventId)) followUps.set(eventId, followUpId);
-    },
-  });
   const transactional = store.transactional === true;
   const queue = new Queue<Tx>({
     store,
-    work: createWork({ client, on, dispatch, snapshotOf, transactional, queued: { recent, further } }),
+    work: createWork({
+      client,
+      on,
+      skipUnchanged,
+      snapshotOf,
+      transactional,
+      queued: { recent, recheckAfter },
+    }),
     policy: { ...numbers, backoff: safeBackoff(options.backoff ?? defaultBackoff, defaultBackoff) },
     observe: (event: QueueObservation) => {
       if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);

@@ -1,6 +1,6 @@
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
-import type { DrainOptions, DrainResult } from "../queue/claiming.ts";
+import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
@@ -8,8 +8,10 @@ import { assemble, type Parts } from "./assemble.ts";
 import { type Internals, withInternals } from "./internals.ts";
 import { type Health, healthOf } from "./monitoring.ts";
 import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
+import { followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
+import type { Received } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./monitoring.ts";
@@ -27,7 +29,7 @@ export interface WebhookHandler {
   /**
    * Processes one notification now, without a store. Call `process` in the worker of your own queue. It takes a
    * notification, or an event that `forwardTo` sent, as an object or as JSON text. In the callback's event,
-   * `previous` is `undefined`, `changed` is `true`, and `atomically` throws. The option `dispatch` has no effect.
+   * `previous` is `undefined`, `changed` is `true`, and `atomically` throws. The option `skipUnchanged` has no effect.
    *
    * @throws ProcessingError that says whether and when to try again
    * @example
@@ -161,13 +163,13 @@ export function createWebhookHandler<
   };
   const internals: Internals = {
     ...{ client: options.client, store, snapshotOf: parts.snapshotOf, observe: parts.observe, log },
-    recordRetention: numbers.recordRetention,
+    snapshotRetention: numbers.snapshotRetention,
     start: () => {
       if (autoStart) start();
     },
     add: async (event) => {
       const added = await telemetry.add(event, (traced) => options.store.add(traced));
-      if (added === "added") queue?.added();
+      if (added === "added") queue?.wake();
       return added;
     },
     drainIfStarted: async () => {
@@ -215,9 +217,9 @@ function receiveWith<Tx>(parts: Parts<Tx>, processing: Processing): Receive {
     if (!recorded) return result;
     state.lastReceivedAt = new Date();
     if (!queue) return result;
-    if (!processing.background) await runInline(parts, queue, recorded.event.eventId, replyBy);
+    if (!processing.background) await runInline(parts, queue, recorded, replyBy);
     if (hasWaitUntil(context)) drainInContext(context, queue, parts);
-    else if (processing.background) queue.added();
+    else if (processing.background) queue.wake();
     return result;
   };
 }
@@ -233,22 +235,19 @@ async function fetchWith(
   return new Response(result.body, { status: result.status, headers: result.headers });
 }
 
-/** Handles the event and its follow-up event. Stops waiting for them at `replyBy`. Never rejects. */
+/** Handles the event. Stops waiting for it at `replyBy`. Never rejects. */
 async function runInline<Tx>(
-  { followUps, log }: Parts<Tx>,
+  { log }: Parts<Tx>,
   queue: Queue<Tx>,
-  eventId: string,
+  { event: { eventId }, added }: NonNullable<Received["recorded"]>,
   replyBy: number,
 ): Promise<void> {
-  followUps.set(eventId, undefined);
   try {
     await queue.runNow(eventId, replyBy);
-    const followUp = followUps.get(eventId);
-    if (followUp !== undefined) await queue.runNow(followUp, replyBy);
+    // The first delivery may have ended before its follow-up event was handled.
+    if (added === "duplicate") await queue.runNow(followUpId(eventId), replyBy);
   } catch (error) {
     log.error(`event ${eventId} could not be processed inline`, { error, eventId });
-  } finally {
-    followUps.delete(eventId);
   }
 }
 

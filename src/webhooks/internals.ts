@@ -2,6 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
 import type { SnapshotOf } from "./processing/record.ts";
@@ -14,14 +15,14 @@ export interface Internals {
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
   /** How long the store keeps a record's snapshot, ms. */
-  readonly recordRetention: number;
+  readonly snapshotRetention: number;
   /** Passes an observation to the handler's `observe` and `telemetry`. Never throws. */
   readonly observe: (event: Observation) => void;
   readonly log: Log;
   /** Starts processing. Does nothing if `autoStart` is `false` or `processing` is `inline`. */
   start(): void;
   /** Adds an event to the store and wakes the queue. */
-  add(event: NewEvent): Promise<"added" | "duplicate" | "conflict">;
+  add(event: NewEvent): Promise<AddAnswer>;
   /** Handles the due events. Does nothing if `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;
 }

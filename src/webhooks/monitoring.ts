@@ -14,8 +14,8 @@ export interface AvailableHealth {
   readonly state: "idle" | "running" | "paused" | "stopped";
   /** How many events the store has in each state. */
   readonly counts: Record<EventState, number>;
-  /** Age in seconds of the oldest event that waits to be handled. It is `undefined` if no event waits. */
-  readonly oldestPendingAge: number | undefined;
+  /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits. */
+  readonly oldestWaitingAge: number | undefined;
   /** When any process last recorded a notification. With `forwardTo`, only this process counts. */
   readonly lastReceivedAt: Date | undefined;
   /** When the current pause of this process began. It is `undefined` if processing is not paused. */
@@ -35,7 +35,7 @@ export interface UnavailableHealth {
   /** The counts are unknown, because the store does not answer. */
   readonly counts?: undefined;
   /** The age is unknown, because the store does not answer. */
-  readonly oldestPendingAge?: undefined;
+  readonly oldestWaitingAge?: undefined;
   /** The time is unknown, because the store does not answer. */
   readonly lastReceivedAt?: undefined;
   /** No pause is reported, because the store does not answer. */
@@ -66,8 +66,8 @@ export async function healthOf({ store, queue, closed, lastReceivedAt }: HealthO
     const pause = queue?.pause;
     return {
       state: queue?.state ?? (closed ? "stopped" : "idle"),
-      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
-      oldestPendingAge: undefined,
+      counts: { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      oldestWaitingAge: undefined,
       lastReceivedAt,
       ...asked,
       pausedSince: pause?.since,
@@ -82,9 +82,9 @@ async function ask(store: EventStore<unknown>) {
   const [counts, waiting, lastReceivedAt] = await Promise.all([
     store.counts(),
     store.oldestWaiting(),
-    store.newestReceived(),
+    store.lastReceivedAt(),
   ]);
-  return { counts, oldestPendingAge: waiting === undefined ? undefined : waiting / 1000, lastReceivedAt };
+  return { counts, oldestWaitingAge: waiting, lastReceivedAt };
 }
 
 async function within<T>(ms: number, asked: Promise<T>): Promise<T> {

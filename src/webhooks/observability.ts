@@ -2,6 +2,7 @@ import { runWrapped } from "../async.ts";
 import type { RequestTelemetry } from "../client/client-options.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
+import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { ClaimedEvent, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { FieldChanges } from "./events.ts";
@@ -144,7 +145,7 @@ export interface Telemetry extends RequestTelemetry {
    * @param added - resolves to the result of the store, or rejects if the store fails
    * @returns the W3C `traceparent` to store with the event. {@link process} gets this `traceparent` in the event
    */
-  recorded(event: NewEvent, added: Promise<"added" | "duplicate" | "conflict">): string | undefined;
+  recorded(event: NewEvent, added: Promise<AddAnswer>): string | undefined;
   /**
    * Wraps an attempt and the recording of its result. Must call `run` once and resolve to the result of `run`.
    *
@@ -167,8 +168,6 @@ const FRESH = 1000;
 /** The longest `traceparent` that is stored, in characters. */
 const MAX_TRACEPARENT = 256;
 
-type Added = "added" | "duplicate" | "conflict";
-
 /** Calls the user's telemetry, if there is one. Catches and logs its errors, because they must not affect events. */
 export class SafeTelemetry {
   readonly #telemetry: Partial<Telemetry> | undefined;
@@ -181,12 +180,12 @@ export class SafeTelemetry {
   }
 
   /** Calls `add` with the event and with the `traceparent` that the telemetry returns for the event. */
-  add<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
+  add<A extends AddAnswer>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
     // Do not make this method `async`: without telemetry, each request would wait for one more promise.
     return this.#telemetry?.recorded ? this.#addTraced(event, add) : add(event);
   }
 
-  async #addTraced<A extends Added>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
+  async #addTraced<A extends AddAnswer>(event: NewEvent, add: (event: NewEvent) => Promise<A>): Promise<A> {
     const { promise: added, resolve, reject } = Promise.withResolvers<A>();
     // If the telemetry ignores `added`, a rejection must not count as unhandled.
     added.catch(() => {});
@@ -228,7 +227,7 @@ export class SafeTelemetry {
     if (typeof stop === "function") this.#call("watch", () => stop());
   }
 
-  #traceparent(event: NewEvent, added: Promise<Added>): string | undefined {
+  #traceparent(event: NewEvent, added: Promise<AddAnswer>): string | undefined {
     const traceparent = this.#call("recorded", () => this.#telemetry?.recorded?.(event, added));
     if (typeof traceparent !== "string") return undefined;
     // Accept printable ASCII only, because all stores keep such a text unchanged.

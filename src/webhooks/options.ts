@@ -69,10 +69,10 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    */
   readonly track?: Track<NoInfer<B>, NoInfer<L>> | undefined;
   /**
-   * Which notifications run a callback. `every`: each notification. `changed`: only a notification whose record has
-   * changed, in its status or in a tracked field. Default `every`.
+   * Whether a notification whose record has not changed, in its status or in a tracked field, runs no callback.
+   * Default `false`.
    */
-  readonly dispatch?: "every" | "changed" | undefined;
+  readonly skipUnchanged?: boolean | undefined;
   /**
    * If the record of a notification is unchanged, the handler reads the record again after this time, because the
    * platform may notify before its API shows the change. ms, default 60,000 (1 minute). `false` turns the second
@@ -82,11 +82,11 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
   readonly topicFrom?: TopicFrom | undefined;
   /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
-  readonly answerChecks?: boolean | undefined;
+  readonly answerHealthChecks?: boolean | undefined;
   /** The size of the largest body that the handler reads, in bytes. Default 65,536. */
   readonly maxBodyBytes?: number | undefined;
   /** How many events may wait before the handler answers 503 to new notifications. Default 1,000,000. */
-  readonly maxWaiting?: number | undefined;
+  readonly maxBacklog?: number | undefined;
   /**
    * After this many ms without a notification, `observe` gets an observation of the kind `silent`, and the handler
    * logs a warning. Default: never.
@@ -127,7 +127,7 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** How long the store keeps parked events, except those whose record was not found. ms, default 30 days. */
   readonly parkedRetention?: number | undefined;
   /** How long the store keeps a record's snapshot. ms, default 400 days, because a booking may change for a year. */
-  readonly recordRetention?: number | undefined;
+  readonly snapshotRetention?: number | undefined;
   /** Called with an observation of each notification, attempt, pause and alarm. Errors of `observe` are logged. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
@@ -140,7 +140,7 @@ const DAY = 24 * 60 * 60_000;
 
 const NUMBERS = {
   maxBodyBytes: { default: 65_536, least: 1, most: Number.MAX_SAFE_INTEGER, whole: true },
-  maxWaiting: { default: 1_000_000, least: 0, most: Number.POSITIVE_INFINITY },
+  maxBacklog: { default: 1_000_000, least: 0, most: Number.POSITIVE_INFINITY },
   silentAfter: { default: Number.POSITIVE_INFINITY, least: 1, most: Number.POSITIVE_INFINITY },
   replyWithin: { default: 25_000, least: 1, most: MAX_TIMER },
   concurrency: { default: 10, least: 1, most: 10_000, whole: true },
@@ -150,7 +150,7 @@ const NUMBERS = {
   giveUpAfter: { default: 3 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
   retention: { default: 7 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
   parkedRetention: { default: 30 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
-  recordRetention: { default: 400 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
+  snapshotRetention: { default: 400 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
 } as const;
 
 type Numbers = { -readonly [K in keyof typeof NUMBERS]: number };
@@ -195,7 +195,7 @@ const schema = () =>
       })
       .optional(),
     track: optionsObject({ booking: callable().optional(), listing: callable().optional() }).optional(),
-    dispatch: oneOf("every", "changed").optional(),
+    skipUnchanged: oneOf(true, false).optional(),
     recheckAfter: z
       .custom<number | false>(
         (given) => given === false || (Number.isSafeInteger(given) && Number(given) >= 1),
@@ -207,7 +207,7 @@ const schema = () =>
         error: "must be the name of a query parameter",
       }),
     }).optional(),
-    answerChecks: oneOf(true, false).optional(),
+    answerHealthChecks: oneOf(true, false).optional(),
     processing: oneOf("background", "inline").optional(),
     autoStart: oneOf(true, false).optional(),
     backoff: callable<Backoff>().optional(),

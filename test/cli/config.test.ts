@@ -112,7 +112,7 @@ describe("endpoints", () => {
     expect(ended.stdout).not.toMatch(/s3cret|0ther/);
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, messages: other });
     // An empty variable counts as unset. It removes no topic.
-    const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_TO: "" };
+    const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_ENDPOINT: "" };
     await configWith(["ensure"], { ...unset, STAYHOOK_ENDPOINT_LISTINGS: url });
     expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: url, messages: other });
     expect((await configWith(["ensure"], unset)).stderr).toContain("at least one of --bookings");
@@ -149,7 +149,7 @@ describe("endpoints", () => {
     });
   });
 
-  test("are one URL for all topics with --to or STAYHOOK_TO", async () => {
+  test("are one URL for all topics with --to or STAYHOOK_ENDPOINT", async () => {
     const { sandbox, configWith } = await account();
     const all = (base: string) =>
       Object.fromEntries(
@@ -157,10 +157,10 @@ describe("endpoints", () => {
       );
     expect(await configWith(["ensure", "--to", "-"], {}, `${url}\n`)).toMatchObject({ code: 0, stderr: "" });
     expect(sandbox.webhookConfig?.endpoints).toEqual(all(url));
-    expect(await configWith(["ensure"], { STAYHOOK_TO: other })).toMatchObject({ code: 0, stderr: "" });
+    expect(await configWith(["ensure"], { STAYHOOK_ENDPOINT: other })).toMatchObject({ code: 0, stderr: "" });
     expect(sandbox.webhookConfig?.endpoints).toEqual(all(other));
-    // Endpoints of topics win over STAYHOOK_TO.
-    await configWith(["ensure"], { STAYHOOK_TO: other, STAYHOOK_ENDPOINT_BOOKINGS: url });
+    // Endpoints of topics win over STAYHOOK_ENDPOINT.
+    await configWith(["ensure"], { STAYHOOK_ENDPOINT: other, STAYHOOK_ENDPOINT_BOOKINGS: url });
     expect(sandbox.webhookConfig?.endpoints).toEqual({ ...all(other), bookings: url });
     expect(await configWith(["ensure", "--to", "-"], {}, "")).toMatchObject({ code: 2 });
   });

@@ -146,6 +146,42 @@ describe("doctor", () => {
     });
   });
 
+  test("checks the configured endpoint, not an exported one: a dead endpoint fails", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env, "s3cret");
+    const dead = `${await closed()}/hooks?key=s3cret`;
+    await cli(["config", "set", "--bookings", dead, "--listings", dead], { env });
+    for (const name of ["STAYHOOK_TARGET", "STAYHOOK_ENDPOINT"])
+      expect(await doctor({ ...env, [name]: url }), name).toMatchObject({
+        code: 1,
+        states: { "bookings, listings: answers": "failed" },
+      });
+    expect(await doctor(env, "--to", url)).toMatchObject({
+      code: 0,
+      states: { "endpoint: answers": "passed" },
+    });
+  });
+
+  test("warns if the configured URL is not the URL in STAYHOOK_ENDPOINT", async () => {
+    const { env } = await platform();
+    const { url } = await subscriber(env, "s3cret");
+    await cli(["config", "ensure", "--to", url], { env });
+    expect((await doctor({ ...env, STAYHOOK_ENDPOINT: url })).states).not.toHaveProperty("endpoints");
+    await cli(["config", "set", "--bookings", url, "--listings", `${url}x`], { env });
+    for (const [expected, topics] of [
+      [url, "listings"],
+      ["nonsense", "bookings and listings"],
+    ] as const) {
+      const { code, report } = await doctor({ ...env, STAYHOOK_ENDPOINT: expected });
+      const found = report.checks.find(({ check }) => check === "endpoints");
+      expect(found).toMatchObject({
+        state: "warned",
+        detail: expect.stringContaining(`for ${topics} is not`),
+      });
+      expect(JSON.stringify({ code, report })).not.toContain("s3cret");
+    }
+  });
+
   test("fails if the endpoint accepts any secret", async () => {
     const { env } = await platform();
     const { url, store } = await subscriber(env);

@@ -153,7 +153,7 @@ test.skipIf(mysql === undefined)(
   },
 );
 
-test("ls, discard and purge take more events than one page of the store, once each", {
+test("ls, discard and prune take more events than one page of the store, once each", {
   timeout: 30_000,
 }, async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
@@ -180,7 +180,7 @@ test("ls, discard and purge take more events than one page of the store, once ea
   const pending = ["discard", "--state", "pending", "--source", "webhook"];
   expect(await json(...pending, "--dry-run")).toMatchObject({ count: 1001 });
   expect(await json(...pending, "--yes")).toEqual({ discarded: 1001 });
-  expect(await json("purge", "--older-than", "0", "--yes")).toEqual({ purged: 1001 });
+  expect(await json("prune", "--older-than", "0", "--yes")).toEqual({ pruned: 1001 });
 });
 
 test("an error of the store names its host; a password in --store causes a warning and is not shown", async () => {
@@ -359,11 +359,11 @@ describe("events", () => {
     expect(await json("discard", "--until", "1h", "--state", "pending", "--yes")).toEqual({ discarded: 0 });
   });
 
-  test("purge and erase ask on a terminal, and need --yes elsewhere", async () => {
+  test("prune and erase ask on a terminal, and need --yes elsewhere", async () => {
     const { file, json } = await recorded();
     for (const [args, question, result] of [
       [
-        ["purge", "--state", "parked", "--reason", "callback", "--older-than", "0"],
+        ["prune", "--state", "parked", "--reason", "callback", "--older-than", "0"],
         "Delete all events that have been parked for 0 or longer and have the reason callback? [y/N] ",
         "2 events deleted\n",
       ],
@@ -533,23 +533,23 @@ describe("events", () => {
     expect(await json("counts")).toMatchObject({ pending: 0, parked: 0, done: 4 });
   });
 
-  test("purge deletes done or parked events by state, reason and age", async () => {
+  test("prune deletes done or parked events by state, reason and age", async () => {
     const { events, json } = await recorded();
-    expect(await json("purge", "--yes")).toEqual({ purged: 0 });
-    expect(await json("purge", "--yes", "--older-than", "0")).toEqual({ purged: 1 });
+    expect(await json("prune", "--yes")).toEqual({ pruned: 0 });
+    expect(await json("prune", "--yes", "--older-than", "0")).toEqual({ pruned: 1 });
     expect(
-      await json("purge", "--yes", "--older-than", "0", "--state", "parked", "--reason", "denied"),
+      await json("prune", "--yes", "--older-than", "0", "--state", "parked", "--reason", "denied"),
     ).toEqual({
-      purged: 0,
+      pruned: 0,
     });
-    expect(await json("purge", "--yes", "--older-than", "0", "--state", "parked")).toEqual({ purged: 2 });
+    expect(await json("prune", "--yes", "--older-than", "0", "--state", "parked")).toEqual({ pruned: 2 });
     expect(await json("counts")).toMatchObject({ pending: 1, parked: 0, done: 0 });
     for (const args of [
       ["--older-than", "long"],
       ["--older-than", "7"],
       ["--state", "pending"],
     ])
-      expect(await events("purge", "--yes", ...args)).toMatchObject({ code: 2 });
+      expect(await events("prune", "--yes", ...args)).toMatchObject({ code: 2 });
   });
 
   test("erase deletes all events of a record, and its snapshot", async () => {

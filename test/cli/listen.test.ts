@@ -61,7 +61,7 @@ describe("listen", () => {
     const { file, store, record, rows } = await deployed();
     await record("OLD");
     const { url, received, urls } = await receiver();
-    const running = await listen(file, [], { STAYHOOK_TO: `${url}hooks?key=s3cret` });
+    const running = await listen(file, [], { STAYHOOK_TARGET: `${url}hooks?key=s3cret` });
     const first = await record("HX3K9", "bookings");
     await until(() => expect(received()).toEqual([first.body]));
     // A change of the event's state forwards nothing.

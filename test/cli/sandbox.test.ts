@@ -66,7 +66,7 @@ describe("sandbox", () => {
     expect(stdout()).not.toContain("s3cret");
   });
 
-  test("configures the URL of --to, stdin or STAYHOOK_TO for all topics, with the topic in the query", async () => {
+  test("configures the URL of --to, stdin or STAYHOOK_TARGET for all topics, with the topic in the query", async () => {
     const { url: to } = await receiver();
     const endpoints = Object.fromEntries(
       ["bookings", "listings", "messages"].map((topic) => [
@@ -76,8 +76,8 @@ describe("sandbox", () => {
     );
     for (const [args, env, line] of [
       [["--to", `${to}?key=s3cret`], {}, undefined],
-      [[], { STAYHOOK_TO: `${to}?key=s3cret` }, undefined],
-      [["--to", "-"], { STAYHOOK_TO: "http://127.0.0.1:1" }, `${to}?key=s3cret`],
+      [[], { STAYHOOK_TARGET: `${to}?key=s3cret` }, undefined],
+      [["--to", "-"], { STAYHOOK_TARGET: "http://127.0.0.1:1" }, `${to}?key=s3cret`],
     ] as const) {
       const running = await sandbox(args, env);
       if (line !== undefined) running.type(line);
@@ -109,10 +109,35 @@ describe("sandbox", () => {
     await expect(client.listings.list()).rejects.toMatchObject({ status: 503 });
     await expect(client.webhookConfig.get()).rejects.toMatchObject({ status: 500 });
     expect(await client.bookings.get("X1")).toMatchObject({ bookingCode: "X1" });
+    expect(running.stdout()).toContain("From now on, GET /v2/listings will get this fault: 503.\n");
     await type("heal");
-    expect(await client.listings.list()).toEqual([]);
+    expect(running.stdout()).toContain("2 faults ended. The API answers every request again.\n");
+    expect(await client.listings.list()).toHaveLength(1);
     running.type("fault often");
     await until(() => expect(running.stderr()).toContain("status"));
+  });
+
+  test("the first booking makes a listing that the app can read, and a later booking does not", async () => {
+    const running = await sandbox();
+    running.type("request AB12");
+    running.type("book AB13");
+    await until(() => expect(running.stdout()).toContain("booking AB13 is Confirmed"));
+    expect(running.stdout()).toMatch(
+      /listing \d+ \(.+\) is Published\nbooking AB12 is Request\nbooking AB13 is/,
+    );
+    const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
+    const { listingId } = await client.bookings.get("AB12");
+    expect(await client.listings.list()).toMatchObject([{ listingId, status: "Published" }]);
+  });
+
+  test("duplicate, drop and advance are commands, too", async () => {
+    const { url: to, received } = await receiver();
+    const running = await sandbox(["--to", to, "--delay", "1h"]);
+    for (const line of ["duplicate", "drop", "drop", "book X1", "advance 60"]) running.type(line);
+    await until(() => expect(received()).toHaveLength(2));
+    expect(running.stdout()).toContain("The sandbox will send each later notification twice.\n");
+    running.type("deliver");
+    await until(() => expect(running.stderr()).toContain("There is no command deliver."));
   });
 
   test("--drop loses notifications, and must be a rate", async () => {
@@ -138,7 +163,7 @@ describe("sandbox", () => {
       response.writeHead(asked < 3 ? 500 : 200).end();
     });
     const running = await sandbox(["--retry", "1,20ms", "--timeout", "100ms", "--delay", "1-5ms"], {
-      STAYHOOK_TO: to,
+      STAYHOOK_TARGET: to,
     });
     running.type("book X1");
     await until(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
@@ -198,7 +223,7 @@ describe("sandbox", () => {
   test("prints a line of JSON for each event with --json", async () => {
     const { url: to } = await receiver();
     const running = await sandbox(["--json", "--duplicates", "1", "--delay", "7ms-7"], {
-      STAYHOOK_TO: `${to}?key=s3cret`,
+      STAYHOOK_TARGET: `${to}?key=s3cret`,
     });
     running.type("request AB12");
     const kinds = () =>

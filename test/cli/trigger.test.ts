@@ -1,7 +1,7 @@
 import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test } from "vitest";
-import { cli, closed, platform, quiet, serve, start, until } from "./support.ts";
+import { cli, closed, platform, quiet, receiver, serve, start, until } from "./support.ts";
 
 /** Starts a subscriber that records the types of its events. */
 async function subscriber(env: Readonly<Record<string, string>>) {
@@ -34,7 +34,7 @@ test("sends one notification as the platform does, and ends with 0 if the answer
     ["listing.unknown", "7"],
     ["message"],
   ]) {
-    const { code, stdout, stderr } = await cli(["trigger", ...what], { env: { STAYHOOK_TO: url } });
+    const { code, stdout, stderr } = await cli(["trigger", ...what], { env: { STAYHOOK_TARGET: url } });
     expect({ code, stderr }, what.join(" ")).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^[\w-]{36} -> http:\/\/127\.0\.0\.1:\d+: 200 in \d+ ms\n$/);
     expect(stdout).not.toContain("s3cret");
@@ -46,7 +46,7 @@ test("sends one notification as the platform does, and ends with 0 if the answer
     "booking.Confirmed",
     "listing.Hidden",
     "listing.Hidden",
-    "unknown",
+    "message",
   ]);
 });
 
@@ -88,7 +88,9 @@ test("ends with 1 for another answer and with 5 for none, and does not show the 
   expect(refused.code).toBe(1);
   expect(JSON.parse(refused.stdout)).toMatchObject({ status: 401, error: null, to: new URL(url).origin });
   expect(refused.stdout).not.toContain("wr0ng");
-  const away = await cli(["trigger", "message"], { env: { STAYHOOK_TO: `${await closed()}/?key=s3cret` } });
+  const away = await cli(["trigger", "message"], {
+    env: { STAYHOOK_TARGET: `${await closed()}/?key=s3cret` },
+  });
   expect(away).toMatchObject({ code: 5, stderr: "" });
   expect(away.stdout).toContain("ECONNREFUSED");
   expect(away.stdout).not.toContain("s3cret");
@@ -106,7 +108,7 @@ test("sends JSON with the given id and time, and follows no redirect", async () 
   const args = ["--event-id", eventId, "--timestamp", timestamp, "--to", to];
   expect(await cli(["trigger", "listing", "7", ...args])).toMatchObject({ code: 1, stderr: "" });
   const body = { eventId, timestamp, bookingCode: null, listingId: 7 };
-  expect(sent).toEqual([{ method: "POST", url: "/", type: "application/json", body }]);
+  expect(sent).toEqual([{ method: "POST", url: "/?topic=listings", type: "application/json", body }]);
 });
 
 test("Ctrl-C ends the command while the endpoint does not answer", async () => {
@@ -118,4 +120,16 @@ test("Ctrl-C ends the command while the endpoint does not answer", async () => {
   await until(() => expect(asked).toBe(true));
   running.interrupt();
   expect(await running.ended).toEqual({ code: 130, stdout: "", stderr: "" });
+});
+
+test("--to and STAYHOOK_TARGET get the topic in the query, unless they have one", async () => {
+  const { url, urls } = await receiver();
+  for (const [args, query] of [
+    [["trigger", "booking", "--to", `${url}?key=s3cret`], "?key=s3cret&topic=bookings"],
+    [["trigger", "listing"], "?topic=listings"],
+    [["trigger", "message", "--to", `${url}?topic=other`], "?topic=other"],
+  ] as const) {
+    expect(await cli(args, { env: { STAYHOOK_TARGET: url } })).toMatchObject({ code: 0 });
+    expect(urls.at(-1)).toBe(`/${query}`);
+  }
 });

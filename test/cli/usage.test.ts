@@ -20,12 +20,13 @@ const commands = [
   ["events", "show"],
   ["events", "replay"],
   ["events", "discard"],
-  ["events", "purge"],
+  ["events", "prune"],
   ["events", "erase"],
   ["listen"],
   ["events", "counts"],
   ["reconcile"],
   ["doctor"],
+  ["completion"],
 ];
 
 describe("help", () => {
@@ -33,7 +34,7 @@ describe("help", () => {
     const { code, stdout, stderr } = await cli(["--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     for (const [name] of commands) expect(stdout).toMatch(new RegExp(`^  ${name} +\\w`, "m"));
-    for (const name of ["BASE_URL", "ACCESS_TOKEN", "STORE", "ENDPOINT_BOOKINGS", "TO"])
+    for (const name of ["BASE_URL", "ACCESS_TOKEN", "STORE", "ENDPOINT_BOOKINGS", "ENDPOINT", "TARGET"])
       expect(stdout).toContain(`STAYHOOK_${name} `);
     for (const exit of [0, 1, 2, 3, 4, 5, 130]) expect(stdout).toMatch(new RegExp(`^  ${exit} +\\w`, "m"));
     expect((await cli(["help"])).stdout).toBe(stdout);
@@ -47,6 +48,13 @@ describe("help", () => {
     expect(stdout).toMatch(new RegExp(`^Usage: stayhook ${asked.join(" ")}`));
     expect(stdout).toMatch(new RegExp(`^Examples?:\n  stayhook ${asked.join(" ")}`, "m"));
     expect((await cli(["help", ...asked])).stdout).toBe(stdout);
+  });
+
+  test("names the exit code of Ctrl-C, also for the commands that run until Ctrl-C", async () => {
+    const text = (await cli(["--help"])).stdout.replace(/\s+/g, " ");
+    expect(text).toContain(
+      '130 interrupted by Ctrl-C; sandbox, console, listen and "events ls --follow" run until Ctrl-C, and then end with 0',
+    );
   });
 
   test("goes to stderr if the command is missing", async () => {
@@ -69,6 +77,22 @@ describe("wrong usage ends with 2 and an error", () => {
     [["events", "lss"], 'There is no command lss. Did you mean "stayhook events ls"?'],
     [["config", "hunter2"], "There is no such command. See stayhook config --help."],
     [["--store", "x", "events"], "The command must come before its options."],
+    [["-V"], "Did you mean -v or --version?"],
+    [["list"], 'Did you mean "stayhook listings"?'],
+    [["ls"], 'Did you mean "stayhook events ls"?'],
+    [["events", "list"], 'Did you mean "stayhook events ls"?'],
+    [["events", "--store", "x"], "The command must come before its options."],
+    [
+      ["events", "counts", "--store", "events.db", "--schema", "other"],
+      "--schema works only with PostgreSQL.",
+    ],
+    [
+      ["events", "counts", "--store", "mysql://x/y", "--schema", "other"],
+      "--schema works only with PostgreSQL.",
+    ],
+    [["events", "counts", "--store", "events.db", "--prefix", "other"], "--prefix works only with Redis."],
+    [["completion", "tcsh"], "<shell> must be bash, zsh or fish."],
+    [["completion"], "<shell> is missing"],
     [["listings", "--nonsense"], "There is no option --nonsense. See stayhook listings --help."],
     [["listings", "--statis", "x"], "There is no option --statis. Did you mean --status?"],
     [["listings", "extra"], "There are too many arguments."],
@@ -93,7 +117,7 @@ describe("wrong usage ends with 2 and an error", () => {
       ["events", "replay", "--state", "pending", "--store", "x"],
       "--state must be one of done, parked, retrying.",
     ],
-    [["events", "ls", "--ref", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
+    [["events", "ls", "--ref", "guest:HX3K9", "--store", "x"], "such as booking:HX3K9"],
     [
       ["events", "ls", "--follow", "--limit", "3", "--store", "x"],
       "--follow cannot be combined with --limit.",
@@ -112,8 +136,8 @@ describe("wrong usage ends with 2 and an error", () => {
       "--store or STAYHOOK_STORE must be an SQLite file, or a postgres://",
     ],
     [["events", "erase", "HX3K9", "--store", "x"], "such as booking:HX3K9"],
-    [["listen", "--store", "x"], "--to or STAYHOOK_TO"],
-    [["listen", "--to", "nowhere", "--store", "x"], "--to or STAYHOOK_TO must be an http or https URL."],
+    [["listen", "--store", "x"], "--to or STAYHOOK_TARGET"],
+    [["listen", "--to", "nowhere", "--store", "x"], "--to or STAYHOOK_TARGET must be an http or https URL."],
     [["sandbox", "--retry", "1s,soon"], "--retry must be a list of times such as 1s,10s,1m."],
     [["sandbox", "--delay", "1s-2s-3s"], "--delay must be a time such as 2s, or a range"],
     [["sandbox", "--timeout", ""], "--timeout must be a time"],
@@ -122,7 +146,7 @@ describe("wrong usage ends with 2 and an error", () => {
     [["trigger", "nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "booking.Nonsense", "--to", "http://127.0.0.1:1"], "The first argument must be"],
     [["trigger", "listing", "abc", "--to", "http://127.0.0.1:1"], "an integer"],
-    [["trigger", "booking", "A", "--to", "nowhere"], "--to or STAYHOOK_TO must be"],
+    [["trigger", "booking", "A", "--to", "nowhere"], "--to or STAYHOOK_TARGET must be"],
     [["trigger", "message", "A", "--to", "http://127.0.0.1:1"], "A message has no code or id."],
     [
       ["trigger", "listing", "7", "--booking", "A", "--to", "http://127.0.0.1:1"],
@@ -252,6 +276,12 @@ test("an error names a timeout", async () => {
     code: 5,
     stderr: "stayhook: GET https://stayhook.invalid/v2/listings: no complete answer within 10000 ms.\n",
   });
+});
+
+test("the value of an option before the subcommand is not the subcommand", async () => {
+  const { code, stdout, stderr } = await cli(["events", "--store", "replay", "ls"]);
+  expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+  expect(stderr).toContain("There is no file replay.");
 });
 
 test("--json may stand before the command, and options before the subcommand", async () => {

@@ -281,7 +281,7 @@ describe("a record", () => {
     expect(await page("?record=booking:HX3K9")).toContain(question.replaceAll("&", "&amp;"));
     expect(plain(await page(question))).toContain("will delete 2 events with notifications and history");
     expect(plain((await browser.submit(`${url}/${question}`, "erase")).text)).toContain("Erased 2 events.");
-    expect(await store.recordOf("booking:HX3K9")).toBeUndefined();
+    expect(await store.snapshotOf("booking:HX3K9")).toBeUndefined();
     expect(await store.counts()).toMatchObject({ done: 1 });
   });
 

@@ -58,9 +58,9 @@ async function measured() {
   const registry = new Registry();
   const observe = createMetrics(registry);
   for (const observation of observations) observe(observation);
-  const counts = { pending: 3, processing: 1, retrying: 2, done: 9, parked: 4 };
+  const counts = { scheduled: 0, pending: 3, processing: 1, retrying: 2, done: 9, parked: 4 };
   const health = vi.fn(async () => ({
-    ...{ state: "paused" as const, counts, oldestPendingAge: 42, lastReceivedAt: new Date(5000) },
+    ...{ state: "paused" as const, counts, oldestWaitingAge: 42, lastReceivedAt: new Date(5000) },
     ...{ pausedSince: new Date(0), pauseReason: "503" },
   }));
   const setGauges = createGauges(registry, { health });

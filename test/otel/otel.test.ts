@@ -377,7 +377,7 @@ describe("the metrics", () => {
         return counts();
       },
     });
-    const { points, webhooks, deliver } = await subscriber({ store, maxAttempts: 1, maxWaiting: Infinity });
+    const { points, webhooks, deliver } = await subscriber({ store, maxAttempts: 1, maxBacklog: Infinity });
     const gauges = async () => [
       (await points("stayhook.events.waiting"))[0]?.value,
       (await points("stayhook.events.oldest_age"))[0]?.value,

@@ -513,7 +513,7 @@ describe("work that has ended", () => {
     await add("a");
     queue.start();
     for (let n = 0; n < 20; n += 1) {
-      queue.added();
+      queue.wake();
       await advance(5 * SECOND);
     }
     expect(ran).toEqual(["a"]);

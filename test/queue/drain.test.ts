@@ -433,7 +433,7 @@ describe("close", () => {
     await closing;
     expect(await stateOf("a")).toBe("done");
     queue.start();
-    queue.added();
+    queue.wake();
     await advance(HOUR);
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
     expect(ran).toEqual(["a"]);

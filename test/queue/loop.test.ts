@@ -33,7 +33,8 @@ function counted(store: EventStore) {
       const value = target[property];
       if (typeof value !== "function") return value;
       return (...args: unknown[]) => {
-        calls[property] = (calls[property] ?? 0) + 1;
+        const name = String(property);
+        calls[name] = (calls[name] ?? 0) + 1;
         return (value as (...a: unknown[]) => unknown).apply(target, args);
       };
     },

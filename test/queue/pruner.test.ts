@@ -53,14 +53,14 @@ test("parked events are kept for parkedRetention, those that were not found for 
   expect(await stateOf("failed")).toBeUndefined();
 });
 
-test("a record's snapshot is kept for recordRetention", async () => {
-  const { queue, store } = queueOf({ recordRetention: 20 * DAY });
+test("a record's snapshot is kept for snapshotRetention", async () => {
+  const { queue, store } = queueOf({ snapshotRetention: 20 * DAY });
   await store.add(eventOf("a", "booking:x"));
   queue.start();
   await advance(20 * DAY - HOUR);
-  expect(await store.recordOf("booking:x")).toMatchObject({ snapshot: { status: "Confirmed" } });
+  expect(await store.snapshotOf("booking:x")).toMatchObject({ snapshot: { status: "Confirmed" } });
   await advance(2 * HOUR);
-  expect(await store.recordOf("booking:x")).toBeUndefined();
+  expect(await store.snapshotOf("booking:x")).toBeUndefined();
 });
 
 test("thousands of events are deleted in small batches", async () => {
@@ -114,7 +114,7 @@ test("Infinity keeps events forever, without asking the store", async () => {
     store,
     retention: forever,
     parkedRetention: forever,
-    recordRetention: forever,
+    snapshotRetention: forever,
   });
   queue.start();
   await advance(DAY);

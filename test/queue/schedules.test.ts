@@ -79,7 +79,7 @@ async function live(random: Random): Promise<Record<string, number>> {
   const actions: (() => unknown)[] = [
     () => store.add(nextEvent(random.oneIn(4) ? null : `booking:${random.below(4)}`)),
     () => store.add(nextEvent(`booking:later`), { dueIn: random.below(60) }),
-    () => queue.added(),
+    () => queue.wake(),
     () => {
       platform = random.pick(["up", "down", "down", "limits", "refuses", "fails"]);
     },

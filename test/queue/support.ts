@@ -32,7 +32,7 @@ export function eventOf(eventId: string, ref: string | null = `booking:${eventId
 export const done: WorkResult<never> = {
   state: "done",
   type: "booking.Confirmed",
-  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+  snapshot: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
 };
 export const callbackFailed: WorkResult<never> = {
   state: "failed",
@@ -86,7 +86,7 @@ export function queueOf({
       giveUpAfter: 3 * DAY,
       retention: 7 * DAY,
       parkedRetention: 30 * DAY,
-      recordRetention: 400 * DAY,
+      snapshotRetention: 400 * DAY,
       ...policy,
       backoff,
     },

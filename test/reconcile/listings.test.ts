@@ -23,10 +23,11 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     ]);
     const ids = events.map(({ eventId }) => eventId);
     expect(new Set(ids).size).toBe(3);
-    for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
+    for (const id of ids)
+      expect(id).toMatch(/^stayhook:reconcile:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
     for (const event of events) expect(event.notification).toBeUndefined();
     for (const event of events) expect(Date.now() - event.timestamp.getTime()).toBeLessThan(60_000);
-    expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({
+    expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({
       snapshot: { status: "Hidden" },
       sequence: 4,
     });
@@ -93,7 +94,7 @@ test("a listing whose event still waits is not learned, so its callback sees a c
   const sandbox = await startSandbox();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const { reconciler, webhooks, notify, told } = machineOf(sandbox, stores.memory!()(), {
-    handler: { autoStart: false, dispatch: "changed" },
+    handler: { autoStart: false, skipUnchanged: true },
   });
   await notify({ listingId });
   await reconciler.run();
@@ -114,7 +115,7 @@ test("a listing that is no longer in the list is observed as vanished", async ()
   ]);
   expect(observations("vanished")).toEqual([]);
   expect([...told, ...later.told]).toEqual([]);
-  expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
+  expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
 });
 
 test("no listing is vanished if the list could not be read", async () => {

@@ -1,7 +1,8 @@
 import { createWebhookHandler, forwardTo, InvalidArgumentError, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
-import { checkOptions, parseDuration } from "../../src/reconcile/options.ts";
+import { parseDuration } from "../../src/duration.ts";
+import { checkOptions } from "../../src/reconcile/options.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "secret-token" });
 const store = memoryStore();

@@ -260,7 +260,7 @@ test("start observes a failure of the store and tries again", async () => {
       const value = Reflect.get(target, name);
       if (typeof value !== "function") return value;
       return (...args: unknown[]) => {
-        if (name === "records" && fails) throw new Error("disk full");
+        if (name === "snapshots" && fails) throw new Error("disk full");
         return value.apply(target, args);
       };
     },
@@ -451,40 +451,43 @@ test("a pass renews its lock and writes its checkpoint while it runs", async () 
 test.each([
   ["400 days", 400 * 86_400_000],
   ["20 hours", 20 * 3_600_000],
-])("an unchanged record is kept despite its age, with recordRetention %s", async (_kept, recordRetention) => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const store = memory();
-  const handler = { recordRetention };
-  const { reconciler, told, logged } = machineOf(sandbox, store, { handler, reconciler: { every: "1h" } });
-  await reconciler.run();
-  const start = Date.now();
-  const now = vi.spyOn(Date, "now");
-  try {
-    for (const age of [0.3, 0.6, 1.05, 1.1, 1.5, 2.05]) {
-      now.mockImplementation(() => start + age * recordRetention);
-      await reconciler.run();
-      await store.pruneRecords({ age: recordRetention, limit: 100 });
+])(
+  "an unchanged record is kept despite its age, with snapshotRetention %s",
+  async (_kept, snapshotRetention) => {
+    const sandbox = await startSandbox();
+    const { listingId } = await sandbox.listings.create({ status: "Published" });
+    const store = memory();
+    const handler = { snapshotRetention };
+    const { reconciler, told, logged } = machineOf(sandbox, store, { handler, reconciler: { every: "1h" } });
+    await reconciler.run();
+    const start = Date.now();
+    const now = vi.spyOn(Date, "now");
+    try {
+      for (const age of [0.3, 0.6, 1.05, 1.1, 1.5, 2.05]) {
+        now.mockImplementation(() => start + age * snapshotRetention);
+        await reconciler.run();
+        await store.pruneSnapshots({ age: snapshotRetention, limit: 100 });
+      }
+    } finally {
+      now.mockRestore();
     }
-  } finally {
-    now.mockRestore();
-  }
-  expect(await store.recordOf(`listing:${listingId}`)).toMatchObject({
-    snapshot: { status: "Published" },
-    sequence: 1,
-  });
-  expect(told).toEqual([]);
-  expect(logged).toEqual([]);
-});
+    expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({
+      snapshot: { status: "Published" },
+      sequence: 1,
+    });
+    expect(told).toEqual([]);
+    expect(logged).toEqual([]);
+  },
+);
 
-test("an `every` that is too long for recordRetention logs a warning", () => {
-  const handler = { recordRetention: 3 * 86_400_000 };
+test("an `every` that is too long for snapshotRetention logs a warning", () => {
+  const handler = { snapshotRetention: 3 * 86_400_000 };
   const platform = { url: "http://127.0.0.1:1", accessToken: "secret-token" };
   for (const [every, warns] of [
     ["36h", false],
     ["37h", true],
   ] as const) {
     const { logged } = machineOf(platform, memory(), { handler, reconciler: { every } });
-    expect(logged.some((line) => /recordRetention.*every/.test(line))).toBe(warns);
+    expect(logged.some((line) => /snapshotRetention.*every/.test(line))).toBe(warns);
   }
 });

@@ -187,7 +187,7 @@ export async function stateIn(store: EventStore<never>): Promise<PassState | und
 
 export async function statusesIn(store: EventStore<never>): Promise<Record<string, string>> {
   const statuses: Record<string, string> = {};
-  for await (const { ref, snapshot } of store.records()) statuses[ref] = snapshot.status;
+  for await (const { ref, snapshot } of store.snapshots()) statuses[ref] = snapshot.status;
   return statuses;
 }
 

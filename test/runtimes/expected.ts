@@ -46,6 +46,7 @@ export const expected = {
     badOptions: invalid("baseUrl"),
   },
   stays: [3, invalid("checkIn")],
+  localTimes: ["2026-01-01T15:00:00.000Z", "2026-07-01T14:00:00.000Z"],
   answers: {
     first: 200,
     again: 200,

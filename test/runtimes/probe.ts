@@ -8,6 +8,7 @@ import {
   createWebhookHandler,
   type EventStore,
   InvalidArgumentError,
+  localTime,
   memoryStore,
   NotFoundError,
   ProcessingError,
@@ -33,6 +34,8 @@ export async function probe(options: ProbeOptions) {
     client: await probeClient(options),
     failures: await probeFailures(options),
     stays: [stay({ checkIn: "2026-05-01", checkOut: "2026-05-04" }).nights, problemOf(() => stay({}))],
+    // In winter, Deno writes the offset of Lisbon as `GMT`, and other runtimes write `GMT+00:00`.
+    localTimes: ["2026-01-01", "2026-07-01"].map((day) => localTime(day, "15:00", "Europe/Lisbon").toJSON()),
     answers: await probeAnswers(options),
     once: await probeOnce(options),
     retried: await probeRetries(options),
@@ -284,7 +287,7 @@ async function probeOnce(options: ProbeOptions) {
     counts,
     received: lastReceivedAt instanceof Date,
     kept: [kept?.state, kept?.type, kept?.attempts],
-    status: (await store.recordOf("booking:HX3K9"))?.snapshot.status,
+    status: (await store.snapshotOf("booking:HX3K9"))?.snapshot.status,
   };
 }
 

@@ -1,7 +1,7 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createSandbox, type SandboxOptions } from "../../src/testing/index.ts";
+import { createSandbox, type SandboxListing, type SandboxOptions } from "../../src/testing/index.ts";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
 
@@ -35,6 +35,21 @@ describe("buttons", () => {
     expect(sandbox.bookings.list()[1]).toMatchObject({ status: "Confirmed" });
     await sandbox.settled();
     expect(sandbox.deliveries).toHaveLength(2);
+  });
+
+  it("make a listing for the first booking, unless the form names one", async () => {
+    const { sandbox, press } = await start();
+    const { text } = await press("request");
+    const [{ listingId, listingName }] = sandbox.listings.list() as [SandboxListing];
+    expect(text).toContain(`Listing ${listingId} (${listingName}) was made for it.`);
+    expect(sandbox.bookings.list()).toMatchObject([{ listingId, status: "Request" }]);
+    await press("book");
+    expect(sandbox.listings.list()).toHaveLength(1);
+    await sandbox.settled();
+    expect(sandbox.deliveries.map(({ topic }) => topic)).toEqual(["bookings", "bookings"]);
+    const named = await start();
+    await named.press("book", { listingId: "7" });
+    expect(named.sandbox.listings.list()).toEqual([]);
   });
 
   it.each([
@@ -76,7 +91,7 @@ describe("buttons", () => {
     const { sandbox, press } = await start();
     await sandbox.bookings.request();
     await sandbox.settled();
-    await press("resend");
+    await press("redeliver");
     await sandbox.settled();
     const [first, again] = sandbox.deliveries;
     expect(again).toMatchObject({ eventId: first?.eventId, duplicate: true, status: 200 });
@@ -144,7 +159,7 @@ describe("buttons", () => {
     ["alter", { booking: "NONE", checkIn: "2030-07-01" }, "there is no booking NONE"],
     ["request", { bookingCode: "B1" }, "there is already a booking B1"],
     ["approve", { booking: "B1" }, "cannot approve booking B1, which is Confirmed"],
-    ["resend", { event: "none" }, "there was no delivery of event none"],
+    ["redeliver", { event: "none" }, "there was no delivery of event none"],
     ["fault", { status: "200" }, "must be a status from 300 to 599"],
     ["deliver", { drop: "120" }, "drop: must be from 0 to 1"],
     ["advance", { minutes: "-1" }, "must be a number of ms"],

@@ -14,7 +14,10 @@ import type {
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
-/** The origin of each event id, so that a run removes no webhook event. Removing one may change `lastReceivedAt`. */
+/**
+ * The origin of each event id, so that a run removes and replaces no webhook event. To remove one, or to replace one after
+ * the clock was set back, may change `lastReceivedAt`.
+ */
 const ORIGINS: readonly EventOrigin[] = [
   ...Array<EventOrigin>(6).fill("webhook"),
   ...(["reconcile", "reconcile", "recheck", "recheck", "timer", "timer"] as const),
@@ -65,7 +68,10 @@ const further: fc.Arbitrary<FurtherEvent> = fc
     dueIn: maybe(wait),
     replace: maybe(fc.constantFrom("ended" as const, "moved" as const)),
   })
-  .map(({ number, ref, moved, ...options }) => ({ event: newEvent(number, REFS[ref]!, moved), ...options }));
+  .map(({ number, ref, moved, dueIn, replace }) => {
+    const event = newEvent(number, REFS[ref]!, moved);
+    return { event, dueIn, ...(event.source !== "webhook" && { replace }) };
+  });
 const changes = {
   events: rarely(fc.array(further, { minLength: 1, maxLength: 3 })),
   /** Whether `events` begins with the event of the attempt itself. */
@@ -356,7 +362,8 @@ class Walk {
     if (given.state === "released") return given;
     const { events, again, remove, ...rest } = given;
     const changes: { events?: FurtherEvent[]; remove?: typeof remove } = { ...(remove && { remove }) };
-    if (again) changes.events = [{ event: { ...claim, timestamp: "again" }, ...again }];
+    if (again && claim.source !== "webhook")
+      changes.events = [{ event: { ...claim, timestamp: "again" }, ...again }];
     for (const each of events ?? []) {
       // Stores may keep an event of another record whose lease has ended, or replace it.
       const known = await this.#model.get(each.event.eventId);

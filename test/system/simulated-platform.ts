@@ -38,7 +38,7 @@ function watched(store: EventStore): { readonly store: EventStore; readonly isBu
     get(target, property: keyof EventStore) {
       const value = target[property];
       if (typeof value !== "function") return value;
-      if (property === "subscribe" || property === "records") return (value as () => unknown).bind(target);
+      if (property === "subscribe" || property === "snapshots") return (value as () => unknown).bind(target);
       return async (...args: readonly unknown[]) => {
         calls += 1;
         try {

@@ -19,9 +19,9 @@ const webhooks = createWebhookHandler({
       return Response.json({ bookingCode: id, listingId: Number(id) || 0, status: "Confirmed" });
     },
   }),
-  store: memoryStore({ max: 50 }),
+  store: memoryStore(),
   // Do not keep the last status of each record: the heap would grow, although that is not a leak.
-  recordRetention: 0,
+  snapshotRetention: 0,
   on: {},
   logger: quiet,
   replyWithin: 1_000,

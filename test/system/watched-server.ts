@@ -39,7 +39,7 @@ const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 export async function watch(options: Partial<WebhookHandlerOptions> = {}): Promise<Watched> {
   const current = new AsyncLocalStorage<Seen>();
   const seen: Seen[] = [];
-  const inner = memoryStore({ max: 500_000 });
+  const inner = memoryStore();
   const add: EventStore["add"] = async (event) => {
     const result = await inner.add(event);
     current.getStore()?.added.push({ event, result });

@@ -137,7 +137,7 @@ describe("the default", () => {
     const kept = async () => ({
       done: (await store.get(done.eventId))?.state,
       parked: (await store.get(parked.eventId))?.state,
-      status: (await store.recordOf("booking:A1"))?.snapshot.status,
+      status: (await store.snapshotOf("booking:A1"))?.snapshot.status,
     });
     const all = { done: "done", parked: "parked", status: "Confirmed" };
     await advance(7 * DAY - HOUR);

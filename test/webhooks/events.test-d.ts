@@ -77,7 +77,7 @@ describe("on", () => {
           expectTypeOf(event.previousStatus).toEqualTypeOf<string | undefined>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
           expectTypeOf(event.signal).toEqualTypeOf<AbortSignal>();
-          expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile" | "recheck">();
+          expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile" | "recheck" | "timer">();
           expectTypeOf(event.client).toEqualTypeOf<StayhookClient<Booking, Listing>>();
           expectTypeOf(event.changed).toEqualTypeOf<boolean>();
           expectTypeOf(event.changes.checkIn?.from).toEqualTypeOf<

@@ -15,12 +15,12 @@ afterEach(() => {
 const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 
 describe("health", () => {
-  test("has the counts, the age of the oldest event in seconds, and the time of the last notification", async () => {
+  test("has the counts, the age of the oldest event in ms, and the time of the last notification", async () => {
     const { deliver, webhooks } = handlerOf({ autoStart: false });
     expect(await webhooks.health()).toEqual({
       state: "idle",
-      counts: { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
-      oldestPendingAge: undefined,
+      counts: { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      oldestWaitingAge: undefined,
       lastReceivedAt: undefined,
       pausedSince: undefined,
       pauseReason: undefined,
@@ -29,7 +29,7 @@ describe("health", () => {
     await advance(90_000);
     expect(await webhooks.health()).toMatchObject({
       counts: { pending: 1 },
-      oldestPendingAge: 90,
+      oldestWaitingAge: 90_000,
       lastReceivedAt: NOW,
     });
   });
@@ -97,7 +97,7 @@ describe("health", () => {
     expect(await webhooks.health()).toMatchObject({
       state: "idle",
       lastReceivedAt: NOW,
-      counts: { pending: 0 },
+      counts: { scheduled: 0, pending: 0 },
     });
   });
 });
@@ -133,13 +133,13 @@ describe("receive never rejects", () => {
     vi.spyOn(store, "claim").mockRejectedValue(new Error("down"));
     const { webhooks, deliver } = handlerOf({ store, processing: "inline" });
     expect((await deliver(notificationOf())).status).toBe(200);
-    expect(await store.counts()).toMatchObject({ pending: 1 });
+    expect(await store.counts()).toMatchObject({ scheduled: 0, pending: 1 });
     await webhooks.close();
   });
 });
 
-test("above maxWaiting, notifications are answered 503 until events are discarded", async () => {
-  const { deliver, store, kinds } = handlerOf({ autoStart: false, maxWaiting: 2 });
+test("above maxBacklog, notifications are answered 503 until events are discarded", async () => {
+  const { deliver, store, kinds } = handlerOf({ autoStart: false, maxBacklog: 2 });
   const statuses: number[] = [];
   for (let n = 0; n < 5; n += 1) {
     statuses.push((await deliver(notificationOf())).status);
@@ -191,7 +191,7 @@ describe("silentAfter", () => {
 
   test("asks again after the store has failed", async () => {
     const store = memoryStore();
-    vi.spyOn(store, "newestReceived").mockRejectedValueOnce(new Error("down"));
+    vi.spyOn(store, "lastReceivedAt").mockRejectedValueOnce(new Error("down"));
     const { webhooks, observed } = handlerOf({ silentAfter: HOUR, store });
     webhooks.start();
     await advance(2 * HOUR);

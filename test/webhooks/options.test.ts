@@ -12,7 +12,7 @@ describe("bad options", () => {
     [{ on: { "booking.Confirmd": () => {} } }, "on.booking.Confirmd"],
     [{ on: { "booking.Confirmed": "callback" } }, "on.booking.Confirmed"],
     [{ verify: true }, "verify"],
-    [{ dispatch: "some" }, "dispatch"],
+    [{ skipUnchanged: "some" }, "skipUnchanged"],
     [{ processing: "foreground" }, "processing"],
     [{ autoStart: "no" }, "autoStart"],
     [{ concurrency: 0 }, "concurrency"],
@@ -39,8 +39,8 @@ describe("bad options", () => {
     [{ topicFrom: "topic" }, "topicFrom"],
     [{ topicFrom: { query: "" } }, "topicFrom.query"],
     [{ topicFrom: { param: "t", query: "t" } }, "topicFrom.param"],
-    [{ answerChecks: "GET" }, "answerChecks"],
-    [{ maxWaiting: -1 }, "maxWaiting"],
+    [{ answerHealthChecks: "GET" }, "answerHealthChecks"],
+    [{ maxBacklog: -1 }, "maxBacklog"],
     [{ silentAfter: 0 }, "silentAfter"],
   ])("%j is refused by its name", (wrong, field) => {
     try {

@@ -128,10 +128,10 @@ describe("process", () => {
     }
   });
 
-  test("runs the callback each time, whatever `dispatch` says, and touches no store", async () => {
+  test("runs the callback each time, whatever `skipUnchanged` says, and touches no store", async () => {
     const callback = vi.fn();
     const { webhooks, platform, store } = handlerOf({
-      dispatch: "changed",
+      skipUnchanged: true,
       on: { "booking.Confirmed": callback, unknown: callback },
     });
     platform.booking("A1", "Confirmed");
@@ -141,8 +141,8 @@ describe("process", () => {
       await webhooks.process(notification);
       expect(callback).toHaveBeenCalledTimes(2);
     }
-    expect(Object.values(await store.counts())).toEqual([0, 0, 0, 0, 0]);
-    expect(await store.recordOf("booking:A1")).toBeUndefined();
+    expect(Object.values(await store.counts())).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(await store.snapshotOf("booking:A1")).toBeUndefined();
   });
 
   test("has an atomically that throws, even if the store has transactions", async () => {

@@ -167,7 +167,7 @@ describe("on serverless", () => {
     expect((await deliver(notification)).status).toBe(200);
     expect(await store.get(notification.eventId)).toMatchObject({
       state: "retrying",
-      lastError: "Error: no",
+      history: [{ error: "Error: no" }],
     });
   });
 

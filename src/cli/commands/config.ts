@@ -1,20 +1,16 @@
 import { ConflictError, NotFoundError } from "../../client/client-errors.ts";
 import { parseUrl } from "../../client/urls.ts";
 import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
+import { confirm, yesOption } from "../arguments.ts";
 import {
   type Command,
-  confirm,
   type Invocation,
-  linesOf,
   MissingError,
   type Options,
-  toOf,
-  toOption,
+  type Subcommand,
   UsageError,
-  urlOption,
-  warnOfQuery,
-  yesOption,
 } from "../command.ts";
+import { firstLinesOf, toOf, toOption, urlOption, warnOfQuery } from "../url-options.ts";
 
 const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
@@ -45,7 +41,7 @@ async function endpointsOf(invocation: Invocation): Promise<Record<string, strin
   for (const [topic, url] of Object.entries(given)) warnOfQuery(invocation, topic, url, variableOf(topic));
   const fromStdin = Object.keys(given).filter((topic) => given[topic] === "-");
   if (fromStdin.length === 0) return given;
-  const lines = await linesOf(io, fromStdin.length);
+  const lines = await firstLinesOf(io, fromStdin.length);
   // If stdin has a single line, use the line for every `-` option, because one handler usually serves all topics.
   for (const [index, topic] of fromStdin.entries()) {
     const line = lines.length === 1 ? lines[0] : lines[index];
@@ -99,7 +95,7 @@ async function set(invocation: Invocation): Promise<undefined> {
   );
   if (Object.keys(endpoints).length === 0)
     throw new UsageError("Give at least one of --bookings, --listings and --messages.");
-  const { webhookConfig } = invocation.client();
+  const { webhookConfig } = await invocation.client();
   const config = { isActive: !invocation.flag("inactive"), endpoints };
   const { signal } = invocation.io;
   const exists = (await webhookConfig.get({ signal })) !== undefined;
@@ -114,7 +110,7 @@ async function set(invocation: Invocation): Promise<undefined> {
 }
 
 async function toggle(invocation: Invocation, isActive: boolean): Promise<undefined> {
-  const { webhookConfig } = invocation.client();
+  const { webhookConfig } = await invocation.client();
   const { signal } = invocation.io;
   try {
     const shown = await webhookConfig.toggle(isActive, { signal });
@@ -126,14 +122,14 @@ async function toggle(invocation: Invocation, isActive: boolean): Promise<undefi
   }
 }
 
-const get: Command = {
+const get: Subcommand = {
   name: "get",
   summary: "show the webhook configuration, with *** in place of secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
   options: { "show-secrets": { help: "show the secrets in the URLs" } },
   run: async (invocation) => {
-    const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
+    const config = await (await invocation.client()).webhookConfig.get({ signal: invocation.io.signal });
     if (!config) throw missingConfig();
     const { out, flag } = invocation;
     if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
@@ -141,7 +137,7 @@ const get: Command = {
   },
 };
 
-const setCommand: Command = {
+const setCommand: Subcommand = {
   name: "set",
   summary: "replace the webhook configuration: set the given topics, and remove all other topics",
   examples: ["stayhook config set --bookings - < url.txt"],
@@ -150,7 +146,7 @@ const setCommand: Command = {
   run: set,
 };
 
-const ensure: Command = {
+const ensure: Subcommand = {
   name: "ensure",
   summary: "set the endpoints of the given topics, and keep all other topics",
   description:
@@ -162,12 +158,16 @@ const ensure: Command = {
   asksPlatform: true,
   options: {
     ...setOptions,
-    ...toOption("use this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+    ...toOption(
+      "use this endpoint for all topics; adds topic=<topic> to the URL of each topic",
+      "STAYHOOK_ENDPOINT",
+    ),
   },
   run: async (invocation) => {
     const { client, flag, io, out, text } = invocation;
     const given = Object.entries(await endpointsOf(invocation));
-    const to = given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation);
+    const to =
+      given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation, "STAYHOOK_ENDPOINT");
     if (given.length > 0 && to !== undefined)
       throw new UsageError(
         "Give --to, or endpoints for single topics (such as --bookings or STAYHOOK_ENDPOINT_BOOKINGS), but not both.",
@@ -176,13 +176,13 @@ const ensure: Command = {
       throw new UsageError("Give --to, or at least one of --bookings, --listings and --messages.");
     const endpoints = to ?? Object.fromEntries(given.map(([topic, url]) => [topic, url || null]));
     const wanted = { isActive: !flag("inactive"), endpoints };
-    const ensured = await client().webhookConfig.ensure(wanted, { signal: io.signal });
+    const ensured = await (await client()).webhookConfig.ensure(wanted, { signal: io.signal });
     const shown = { ...ensured, config: maskedConfig(ensured.config) };
     out.result(shown, () => out.fields([["action", shown.action], ...fieldsOf(shown.config)]));
   },
 };
 
-const on: Command = {
+const on: Subcommand = {
   name: "on",
   summary: "switch delivery on",
   examples: ["stayhook config on"],
@@ -190,7 +190,7 @@ const on: Command = {
   run: (invocation) => toggle(invocation, true),
 };
 
-const off: Command = {
+const off: Subcommand = {
   name: "off",
   summary: "switch delivery off; while delivery is off, notifications are lost",
   examples: ["stayhook config off"],
@@ -202,7 +202,7 @@ const off: Command = {
   },
 };
 
-const remove: Command = {
+const remove: Subcommand = {
   name: "delete",
   summary: "delete the webhook configuration, so that the platform sends no notifications",
   examples: ["stayhook config delete"],
@@ -211,15 +211,13 @@ const remove: Command = {
   run: async (invocation) => {
     const { client, io, out } = invocation;
     await confirm(invocation, "Delete the webhook configuration");
-    const { response } = await client().webhookConfig.delete({ signal: io.signal }).withResponse();
+    const { response } = await (await client()).webhookConfig.delete({ signal: io.signal }).withResponse();
     if (response.status === 404 || response.status === 410) throw missingConfig();
     out.result({ deleted: true }, () => "webhook configuration deleted");
   },
 };
 
 export const config: Command = {
-  name: "config",
-  summary: "read and change the webhook configuration",
   examples: ["stayhook config get", "stayhook config off"],
   commands: [get, setCommand, ensure, on, off, remove],
 };

@@ -5,12 +5,11 @@ import { toNodeHandler } from "../../adapters/node.ts";
 import { behindToken } from "../../console/console-token.ts";
 import { randomHex } from "../../console/form-guard.ts";
 import { storeConsole } from "../../console/inbox.ts";
-import { type Command, integerOf, UsageError } from "../command.ts";
+import { integerOf } from "../arguments.ts";
+import { type Command, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 
 export const consoleCommand: Command = {
-  name: "console",
-  summary: "serve web pages that show, replay, discard and erase events",
   description: `Serves the pages to this machine only, until Ctrl-C, and prints their URL. The URL has a token that is valid until
 the command ends. The command handles no events. The running app handles a replayed event.`,
   examples: ["stayhook console --store events.db", "stayhook console --read-only --port 0"],

@@ -1,8 +1,9 @@
 import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
-import { isLoopback, parseUrl } from "../../client/urls.ts";
+import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import type { WebhookConfig } from "../../models/records.ts";
-import { type Command, exitCodeOf, exitCodes, type Invocation, toOf, toOption } from "../command.ts";
+import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { printable } from "../output.ts";
+import { toOf, toOption } from "../url-options.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
 
 /**
@@ -37,7 +38,7 @@ const checkOf = (check: string, [state, detail, code = exitCodes.failed]: Findin
 /** Checks the base URL, the token, the clocks and the configuration with requests that change nothing. */
 async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, WebhookConfig | undefined> {
   const { client, describe, io } = invocation;
-  const { webhookConfig, listings } = client();
+  const { webhookConfig, listings } = await client();
   const { signal } = io;
   try {
     const { data, response } = await listings.list({ signal }).withResponse();
@@ -55,7 +56,7 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
   }
   try {
     const config = await webhookConfig.get({ signal });
-    yield* checkConfig(config);
+    yield* checkConfig(config, io.env.STAYHOOK_ENDPOINT);
     return config;
   } catch (error) {
     signal.throwIfAborted();
@@ -84,7 +85,8 @@ function checkOfError(error: unknown, text: string): Check {
   return checkOf(names[code] ?? "platform", ["failed", text, code]);
 }
 
-function* checkConfig(config: WebhookConfig | undefined): Generator<Check> {
+/** @param expected - the URL that `config ensure` would set, from STAYHOOK_ENDPOINT */
+function* checkConfig(config: WebhookConfig | undefined, expected = ""): Generator<Check> {
   const delivery = (...finding: Finding) => checkOf("configuration", finding);
   const endpoints = (...finding: Finding) => checkOf("endpoints", finding);
   if (!config)
@@ -107,6 +109,22 @@ function* checkConfig(config: WebhookConfig | undefined): Generator<Check> {
       "warned",
       `No URL is configured for ${missing}, so the platform sends no notifications of ${missing}.`,
     );
+  const others = expected === "" ? "" : topicsElsewhere(config, expected).join(" and ");
+  if (others !== "")
+    yield endpoints(
+      "warned",
+      `The URL configured for ${others} is not the URL in STAYHOOK_ENDPOINT. To set the URL, run: stayhook config ensure`,
+    );
+}
+
+/** Returns the topics whose URL is neither `expected` nor `expected` with the topic in its query. */
+function topicsElsewhere({ endpoints }: WebhookConfig, expected: string): string[] {
+  const wanted = parseUrl(expected)?.href;
+  const isElsewhere = ([topic, url]: readonly [string, unknown]) =>
+    wanted === undefined || ![wanted, withTopic(wanted, topic)].includes(parseUrl(url)?.href ?? "");
+  return Object.entries(endpoints)
+    .filter(isElsewhere)
+    .map(([topic]) => topic);
 }
 
 function checkClock(headers: Headers): Check {
@@ -236,8 +254,6 @@ const marks = {
 } as const;
 
 export const doctor: Command = {
-  name: "doctor",
-  summary: "check the base URL, the token, the clock, the configuration and the endpoints",
   description: `Prints one line for each check. An endpoint must answer over https in time. It must refuse two test requests: one
 with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
@@ -253,7 +269,7 @@ names no booking or listing. The exit code is the code of the first failed check
     const now = new Date().toISOString();
     const delivery = { eventId: crypto.randomUUID(), timestamp: now, bookingCode: null, listingId: null };
     // `client()` throws if a setting is missing. Call it before anything is printed.
-    invocation.client();
+    await invocation.client();
     if (flag("deliver") && !out.json)
       out.note(`Each endpoint will record this notification: ${JSON.stringify(delivery)}`);
     const checks: Omit<Check, "code">[] = [];

@@ -1,28 +1,24 @@
-import { parseDuration } from "../../reconcile/options.ts";
-import { HISTORY_LENGTH } from "../../stores/base-store.ts";
+import { countEvents, eachEvent } from "../../console/event-pages.ts";
+import { type Step, timelineOf } from "../../console/timeline.ts";
+import { parseDuration } from "../../duration.ts";
 import {
   type Change,
-  changedFrom,
   eventOrigins,
   eventReasons,
   eventStates,
   failureReasons,
+  statesOf,
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { eventTypes } from "../../webhooks/events.ts";
+import { storedId } from "../../webhooks/own-ids.ts";
+import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
   type Command,
-  checkRef,
-  choiceOf,
-  confirm,
   type Invocation,
-  integerOf,
   MissingError,
   type Options,
-  refOf,
-  timeOf,
+  type Subcommand,
   UsageError,
-  yesOption,
 } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import type { Column } from "../output.ts";
@@ -38,13 +34,13 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
   ["REASON", ({ reason }) => reason],
-  ["ERROR", ({ lastError }) => lastError],
+  ["ERROR", ({ history }) => history.at(-1)?.error],
 ];
 
 function filterOptions(takenStates = eventStates) {
   const time = "2h (2 hours ago) or 2026-11-21T12:00:00Z";
   return {
-    ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>" },
+    ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>, or only the code or id" },
     type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
     reason: { value: "<reason>", help: `the event's reason: ${eventReasons.join(", ")}` },
     state: { value: "<state>", help: `the event's state: ${takenStates.join(", ")}` },
@@ -54,42 +50,14 @@ function filterOptions(takenStates = eventStates) {
   } satisfies Options;
 }
 
-/** Reads the filter from the options. Returns `undefined` if no option of the filter is given. @throws UsageError */
-function filterOf(invocation: Invocation, takenStates = eventStates): EventFilter | undefined {
-  const filter: EventFilter = {
-    ref: refOf(invocation),
-    type: choiceOf(invocation, "type", eventTypes),
-    reason: choiceOf(invocation, "reason", eventReasons),
-    state: choiceOf(invocation, "state", takenStates),
-    source: choiceOf(invocation, "source", eventOrigins),
-    receivedAfter: timeOf(invocation, "since"),
-    receivedBefore: timeOf(invocation, "until"),
-  };
-  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
-  return given.length === 0 ? undefined : Object.fromEntries(given);
-}
-
 /** @throws MissingError if there is no such event */
 async function findEvent(store: Store, eventId: string): Promise<StoredEvent> {
-  const event = await store.get(eventId.toLowerCase());
+  const event = await store.get(storedId(eventId));
   if (!event) throw new MissingError(`There is no event ${eventId} in the store.`);
   return event;
 }
 
-/** The number of events that one call of the store lists. */
-const PAGE = 1000;
-
-/** All events that match, the newest first. */
-async function* listAll(store: Store, filter: EventFilter): AsyncGenerator<StoredEvent> {
-  let after: string | undefined;
-  do {
-    const page = await store.list({ ...filter, after, limit: PAGE });
-    yield* page;
-    after = page.length < PAGE ? undefined : page.at(-1)?.eventId;
-  } while (after !== undefined);
-}
-
-const ls: Command = {
+const ls: Subcommand = {
   name: "ls",
   summary: "list events, the newest first",
   examples: [
@@ -113,7 +81,7 @@ const ls: Command = {
       if (page) throw new UsageError(`--follow cannot be combined with --${page}.`);
       return follow(invocation, filter ?? {});
     }
-    const after = text("after")?.toLowerCase();
+    const after = storedId(text("after") ?? "") || undefined;
     const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
     out.result(events, () => out.table(events, eventColumns));
   },
@@ -132,7 +100,7 @@ async function follow(invocation: Invocation, filter: EventFilter): Promise<unde
   await withStore(invocation, print, { handlesSignal: true });
 }
 
-const show: Command = {
+const show: Subcommand = {
   name: "show",
   summary: "show one event with its timeline: arrival, attempts, next retry",
   takes: "<eventId>",
@@ -144,35 +112,46 @@ const show: Command = {
     const { out, positionals } = invocation;
     await withStore(invocation, async (store) => {
       const event = await findEvent(store, positionals[0] ?? "");
-      const record = event.ref === null ? undefined : await store.recordOf(event.ref);
+      const record = event.ref === null ? undefined : await store.snapshotOf(event.ref);
       const { status: lastStatus = null, fields: lastFields = null } = record?.snapshot ?? {};
       out.result({ ...event, lastStatus, lastFields }, () => {
-        const { history, receivedAt, dueAt, doneAt, lastError, attempts, ...fields } = event;
+        const { history, receivedAt, dueAt, doneAt, attempts, ...fields } = event;
         return out.fields([
           ...Object.entries(fields),
           ["last status of the record", lastStatus],
           ["last fields of the record", lastFields],
-          ...timelineOf(event),
+          ...linesOf(event),
         ]);
       });
     });
   },
 };
 
-/** One line for each step in the life of an event. */
-function timelineOf({ state, source, reason, receivedAt, dueAt, doneAt, history }: StoredEvent) {
-  const lines: [step: string, text: unknown][] = [["received", `${receivedAt.toISOString()} by ${source}`]];
-  // The store keeps only the last attempts. If the history is full, the numbers of the attempts are unknown.
-  const isFull = history.length >= HISTORY_LENGTH;
-  history.forEach((entry, index) => {
-    lines.push([isFull ? "attempt" : `attempt ${index + 1}`, describeAttempt(entry)]);
-  });
-  const due = dueAt === null ? "now" : `${dueAt.toISOString()}, ${describeWait(dueAt)}`;
-  if (state === "pending") lines.push(["next attempt", due]);
-  if (state === "retrying") lines.push(["next retry", due]);
-  if (state === "processing") lines.push(["lease ends", due]);
-  if (state === "done") lines.push([reason === "discarded" ? "discarded" : "done", doneAt]);
-  return lines;
+/** One line for each step in the life of an event. A parked event has none at the end: its last attempt says so. */
+const linesOf = (event: StoredEvent) =>
+  timelineOf(event)
+    .map((step) => lineOf(event, step))
+    .filter((line) => line !== undefined);
+
+function lineOf(event: StoredEvent, step: Step): readonly [name: string, text: unknown] | undefined {
+  const due = (at: Date | null) => (at === null ? "now" : `${at.toISOString()}, ${describeWait(at)}`);
+  switch (step.step) {
+    case "received":
+      return ["received", `${step.at.toISOString()} by ${event.source}`];
+    case "attempt":
+      return [step.number === undefined ? "attempt" : `attempt ${step.number}`, describeAttempt(step.entry)];
+    case "pending":
+      return ["next attempt", due(step.at)];
+    case "retrying":
+      return ["next retry", due(step.at)];
+    case "processing":
+      return ["lease ends", due(step.at)];
+    case "done":
+    case "discarded":
+      return [step.step, step.at];
+    default:
+      return undefined;
+  }
 }
 
 function describeAttempt(entry: StoredEvent["history"][number]): string {
@@ -188,7 +167,7 @@ function describeWait(until: Date): string {
   return seconds < 120 ? `in ${seconds} s` : `in ${Math.round(seconds / 60)} min`;
 }
 
-const counts: Command = {
+const counts: Subcommand = {
   name: "counts",
   summary: "count the events in each state",
   examples: ["stayhook events counts --store events.db --json"],
@@ -208,14 +187,8 @@ const counts: Command = {
   },
 };
 
-async function countAll(store: Store, filter: EventFilter): Promise<number> {
-  let count = 0;
-  for await (const _event of listAll(store, filter)) count += 1;
-  return count;
-}
-
 /** The number of events that one call of the store deletes. */
-const PURGE_BATCH = 1000;
+const PRUNE_BATCH = 1000;
 
 const plural = (count: number, state = ""): string =>
   `${count} ${state && `${state} `}${count === 1 ? "event" : "events"}`;
@@ -225,8 +198,8 @@ const plural = (count: number, state = ""): string =>
  *
  * @param say - the words to print after the number of changed events
  */
-function changeCommand(name: Change, summary: string, description: string, say: string): Command {
-  const states = changedFrom[name];
+function changeCommand(name: Change, summary: string, description: string, say: string): Subcommand {
+  const states = statesOf(name, { state: "scheduled" });
   const { state, ...filters } = filterOptions(states);
   return {
     name,
@@ -262,7 +235,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
         for (const eventId of eventIds) found.push(await findEvent(store, eventId));
         if (flag("dry-run")) {
           const events = found.filter((event) => states.includes(event.state));
-          if (!hasIds) for await (const event of listAll(store, selected)) events.push(event);
+          if (!hasIds) for await (const event of eachEvent(store, selected)) events.push(event);
           const shown = plural(events.length, hasIds ? "" : selected.state);
           out.result({ dryRun: true, count: events.length, events }, () =>
             [`Would ${name} ${shown}`, out.table(events, eventColumns)].join("\n").trim(),
@@ -281,7 +254,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
 async function changeSome(store: Store, name: Change, eventIds: readonly string[]): Promise<number> {
   let changed = 0;
   for (const eventId of eventIds) {
-    const count = await store[name]({ eventId: eventId.toLowerCase() });
+    const count = await store[name]({ eventId: storedId(eventId) });
     changed += count;
     if (count === 0 && (await findEvent(store, eventId)).state === "processing")
       throw new Error(`Event ${eventId} is being processed now. Try again later.`);
@@ -296,9 +269,9 @@ async function changeMatching(
   filter: EventFilter & Pick<StoredEvent, "state">,
 ): Promise<number> {
   const { out, io } = invocation;
-  const { state, ...others } = filter;
+  const { state } = filter;
   const { [state]: before } = await store.counts();
-  const total = Object.keys(others).length === 0 ? before : await countAll(store, filter);
+  const { total } = await countEvents(store, filter);
   if (total === 0 && io.stdin.isTTY) return 0;
   await confirm(invocation, `${name === "replay" ? "Replay" : "Discard"} ${plural(total, state)}`);
   let wipe = out.progress(`0 of ${plural(total)}`);
@@ -331,11 +304,11 @@ const discard = changeCommand(
   "discarded",
 );
 
-const purge: Command = {
-  name: "purge",
+const prune: Subcommand = {
+  name: "prune",
   summary: "delete done or parked events",
   description: "If the platform delivers a deleted event again, the app handles the event as a new event.",
-  examples: ["stayhook events purge --state parked --older-than 30d --yes --store events.db"],
+  examples: ["stayhook events prune --state parked --older-than 30d --yes --store events.db"],
   options: {
     state: { value: "<state>", help: "the state of the events: done or parked; default: done" },
     reason: {
@@ -356,20 +329,20 @@ const purge: Command = {
     if (age === undefined) throw new UsageError("--older-than must be an age such as 24h, 30m or 0.");
     const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
     const reason = choiceOf(invocation, "reason", failureReasons);
-    const purged = await withStore(invocation, async (store) => {
+    const pruned = await withStore(invocation, async (store) => {
       const because = reason === undefined ? "" : ` and have the reason ${reason}`;
       const which = `all events that have been ${state} for ${olderThan} or longer${because}`;
       await confirm(invocation, `Delete ${which}`);
       let total = 0;
-      for (let count = PURGE_BATCH; count === PURGE_BATCH; total += count)
-        count = await store.prune({ state, reason, age, limit: PURGE_BATCH });
+      for (let count = PRUNE_BATCH; count === PRUNE_BATCH; total += count)
+        count = await store.prune({ state, reason, age, limit: PRUNE_BATCH });
       return total;
     });
-    out.result({ purged }, () => `${plural(purged)} deleted`);
+    out.result({ pruned }, () => `${plural(pruned)} deleted`);
   },
 };
 
-const erase: Command = {
+const erase: Subcommand = {
   name: "erase",
   summary: "delete all data about one booking or listing",
   description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events.
@@ -382,8 +355,8 @@ Fails while the app handles an event of the booking or listing.`,
     const { out, positionals } = invocation;
     const ref = checkRef(positionals[0] ?? "", "<ref>");
     const erased = await withStore(invocation, async (store) => {
-      const known = await countAll(store, { ref });
-      if (known === 0 && (await store.recordOf(ref)) === undefined)
+      const { total: known } = await countEvents(store, { ref });
+      if (known === 0 && (await store.snapshotOf(ref)) === undefined)
         throw new MissingError(`The store has no data about ${ref}.`);
       await confirm(invocation, `Delete ${plural(known)} and the snapshot of ${ref}`);
       return store.erase(ref);
@@ -393,8 +366,6 @@ Fails while the app handles an event of the booking or listing.`,
 };
 
 export const events: Command = {
-  name: "events",
-  summary: "show, replay, discard and delete recorded events",
   examples: ["stayhook events ls --store events.db --state parked"],
-  commands: [ls, show, replay, discard, purge, erase, counts],
+  commands: [ls, show, replay, discard, prune, erase, counts],
 };

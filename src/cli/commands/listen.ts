@@ -1,24 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { withTopic } from "../../client/urls.ts";
 import { errorText } from "../../errors.ts";
-import { isTopic } from "../../models/records.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import {
-  type Command,
-  checkedToOf,
-  type Invocation,
-  refOf,
-  timeOf,
-  toOption,
-  UsageError,
-} from "../command.ts";
+import { filterOf } from "../arguments.ts";
+import { type Command, type Invocation, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
+import { addTopic, targetOf, toOption } from "../url-options.ts";
 import { originOf, post } from "./trigger.ts";
 
 export const listen: Command = {
-  name: "listen",
-  summary: "forward the notifications of a deployed app to a local endpoint",
   description: `Reads new notifications from the store of the deployed app, and posts each of them to the local endpoint, as the platform
 does. If the store knows the topic, adds topic=<topic> to the URL. Prints a line for each answer of the endpoint, until
 Ctrl-C. Never writes to the store, and does not retry a failed request.`,
@@ -27,21 +17,20 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
     "stayhook listen --since 2h --ref booking:HX3K9 --to - < url.txt",
   ],
   options: {
-    ...toOption("the local endpoint"),
+    ...toOption("the local endpoint", "STAYHOOK_TARGET"),
     since: {
       value: "<time>",
       help: "forward notifications since this time: 2h (2 hours ago) or 2026-11-21T12:00:00Z; default: now",
     },
-    ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>" },
+    ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>, or only the code or id" },
     ...storeOptions,
   },
   run: async (invocation) => {
     const { io, out } = invocation;
-    const to = await checkedToOf(invocation);
+    const to = await targetOf(invocation);
     if (to === undefined)
-      throw new UsageError("Give the URL of the local endpoint with --to or STAYHOOK_TO.");
-    const ref = refOf(invocation);
-    const since = timeOf(invocation, "since");
+      throw new UsageError("Give the URL of the local endpoint with --to or STAYHOOK_TARGET.");
+    const { ref, receivedAfter: since } = filterOf(invocation) ?? {};
     await withStore(
       invocation,
       async (store) => {
@@ -49,7 +38,7 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
         for await (const { event, isNew } of followEvents(store, invocation, { ref }, since)) {
           if (!isNew || !isOwnNotification(event)) continue;
           const sentAt = new Date();
-          const answer = await post(urlFor(to, event.topic), event.notification, io.signal).catch(() => {});
+          const answer = await post(addTopic(to, event.topic), event.notification, io.signal).catch(() => {});
           if (!answer) return;
           const { eventId, ref, topic } = event;
           const { status = null, error = null, duration } = answer;
@@ -74,12 +63,6 @@ function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonl
   if (event.notification === null) return false;
   const { eventId } = Object(JSON.parse(event.notification)) as { readonly eventId?: unknown };
   return String(eventId).trim().toLowerCase() === event.eventId;
-}
-
-/** Adds the topic to the query of the URL, unless the query has a topic already. */
-function urlFor(to: string, topic: string | null): string {
-  const isMissing = topic !== null && isTopic(topic) && !new URL(to).searchParams.has("topic");
-  return isMissing ? withTopic(to, topic) : to;
 }
 
 /** The time between two reads of the store, ms. */

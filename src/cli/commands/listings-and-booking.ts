@@ -10,33 +10,27 @@ const columns: readonly Column<Listing>[] = [
 ];
 
 export const listings: Command = {
-  name: "listings",
-  summary: "list the account's listings",
   examples: ["stayhook listings", "stayhook listings --status Published --json"],
   asksPlatform: true,
   options: { status: { value: "<status>", help: "only listings with this status" } },
   run: async ({ client, io, out, text }) => {
     const status = text("status");
-    const all = await client().listings.list({ signal: io.signal });
+    const all = await (await client()).listings.list({ signal: io.signal });
     const shown = status === undefined ? all : all.filter((listing) => listing.status === status);
     out.result(shown, () => out.table(shown, columns));
   },
 };
 
 export const booking: Command = {
-  name: "booking",
-  summary: "read a booking from the platform",
   takes: "<code>",
   arguments: [1, 1],
   examples: ["stayhook booking HX3K9"],
   asksPlatform: true,
   run: async ({ client, io, out, positionals: [code = ""] }) => {
-    const found = await client()
-      .bookings.get(code, { signal: io.signal })
-      .catch((error: unknown) => {
-        if (error instanceof NotFoundError) throw new MissingError(`There is no booking ${code}.`);
-        throw error;
-      });
+    const found = await (await client()).bookings.get(code, { signal: io.signal }).catch((error: unknown) => {
+      if (error instanceof NotFoundError) throw new MissingError(`There is no booking ${code}.`);
+      throw error;
+    });
     out.result(found, () => out.fields(Object.entries(found)));
   },
 };

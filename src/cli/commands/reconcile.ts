@@ -3,7 +3,8 @@ import { AuthenticationError } from "../../client/client-errors.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/reconciler.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
-import { type Command, exitCodes, type Invocation, integerOf } from "../command.ts";
+import { integerOf } from "../arguments.ts";
+import { type Command, exitCodes, type Invocation } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 
@@ -47,8 +48,6 @@ const describeChanges = (changes: Changes): string =>
     .join(", ");
 
 export const reconcile: Command = {
-  name: "reconcile",
-  summary: "find changes of listings and known bookings for which no notification arrived",
   description: `Adds an event to the store for each change. The processes of the app handle the events. This command runs no
 callbacks. Also reports missed notifications, and a webhook configuration that is off. The exit code is 1 if a
 record could not be read, or if another pass is running.`,
@@ -71,7 +70,7 @@ record could not be read, or if another pass is running.`,
   },
   run: async (invocation) => {
     const concurrency = integerOf(invocation, "concurrency", 1, 999);
-    const client = invocation.client();
+    const client = await invocation.client();
     return withStore(invocation, (store) => makePass(invocation, { store, client, concurrency }), {
       handlesSignal: true,
     });

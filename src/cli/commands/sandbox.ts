@@ -1,24 +1,11 @@
-import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { StayhookClient } from "../../client/client.ts";
-import { parseDuration } from "../../reconcile/options.ts";
-import {
-  createSandbox,
-  type Sandbox,
-  type SandboxBooking,
-  type SandboxListing,
-  type SandboxObservation,
-} from "../../testing/index.ts";
-import {
-  type Command,
-  type Invocation,
-  integerOf,
-  type Options,
-  toGiven,
-  toOption,
-  UsageError,
-} from "../command.ts";
+import { parseDuration } from "../../duration.ts";
+import { createSandbox, type Sandbox, type SandboxObservation } from "../../testing/index.ts";
+import { integerOf } from "../arguments.ts";
+import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { type Output, printable } from "../output.ts";
+import { runShell, shellHelp } from "../sandbox-shell.ts";
+import { toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
 const deliveryOptions: Options = {
@@ -103,160 +90,11 @@ Open ${url} in a browser to follow deliveries and to change records. To list com
   );
 }
 
-type Typed = readonly [
-  usage: string,
-  help: string,
-  run: (sandbox: Sandbox, rest: string, out: Output) => unknown,
-];
-
-/** The commands that users type while the sandbox runs. Each usage begins with the command's name. */
-const typedCommands: readonly Typed[] = [
-  [
-    "request [code]",
-    "a guest requests a booking",
-    ({ bookings }, bookingCode) => bookings.request(bookingCode ? { bookingCode } : {}),
-  ],
-  [
-    "book [code]",
-    "a guest books by Instant Book",
-    ({ bookings }, bookingCode) => bookings.instantBook(bookingCode ? { bookingCode } : {}),
-  ],
-  ["approve <code>", "the host approves", ({ bookings }, code) => bookings.approve(code)],
-  ["decline <code>", "the host declines", ({ bookings }, code) => bookings.decline(code)],
-  ["cancel <code>", "the booking is cancelled", ({ bookings }, code) => bookings.cancel(code)],
-  [
-    "alter <code> <field>=<value> ...",
-    "change a booking: alter HX3K9 checkIn=2026-07-03",
-    ({ bookings }, rest) => {
-      const [code = "", ...pairs] = rest.split(/\s+/);
-      return bookings.alter(code, Object.fromEntries(pairs.map(field)));
-    },
-  ],
-  [
-    "submit [name]",
-    "submit a new listing for review",
-    ({ listings }, listingName) => listings.submit(listingName ? { listingName } : {}),
-  ],
-  ["publish <id>", "a listing goes live", ({ listings }, id) => listings.publish(Number(id))],
-  ["hide <id>", "a listing is hidden", ({ listings }, id) => listings.hide(Number(id))],
-  [
-    "redeliver [eventId]",
-    "deliver a notification again; default: the last notification",
-    (sandbox, eventId, out) => {
-      const last = sandbox.deliveries.findLast((delivery) => delivery.eventId !== undefined)?.eventId;
-      const wanted = eventId || last;
-      if (wanted === undefined) throw new Error("The sandbox has not delivered any notification yet.");
-      // Do not wait for retries. Each delivery prints its own line.
-      sandbox.redeliver(wanted).catch((error: Error) => out.error(error.message));
-    },
-  ],
-  [
-    "send <json>",
-    "send any notification or text to the configured endpoint",
-    (sandbox, text, out) => void sandbox.send(parsed(text)).catch((error: Error) => out.error(error.message)),
-  ],
-  [
-    "fault <status> [route]",
-    "answer requests with a status: fault 503 GET /v2/listings",
-    ({ faults }, rest) => {
-      const [, status = "", route] = /^(\S*)\s*(.*)$/s.exec(rest) ?? [];
-      faults.set([...faults.list(), { status: Number(status), ...(route ? { route } : {}) }]);
-    },
-  ],
-  ["heal", "end all faults", ({ faults }) => faults.clear()],
-  [
-    "list",
-    "list all bookings and listings",
-    ({ bookings, listings }, _rest, out) => {
-      for (const record of [...bookings.list(), ...listings.list()]) show(record, out);
-    },
-  ],
-  ["help", "list the commands", (_sandbox, _rest, out) => out.note(typedHelp)],
-  ["quit", "stop the sandbox", () => {}],
-];
-
-const width = Math.max(...typedCommands.map(([usage]) => usage.length));
-
-const typedHelp: string = typedCommands
-  .map(([usage, help]) => `  ${usage.padEnd(width)}  ${help}`)
-  .join("\n");
-
-/** Runs one typed line. Resolves to `false` for `quit`. Never rejects. */
-async function runTyped(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
-  const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
-  if (name === "") return true;
-  if (name === "quit" || name === "exit") return false;
-  const [usage = "", , run] = typedCommands.find(([usage]) => usage.split(" ")[0] === name) ?? [];
-  try {
-    if (!run) throw new Error(`There is no command ${name}. To list the commands, type: help`);
-    if (usage.includes("<") && rest === "") throw new Error(`${name} needs an argument: ${usage}`);
-    const changed = (await run(sandbox, rest, out)) as SandboxBooking | SandboxListing | undefined;
-    if (changed) show(changed, out);
-  } catch (error) {
-    out.error((error as Error).message);
-  }
-  return true;
-}
-
-function show(record: SandboxBooking | SandboxListing, out: Output): void {
-  out.item({ kind: "record", ...record }, () => {
-    const { status } = record;
-    const name =
-      "bookingCode" in record
-        ? `booking ${printable(record.bookingCode)}`
-        : `listing ${printable(record.listingId)} (${printable(record.listingName)})`;
-    return `${name} is ${out.style("cyan", printable(status))}`;
-  });
-}
-
-/** @throws Error if the text is not `<field>=<value>` */
-function field(text: string): [name: string, value: unknown] {
-  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined)
-    throw new Error("Write each field as <field>=<value>, such as checkIn=2026-07-03.");
-  return [name, name === "listingId" ? Number(value) : value];
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
-/**
- * Runs the typed commands one after the other, until `quit` or until the signal aborts.
- *
- * @param first - handles the first line. If absent, the first line is a command
- */
-async function takeCommands(
-  { io: { stdin: input, signal }, out }: Invocation,
-  sandbox: Sandbox,
-  first?: (line: string) => Promise<void>,
-): Promise<void> {
-  const interrupted = signal.aborted ? undefined : once(signal, "abort");
-  const take = async () => {
-    let takesUrl = first !== undefined;
-    for await (const line of createInterface({ input, signal })) {
-      if (takesUrl) await first?.(line.trim());
-      else if (!(await runTyped(line, sandbox, out))) return;
-      takesUrl = false;
-    }
-    // Keep running after the end of stdin, because the sandbox may run in the background.
-    await interrupted;
-  };
-  await Promise.race([interrupted, take()]);
-}
-
 export const sandbox: Command = {
-  name: "sandbox",
-  summary: "run a sandbox of the platform, with commands to change bookings and listings",
   description: `Prints a line for each request and each delivery, until you type quit or press Ctrl-C. The access
 token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set, the access token is "sandbox". A
-time without a unit is in ms. While the sandbox runs, you can type these commands:
-
-${typedHelp}`,
+time without a unit is in ms.`,
+  table: { title: "Commands while the sandbox runs", rows: shellHelp },
   examples: [
     "stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1",
     "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",
@@ -264,7 +102,10 @@ ${typedHelp}`,
   options: {
     port: { value: "<port>", help: "the port, or 0 for a free port; default: 4010" },
     host: { value: "<host>", help: "the address to listen on; default: 127.0.0.1" },
-    ...toOption("configure this endpoint for all topics; adds topic=<topic> to the URL of each topic"),
+    ...toOption(
+      "configure this endpoint for all topics; adds topic=<topic> to the URL of each topic",
+      "STAYHOOK_TARGET",
+    ),
     seed: {
       value: "<integer>",
       help: "the seed of an earlier run, to get the same codes, ids and order again; default: random",
@@ -274,7 +115,7 @@ ${typedHelp}`,
   run: async (invocation) => {
     const { io, out, text } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
-    const to = toGiven(invocation);
+    const to = toGiven(invocation, "STAYHOOK_TARGET");
     const made = createSandbox({
       seed: integerOf(invocation, "seed"),
       accessToken,
@@ -286,7 +127,7 @@ ${typedHelp}`,
     try {
       announce(out, made, accessToken !== undefined);
       if (to !== undefined && to !== "-") await configure(made, to);
-      await takeCommands(invocation, made, to === "-" ? (url) => configure(made, url) : undefined);
+      await runShell(invocation, made, to === "-" ? (url) => configure(made, url) : undefined);
     } finally {
       await made.close();
     }

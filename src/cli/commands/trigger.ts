@@ -1,14 +1,7 @@
 import { parseUrl } from "../../client/urls.ts";
 import { bookingStatuses, listingStatuses } from "../../models/records.ts";
-import {
-  type Command,
-  checkedToOf,
-  exitCodes,
-  type Invocation,
-  MissingError,
-  toOption,
-  UsageError,
-} from "../command.ts";
+import { type Command, exitCodes, type Invocation, MissingError, UsageError } from "../command.ts";
+import { addTopic, targetOf, toOption } from "../url-options.ts";
 
 /** The part of a URL that is safe to print. The path and the query may hold a secret. */
 export const originOf = (url: string): string => new URL(url).origin;
@@ -102,19 +95,17 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
 }
 
 async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promise<string> {
-  const to = await checkedToOf(invocation);
-  if (to !== undefined) return to;
-  const config = await invocation.client().webhookConfig.get({ signal: invocation.io.signal });
+  const to = await targetOf(invocation);
+  if (to !== undefined) return addTopic(to, topic);
+  const config = await (await invocation.client()).webhookConfig.get({ signal: invocation.io.signal });
   const url = config?.endpoints[topic];
   if (typeof url === "string" && parseUrl(url)) return url;
   throw new MissingError(
-    `The account's webhook configuration has no URL for ${topic}. Give a URL with --to or STAYHOOK_TO.`,
+    `The account's webhook configuration has no URL for ${topic}. Give a URL with --to or STAYHOOK_TARGET.`,
   );
 }
 
 export const trigger: Command = {
-  name: "trigger",
-  summary: "send one notification to an endpoint, as the platform would",
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
   description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
@@ -123,7 +114,10 @@ the code or id of a record that does not exist. The exit code is 0 if the endpoi
   examples: ["stayhook trigger booking HX3K9 --to - < url.txt", "stayhook trigger listing.Published 5717008"],
   asksPlatform: true,
   options: {
-    ...toOption("send to this endpoint instead of the configured endpoint"),
+    ...toOption(
+      "send to this endpoint instead of the configured endpoint; adds topic=<topic> to the URL",
+      "STAYHOOK_TARGET",
+    ),
     booking: { value: "<code>", help: "the code of the booking" },
     listing: { value: "<id>", help: "the id of the listing" },
     "event-id": {

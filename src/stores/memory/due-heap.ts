@@ -4,11 +4,14 @@ export interface HeapItem {
   index: number;
   /** When the item is due, epoch ms. */
   time: number;
+  /** Orders items that are due at the same time: the item that got its time first comes first. */
+  rank: number;
 }
 
 /** A priority queue ordered by time. Moving or removing an item takes O(log n). Reading the first item takes O(1). */
 export class DueHeap<T extends HeapItem> {
   readonly #items: T[] = [];
+  #ranks = 0;
 
   /** The item that is due first. */
   get first(): T | undefined {
@@ -17,7 +20,7 @@ export class DueHeap<T extends HeapItem> {
 
   /** Returns the items that are due at `now`, the item that became due last first. */
   dueAt(now: number): T[] {
-    return this.#items.filter(({ time }) => time <= now).sort((a, b) => b.time - a.time);
+    return this.#items.filter(({ time }) => time <= now).sort((a, b) => b.time - a.time || b.rank - a.rank);
   }
 
   /** Adds the item, moves it to another time, or removes it if `time` is `undefined`. */
@@ -26,6 +29,7 @@ export class DueHeap<T extends HeapItem> {
       this.#delete(item);
       return;
     }
+    if (item.index === -1 || item.time !== time) item.rank = this.#ranks++;
     item.time = time;
     if (item.index === -1) this.#put(item, this.#items.length);
     this.#up(item);
@@ -46,7 +50,7 @@ export class DueHeap<T extends HeapItem> {
   #up(item: T): void {
     while (item.index > 0) {
       const parent = this.#items[(item.index - 1) >> 1]!;
-      if (parent.time <= item.time) return;
+      if (!isBefore(item, parent)) return;
       this.#swap(item, parent);
     }
   }
@@ -56,8 +60,8 @@ export class DueHeap<T extends HeapItem> {
       const left = this.#items[2 * item.index + 1];
       if (left === undefined) return;
       const right = this.#items[2 * item.index + 2];
-      const child = right !== undefined && right.time < left.time ? right : left;
-      if (item.time <= child.time) return;
+      const child = right !== undefined && isBefore(right, left) ? right : left;
+      if (!isBefore(child, item)) return;
       this.#swap(item, child);
     }
   }
@@ -72,4 +76,8 @@ export class DueHeap<T extends HeapItem> {
     this.#items[index] = item;
     item.index = index;
   }
+}
+
+function isBefore(a: HeapItem, b: HeapItem): boolean {
+  return a.time < b.time || (a.time === b.time && a.rank < b.rank);
 }

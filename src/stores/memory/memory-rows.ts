@@ -63,6 +63,7 @@ export function newRecordRow(key: string, ref: string | null): RecordRow {
     seenAt: 0,
     index: -1,
     time: 0,
+    rank: 0,
   };
 }
 

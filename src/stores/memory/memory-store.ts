@@ -130,9 +130,13 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       if (result.length >= options.limit) break;
       const row = options.eventId === undefined ? firstOf(record) : this.#events.get(options.eventId);
       // An ended lease stays valid until an event of the record is claimed.
-      if (row === undefined || !isOpen(row) || row.dueAt > now) continue;
-      this.#expire(record, now);
-      result.push(this.#lease(row, now, options));
+      if (row !== undefined && isOpen(row) && row.dueAt <= now) {
+        this.#expire(record, now);
+        result.push(this.#lease(row, now, options));
+      } else {
+        // A replaced event may be due later than its record.
+        this.#refresh(record);
+      }
     }
     return { now, result };
   }
@@ -193,7 +197,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
     for (const { claim, writes } of settlements) {
-      if (writes.length === 0) continue;
+      if (writes.length === 0 || this.#transaction === undefined) continue;
       if (this.#held(claim) === undefined) return [this.#alreadySettled(claim)];
       if (!(await this.#runWrites(claim, writes))) return [{ held: false, more: false }];
     }

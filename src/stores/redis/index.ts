@@ -3,8 +3,7 @@ import { MAX_TIMER } from "../../async.ts";
 import { Log, type Logger } from "../../logger.ts";
 import { check, logger, numberFrom, option, optionsObject } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
-import { ClientLink, type RedisClient, UrlLink } from "./redis-client.ts";
-import { Connection } from "./redis-connection.ts";
+import { Connection, type RedisClient } from "./redis-connection.ts";
 import { RedisStore } from "./redis-store.ts";
 
 /** Options of {@link redisStore}. Either `url` or `client` is required. */
@@ -45,8 +44,7 @@ export interface RedisStoreOptions {
 export function redisStore(options: RedisStoreOptions): EventStore {
   const { client } = Object(options) as RedisStoreOptions;
   const { url, prefix, commandTimeout, logger: log } = check(() => schema(client), options);
-  const link = client === undefined ? new UrlLink(url!) : new ClientLink(client);
-  const connection = new Connection(link, `{${prefix}}`, commandTimeout);
+  const connection = new Connection(client ?? url!, `{${prefix}}`, commandTimeout);
   return new RedisStore(connection, () => void checkSettings(connection, new Log(log)));
 }
 
@@ -106,17 +104,17 @@ function isEncoded(text: string): boolean {
 }
 
 /** Warns of each risky Redis setting. Does not throw, because some providers block INFO or CONFIG GET. */
-async function checkSettings({ link, timeout }: Connection, log: Log): Promise<void> {
+async function checkSettings(connection: Connection, log: Log): Promise<void> {
   try {
-    const { client } = await link.ready(timeout);
+    const client = await connection.ready();
     const info = parseInfo(await client.info());
     const ask = (name: string) => client.config("GET", name).catch(() => []);
     const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
     const settings = new Map([...info, ...pairs(fsync), ...pairs(save)]);
-    for (const loss of lossesBy(settings)) log.warn(`redisStore (${link.name}): ${loss}`);
+    for (const loss of lossesBy(settings)) log.warn(`redisStore (${connection.name}): ${loss}`);
   } catch {
     log.debug(
-      `redisStore (${link.name}): the store could not read the settings of Redis, so it cannot warn of settings that risk data loss`,
+      `redisStore (${connection.name}): the store could not read the settings of Redis, so it cannot warn of settings that risk data loss`,
     );
   }
 }

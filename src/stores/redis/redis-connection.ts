@@ -1,54 +1,71 @@
-import { randomBytes } from "node:crypto";
 // Use imported timers: a test's fake timers replace the globals, and would stop the store.
-import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
+import type { Socket } from "node:net";
+import { clearTimeout, setTimeout } from "node:timers";
+import { setTimeout as pause } from "node:timers/promises";
+import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
-import {
-  failed,
-  hasCode,
-  isCluster,
-  isNotPrimary,
-  type Link,
-  type RedisClient,
-  type Session,
-} from "./redis-client.ts";
+import { failed, hasCode, isNotPrimary, isReply, type NamedServer, notReachable } from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./redis-scripts.ts";
 
-/** Runs scripts, each within {@link timeout} ms. */
-export class Connection {
-  readonly link: Link;
-  readonly #keys: string;
-  readonly timeout: number;
-  readonly #running = new Set<Promise<unknown>>();
+/** A client of `ioredis` that you created. */
+export type RedisClient = Redis | Cluster;
 
-  constructor(link: Link, keys: string, timeout: number) {
-    this.link = link;
+/** The time between two attempts to connect, ms. */
+const AGAIN = 100;
+/**
+ * Stops ioredis from delaying a command, and from resending a command that Redis may already have run. The store
+ * connects again itself, because a timer of ioredis would keep the process alive.
+ */
+const ONE_LIFE = {
+  lazyConnect: true,
+  retryStrategy: () => null,
+  enableOfflineQueue: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: null,
+  maxLoadingRetryTime: 200,
+  keepAlive: 10_000,
+} as const satisfies RedisOptions;
+
+type Signal = "ready" | "close" | "end";
+
+/** Runs scripts, each within {@link timeout} ms. */
+export class Connection implements NamedServer {
+  readonly name: string;
+  readonly secrets: readonly string[];
+  readonly timeout: number;
+  readonly #keys: string;
+  /** The URL for the store's own client. It is `undefined` if the user gave a client, which the store never closes. */
+  readonly #url: string | undefined;
+  #client: RedisClient | undefined;
+  /** How many times the client has connected. If the number rises, Redis may have restarted. */
+  connections = 0;
+  /** When the store's own client began to connect, by `performance.now()`. */
+  #connectedAt = 0;
+  #lastError: unknown;
+  /** The first error that Redis sent before the connection was ready. Later errors say less about the reason. */
+  #refusal: Error | undefined;
+  #isClosed = false;
+  /** Called at each signal of the client. The client has one listener a signal, even if many calls wait. */
+  readonly #listeners = new Set<(signal: Signal) => void>();
+  readonly #detachers: (() => void)[] = [];
+  readonly #others = new Set<RedisClient>();
+
+  constructor(server: string | RedisClient, keys: string, timeout: number) {
     this.#keys = keys;
     this.timeout = timeout;
-  }
-
-  /** Runs `call`. {@link idle} waits until `call` has ended. */
-  async busy<T>(call: () => Promise<T>): Promise<T> {
-    const running = call();
-    this.#running.add(running);
-    try {
-      return await running;
-    } finally {
-      this.#running.delete(running);
+    if (typeof server === "string") {
+      const parsed = server.startsWith("/") ? undefined : new URL(server);
+      this.#url = server;
+      this.name = parsed?.host ?? server;
+      this.secrets = parsed ? passwordsIn(parsed) : [];
+    } else {
+      this.#client = server;
+      this.#listenTo(server);
+      this.name = "the given client";
+      const { password, redisOptions } = server.options as RedisOptions & { redisOptions?: RedisOptions };
+      this.secrets = [password, redisOptions?.password].filter((secret) => typeof secret === "string");
     }
-  }
-
-  /** Whether a call of {@link busy} has not ended. */
-  get isBusy(): boolean {
-    return this.#running.size > 0;
-  }
-
-  /** Resolves when all calls have ended. */
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#running);
-  }
-
-  close(): void {
-    this.link.close();
   }
 
   /**
@@ -56,15 +73,106 @@ export class Connection {
    * @throws StayhookError if the script failed, or if no answer came. Without an answer, Redis may have run the script
    */
   async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
-    const until = performance.now() + this.timeout;
-    const session = await this.link.ready(this.timeout);
-    session.gather();
+    const start = performance.now();
+    const client = await this.ready();
     try {
-      return await this.#inTime(session, until, this.#evaluate(session.client, name, args));
+      return await this.#inTime(client, start, this.#evaluate(client, name, args));
     } catch (error) {
-      if (isNotPrimary(error)) this.link.movedAway(session);
-      throw failed(this.link, error);
+      if (isNotPrimary(error)) this.#movedAway();
+      throw failed(this, error);
     }
+  }
+
+  /**
+   * Resolves to the client when its connection is ready.
+   *
+   * @throws NotSentError if the connection is not ready within {@link timeout} ms, or if Redis refuses it
+   */
+  async ready(): Promise<RedisClient> {
+    const start = performance.now();
+    const client = await this.#open();
+    while (!isReady(client)) {
+      if (this.#isClosed) throw new StayhookError("The store is closed.");
+      if (client.status === "wait" || client.status === "end") this.#connect(client);
+      const signal = await this.#nextSignal(start + this.timeout);
+      if (signal === undefined) this.#gaveUp(client, start);
+      if (signal === undefined || (signal === "end" && this.#refusal !== undefined))
+        throw notReachable(this, this.timeout, this.#refusal ?? this.#lastError);
+      if (signal === "end") await pause(AGAIN);
+    }
+    return client;
+  }
+
+  /** Creates another client. The caller connects and ends it. */
+  async another(): Promise<RedisClient> {
+    const other = this.#url === undefined ? duplicateOf(this.#client!) : await this.#create(ONE_LIFE);
+    quiet(other);
+    this.#others.add(other);
+    return other;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const detach of this.#detachers) detach();
+    if (this.#url !== undefined && this.#client !== undefined) end(this.#client);
+  }
+
+  async #open(): Promise<RedisClient> {
+    if (this.#client !== undefined) return this.#client;
+    const client = await this.#create({ ...ONE_LIFE, connectTimeout: this.timeout });
+    if (this.#client !== undefined) return this.#client;
+    this.#client = client;
+    quiet(client);
+    this.#listenTo(client);
+    client.on("error", (error) => {
+      this.#lastError = error;
+      if (isReply(error)) this.#refusal ??= error;
+      // After a refused SELECT, ioredis would continue in database 0, which may belong to another app.
+      if (isRefusedDatabase(error)) end(client);
+    });
+    return client;
+  }
+
+  async #create(options: typeof ONE_LIFE & Pick<RedisOptions, "connectTimeout">): Promise<Redis> {
+    const RedisClass = await loadRedis();
+    return new RedisClass(this.#url!, options);
+  }
+
+  #listenTo(client: RedisClient): void {
+    for (const signal of ["ready", "close", "end"] as const satisfies Signal[]) {
+      const tell = (): void => {
+        if (signal === "ready") this.connections += 1;
+        for (const listener of [...this.#listeners]) listener(signal);
+      };
+      client.on(signal, tell);
+      this.#detachers.push(() => client.off(signal, tell));
+    }
+  }
+
+  #connect(client: RedisClient): void {
+    if (this.#url === undefined && client.status === "end")
+      throw notReachable(this, this.timeout, new Error("the client was closed"));
+    this.#connectedAt = performance.now();
+    this.#refusal = undefined;
+    client.connect().catch((error) => {
+      // The `error` event of the store's own client says more.
+      if (this.#url === undefined) this.#lastError = error;
+    });
+  }
+
+  /** Resolves to `undefined` if the client sends no signal before `until`. The timer keeps the process alive. */
+  #nextSignal(until: number): Promise<Signal | undefined> {
+    return new Promise((resolve) => {
+      const stop = (signal?: Signal): void => {
+        // The signal `end` or `ready` follows.
+        if (signal === "close") return;
+        clearTimeout(timer);
+        this.#listeners.delete(stop);
+        resolve(signal);
+      };
+      const timer = setTimeout(() => stop(), Math.max(0, until - performance.now()));
+      this.#listeners.add(stop);
+    });
   }
 
   async #evaluate(client: RedisClient, name: ScriptName, args: readonly string[]): Promise<unknown> {
@@ -79,178 +187,101 @@ export class Connection {
   }
 
   /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
-  #inTime(session: Session, until: number, answer: Promise<unknown>): Promise<unknown> {
+  #inTime(client: RedisClient, start: number, answer: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
         clearTimeout(timer);
-        forget();
+        this.#listeners.delete(lost);
       };
       const late = (): void => {
         stop();
-        const { name } = this.link;
-        reject(new StayhookError(`redisStore (${name}): Redis did not answer within ${this.timeout} ms`));
-        this.link.gaveUpOn(session);
+        reject(
+          new StayhookError(`redisStore (${this.name}): Redis did not answer within ${this.timeout} ms`),
+        );
+        this.#gaveUp(client, start);
       };
-      const timer = setTimeout(late, Math.max(0, until - performance.now()));
       // Reject as soon as the connection is lost. Otherwise a user's client could send the command a second time, and
       // the store would not notice.
-      const forget = session.onLost(() => {
+      const lost = (signal: Signal): void => {
+        if (signal === "ready") return;
         stop();
         reject(new Error("the connection was lost before the answer came"));
-      });
+      };
+      const timer = setTimeout(late, Math.max(0, start + this.timeout - performance.now()));
+      this.#listeners.add(lost);
       answer.finally(stop).then(resolve, reject);
     });
   }
-}
 
-/** How many unanswered calls of `settle` the store remembers. Unanswered claims have the same limit. */
-const MOST = 1000;
-
-/**
- * Keys of unanswered calls. Redis may have run such a call, or may run it later. If the queue repeats a call of
- * `settle`, the new call has the key of the first call, so that Redis recognizes the repetition. The next claim
- * releases the leases of unanswered claims.
- */
-export class IdempotencyKeys {
-  readonly #settling = new Map<string, { readonly outcome: string; readonly key: string }>();
-  readonly #claims = new Map<string, number>();
-
-  /**
-   * Returns the key of a `settle` call. Until Redis answers, calls with an equal lease and outcome get the same key.
-   */
-  keyOf(lease: string, outcome: string): string {
-    const known = this.#settling.get(lease);
-    if (known?.outcome === outcome) return known.key;
-    const key = randomBytes(8).toString("base64url");
-    this.#settling.set(lease, { outcome, key });
-    forgetOldest(this.#settling);
-    return key;
+  /** Ends a connection that is as old as a call that got no answer. A younger connection may still answer. */
+  #gaveUp(client: RedisClient, start: number): void {
+    if (this.#url !== undefined && this.#connectedAt <= start) end(client);
   }
 
-  answered(lease: string): void {
-    this.#settling.delete(lease);
-  }
-
-  /** Remembers an unanswered claim. Redis may run the claim later. */
-  claimLost(key: string, leaseDuration: number): void {
-    this.#claims.set(key, performance.now() + leaseDuration);
-    forgetOldest(this.#claims);
-  }
-
-  /** Returns the keys of unanswered claims. Forgets each claim `leaseDuration` ms after it was lost. */
-  lostClaims(): string[] {
-    for (const [key, until] of this.#claims) if (until < performance.now()) this.#claims.delete(key);
-    return [...this.#claims.keys()];
+  /** Ends all connections after a failover, because new connections resolve the name of the server again. */
+  #movedAway(): void {
+    // The option `reconnectOnError` of a user's client decides whether the client reconnects.
+    if (this.#url === undefined) return;
+    for (const client of [this.#client!, ...this.#others]) end(client);
   }
 }
 
-function forgetOldest(map: Map<string, unknown>): void {
-  const [oldest] = map.keys();
-  if (map.size > MOST && oldest !== undefined) map.delete(oldest);
+export function isCluster(client: RedisClient): client is Cluster {
+  return client.isCluster;
 }
 
-/** The first and the longest wait between two attempts to connect, ms. */
-const FIRST_WAIT = 50;
-const LONGEST_WAIT = 2000;
-/** The timeout of an attempt to connect, and of a command on that connection, ms. */
-const PATIENCE = 10_000;
-/** The time between two pings, ms. A ping detects a connection that a router has dropped silently. */
-const BEAT = 30_000;
-
-export interface NotifierOptions {
-  readonly channel: () => Promise<string>;
-  /** Whether `handle` belongs to this store instance. The notifier ignores the instance's own messages. */
-  readonly isOurs: (handle: string) => boolean;
-  readonly wake: () => void;
+/** Ends the connection, even if the server no longer answers. */
+export function end(client: RedisClient): void {
+  // If the client has ended, `disconnect()` would only start a timer that keeps the process alive for two seconds.
+  if (client.status === "end" || client.status === "wait") return;
+  client.disconnect();
+  streamOf(client)?.destroy?.();
 }
 
-/**
- * Listens on a separate connection, and calls `wake` for each message from another store instance. Also calls `wake`
- * after each connect, because messages may have been lost. Does not keep the process alive.
- */
-export class Notifier {
-  readonly #link: Link;
-  readonly #options: NotifierOptions;
-  #listening = false;
-  #closed = false;
-  #session: Session | undefined;
-
-  constructor(link: Link, options: NotifierOptions) {
-    this.#link = link;
-    this.#options = options;
-  }
-
-  listen(): void {
-    if (!this.#listening) void this.#listen();
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#session?.end();
-  }
-
-  /** Listens until the store is closed. Replaces a connection that is lost. */
-  async #listen(): Promise<void> {
-    this.#listening = true;
-    for (let failures = 0; !this.#closed; failures += 1) {
-      let session: Session | undefined;
-      try {
-        session = await this.#link.another();
-        this.#session = session;
-        if (await this.#subscribed(session)) {
-          failures = 0;
-          this.#options.wake();
-          await this.#lives(session);
-        }
-      } catch {
-        // Ignore the error: if Redis is down, the store's own calls reject.
-      } finally {
-        session?.end();
-      }
-      if (this.#closed) return;
-      await pause(Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures));
-    }
-  }
-
-  async #subscribed(session: Session): Promise<boolean> {
-    if (this.#closed) return false;
-    const { client } = session;
-    client.on("message", (_: string, handle: string) => {
-      if (handle !== "" && !this.#options.isOurs(handle)) this.#options.wake();
-    });
-    client.connect().catch(() => {});
-    const until = performance.now() + PATIENCE;
-    if (!(await session.becomesReady(until, { holdsProcess: false }))) return false;
-    return inTime(client.subscribe(await this.#options.channel()));
-  }
-
-  /** Pings the server until the session has ended. */
-  async #lives(session: Session): Promise<void> {
-    const { client } = session;
-    const beat = setInterval(async () => {
-      // A Cluster replaces its connection silently, so messages may be lost. Wake the subscribers at each beat.
-      if (isCluster(client)) this.#options.wake();
-      else if (!(await inTime(client.ping()))) session.end();
-    }, BEAT).unref();
-    await new Promise<void>((resolve) => {
-      session.onLost(resolve);
-      if (!session.isReady) resolve();
-    });
-    clearInterval(beat);
-  }
+function isReady(client: RedisClient): boolean {
+  // When the socket has just closed, the status is still `ready`.
+  return client.status === "ready" && streamOf(client)?.writable !== false;
 }
 
-/** Resolves to `true` if `answer` resolves within {@link PATIENCE} ms, and otherwise to `false`. */
-async function inTime(answer: Promise<unknown>): Promise<boolean> {
-  const answered = answer.then(
-    () => true,
-    () => false,
+/** Returns the socket, or `undefined` for a Cluster, which has several connections. */
+function streamOf(client: RedisClient): Partial<Pick<Socket, "writable" | "destroy" | "unref">> | undefined {
+  return "stream" in client ? client.stream : undefined;
+}
+
+function duplicateOf(client: RedisClient): RedisClient {
+  return isCluster(client)
+    ? client.duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null })
+    : client.duplicate(ONE_LIFE);
+}
+
+/** Ignores `error` events, because failed calls report the error. The connection does not keep the process alive. */
+function quiet(client: RedisClient): void {
+  client.on("error", () => {});
+  client.on("connect", () => streamOf(client)?.unref?.());
+}
+
+/** Whether Redis refused the SELECT that ioredis sends for a URL's database. */
+function isRefusedDatabase(error: unknown): boolean {
+  return (
+    isReply(error) && (error as { readonly command?: { readonly name?: string } }).command?.name === "select"
   );
-  return Promise.race([answered, pause(PATIENCE).then(() => false)]);
 }
 
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });
+function passwordsIn({ password, searchParams }: URL): string[] {
+  return [password, decodeURIComponent(password), searchParams.get("password") ?? ""];
+}
+
+/** @throws StayhookError if the optional peer dependency `ioredis` is not installed */
+async function loadRedis(): Promise<typeof Redis> {
+  try {
+    const module = await import("ioredis");
+    return module.Redis ?? (module.default as unknown as typeof module)?.Redis;
+  } catch (cause) {
+    const code = String((cause as NodeJS.ErrnoException | undefined)?.code);
+    if (!code.endsWith("MODULE_NOT_FOUND")) throw cause;
+    throw new StayhookError(
+      "redisStore needs the package ioredis, which is not installed: npm install ioredis",
+      { cause },
+    );
+  }
 }

@@ -1,100 +1,137 @@
-import { HISTORY_LENGTH } from "../base-store.ts";
+import type { Claimed } from "../base-store.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import type {
-  AttemptEntry,
-  ClaimedEvent,
-  NewEvent,
-  Outcome,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
+import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
+import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement } from "../outcomes.ts";
+import { fromText, toText } from "../sql/sql-rows.ts";
 
-/** The names and values of an event's hash, as HGETALL lists them. */
-type Fields = readonly string[];
-/** An event in the answer of `claim`: id, fields from before the claim, notification, packed snapshot, lease. */
-export type ClaimReply = readonly [string, Fields, string | null, string | null, string];
-/** An event in the answer of `get` and `list`: id, fields, notification, and the end of its record's wait. */
-export type RowReply = readonly [string, Fields, string | null, string | null];
-/** An entry of the history: time of the claim, duration, outcome, reason, error. */
-type PackedEntry = [number, number, AttemptEntry["outcome"], (FailureReason | null)?, string?];
+/**
+ * An event as the Lua function `row` answers it: id, names and values of the hash, notification, history, and the due
+ * time of a stored event or the snapshot of a claim.
+ */
+export type RowReply = readonly [string, readonly string[], string | null, string | null, string | null];
+/** An entry of the history: time of the claim, duration, outcome, reason, error, worker. */
+type PackedEntry = readonly [
+  number,
+  number,
+  AttemptEntry["outcome"],
+  FailureReason | null,
+  string | null,
+  string | null,
+];
 
-export function toClaim([id, list, notification, packed, lease]: ClaimReply, now: number): ClaimedEvent {
-  const fields = toMap(list);
-  const outageAt = fields.get("outage_at");
-  const record = packed === null ? undefined : toRecordSnapshot("", packed);
+/** Returns the name of a record in the keys. An event without a ref has a record of its own. */
+export function recordOf({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">): string {
+  return ref === null ? `e${toText(eventId)}` : `r${toText(ref)}`;
+}
+
+/** An addition, as the Lua function `add` takes it. */
+export function toAdd({ event, dueIn, replace }: Addition) {
+  return { ...toNew(event), wait: dueIn, replace };
+}
+
+/** A settlement, as the Lua function `settle` takes it. */
+export function toSettle({ claim, change, delay, record, remove, additions }: Settlement<never>) {
+  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
+  const own = event && toNew(event);
   return {
-    ...toNewEvent(id, fields, notification),
-    receivedAt: numberIn(fields, "received"),
-    claimedAt: now,
-    attempts: numberIn(fields, "attempts") + 1,
-    outages: numberIn(fields, "outages"),
-    outageFor: outageAt === undefined ? 0 : Math.max(0, now - Number(outageAt)),
-    replayed: fields.has("replayed"),
-    previous: record?.snapshot,
-    sequence: record?.sequence ?? 0,
-    lease,
+    ...toHeld(claim),
+    state,
+    wait: dueIn ?? undefined,
+    reason: change.reason ?? "",
+    history: packHistory(change.history),
+    fields: [
+      ...["attempts", attempts, "outages", outages, "outage_at", firstOutageAt ?? ""],
+      ...["replayed", replayed ? 1 : ""],
+      ...(type === undefined ? [] : ["type", packText(type)]),
+      ...(own?.fields ?? []),
+    ],
+    own,
+    delay,
+    snapshot: record && packSnapshot(record.snapshot),
+    changed: record?.changed,
+    remove: remove && toRemove(remove),
+    additions: additions.map(toAdd),
   };
 }
 
-export function toStoredEvent([id, list, notification, wait]: RowReply): StoredEvent {
-  const fields = toMap(list);
-  const state = fields.get("state") as EventState;
-  const history = historyIn(fields);
+/** A claim whose lease may be held, as the scripts take it. */
+export function toHeld(claim: ClaimedEvent) {
+  return { record: recordOf(claim), id: toText(claim.eventId), lease: claim.lease };
+}
+
+/** The events that the Lua function `remove` deletes. */
+export function toRemove(what: readonly string[] | "timers") {
+  return what === "timers" ? what : (what as readonly string[]).map(toText);
+}
+
+/** An event, as the script `restore` takes it. */
+export function toRestore(event: StoredEvent) {
+  const { state, dueAt, receivedAt, reason, history, attempts, type } = event;
+  const { fields, ...rest } = toNew({ ...event, traceparent: event.traceparent ?? null });
   return {
-    ...toNewEvent(id, fields, notification),
+    ...rest,
+    state,
+    due: dueAt?.getTime(),
+    ended: state === "done" || state === "parked" ? endedAtOf(event).getTime() : undefined,
+    reason: reason ?? "",
+    history: packHistory(history),
+    received: receivedAt.getTime(),
+    fields: [...fields, "attempts", attempts, "type", packText(type)],
+  };
+}
+
+function toNew(event: Addition["event"]) {
+  const { eventId, source, topic, timestamp, traceparent, notification } = event;
+  const trace = packText(traceparent);
+  return {
+    record: recordOf(event),
+    id: toText(eventId),
+    source,
+    time: timestamp,
+    notification: notification === null ? undefined : toText(notification),
+    fields: ["source", source, "topic", packText(topic), "time", timestamp, "trace", trace],
+  };
+}
+
+export function toClaimed(reply: RowReply): Claimed {
+  const fields = toMap(reply[1]);
+  const claimedAt = numberIn(fields, "claimed");
+  const outageAt = fields.get("outage_at");
+  const record = reply[4] === null ? undefined : toRecordSnapshot("", reply[4]);
+  const claim: ClaimedEvent = {
+    ...toNewEvent(reply, fields),
+    receivedAt: numberIn(fields, "received"),
+    claimedAt,
+    attempts: numberIn(fields, "attempts"),
+    outages: numberIn(fields, "outages"),
+    outageFor: outageAt ? Math.max(0, claimedAt - Number(outageAt)) : 0,
+    replayed: fields.get("replayed") === "1",
+    previous: record?.snapshot,
+    sequence: record?.sequence ?? 0,
+    lease: fields.get("lease")!,
+  };
+  const worker = (JSON.parse(fields.get("worker")!) as string | null) ?? undefined;
+  return { claim, row: { history: unpackHistory(reply[3]), worker } };
+}
+
+export function toStoredEvent(reply: RowReply): StoredEvent {
+  const fields = toMap(reply[1]);
+  const state = fields.get("state") as EventState;
+  const due = Number(reply[4] ?? Number.POSITIVE_INFINITY);
+  return {
+    ...toNewEvent(reply, fields),
     state,
     attempts: numberIn(fields, "attempts"),
     receivedAt: new Date(numberIn(fields, "received")),
-    dueAt: dueAt(state, fields, Number(wait)),
+    dueAt: Number.isFinite(due) ? new Date(due) : null,
     doneAt: state === "done" ? new Date(numberIn(fields, "ended")) : null,
-    type: fields.get("type") ?? null,
-    lastError: history.at(-1)?.error ?? null,
-    reason: (fields.get("reason") as StoredEvent["reason"] | undefined) ?? null,
-    history,
+    type: unpackText(fields.get("type") ?? ""),
+    reason: (fields.get("reason") || null) as StoredEvent["reason"],
+    history: unpackHistory(reply[3]),
   };
 }
 
-function dueAt(state: EventState, fields: ReadonlyMap<string, string>, wait: number): Date | null {
-  if (state === "done" || state === "parked") return null;
-  if (state === "processing") return new Date(numberIn(fields, "lease_end"));
-  return new Date(Math.max(numberIn(fields, fields.has("due") ? "due" : "received"), wait));
-}
-
-function historyIn(fields: ReadonlyMap<string, string>): AttemptEntry[] {
-  const count = numberIn(fields, "h");
-  const first = Math.max(0, count - HISTORY_LENGTH);
-  return Array.from({ length: count - first }, (_, index) => {
-    const packed = JSON.parse(fields.get(`h${first + index}`)!) as PackedEntry;
-    const [at, duration, outcome, reason, error] = packed;
-    const worker = fields.get(`w${first + index}`);
-    return {
-      at: new Date(at),
-      duration,
-      outcome,
-      ...(reason != null && { reason }),
-      ...(error !== undefined && { error }),
-      ...(worker !== undefined && { worker }),
-    };
-  });
-}
-
-/** Returns the JSON of a {@link PackedEntry} without `[` and the first item. The script adds both. */
-export function packEntry({ state, entry }: Exclude<Outcome, { state: "released" }>): string {
-  const { duration, reason, error } = entry;
-  const parts: unknown[] = [duration, state];
-  if (reason !== undefined || error !== undefined) parts.push(reason ?? null);
-  if (error !== undefined) parts.push(error);
-  return JSON.stringify(parts).slice(1);
-}
-
-/** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes lone surrogates. */
-export function packSnapshot({ status, fields }: Snapshot): string {
-  const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
-}
-
-/** Reads a value of the hash `:records`: `<sequence>:<seenAt>:<snapshot as JSON>`. */
+/** Reads a value of the hash `:snapshots`: `<sequence>:<seenAt>:<snapshot as JSON>`. */
 export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
   const first = packed.indexOf(":");
   const second = packed.indexOf(":", first + 1);
@@ -106,28 +143,69 @@ export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
   };
 }
 
-function toNewEvent(
-  eventId: string,
-  fields: ReadonlyMap<string, string>,
-  notification: string | null,
-): NewEvent & Pick<StoredEvent, "traceparent"> {
+/** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes lone surrogates. */
+export function packSnapshot({ status, fields }: Snapshot): string {
+  const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
+}
+
+function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, string>) {
+  const record = fields.get("record")!;
   return {
-    eventId,
-    ref: fields.get("ref") ?? null,
-    source: (fields.get("source") ?? "webhook") as EventOrigin,
-    topic: fields.get("topic") ?? null,
-    timestamp: fields.get("time") ?? "",
-    notification,
-    traceparent: fields.get("traceparent") ?? null,
+    eventId: fromText(id),
+    ref: record.startsWith("r") ? fromText(record.slice(1)) : null,
+    source: fields.get("source") as EventOrigin,
+    topic: unpackText(fields.get("topic")!),
+    timestamp: fields.get("time")!,
+    notification: notification && fromText(notification),
+    traceparent: unpackText(fields.get("trace")!),
   };
 }
 
-function toMap(list: Fields): Map<string, string> {
+function packHistory(history: readonly AttemptEntry[]): string {
+  return history
+    .map(({ at, duration, outcome, reason = null, error = null, worker = null }) => {
+      const entry: PackedEntry = [at.getTime(), duration, outcome, reason, error, worker];
+      return `${JSON.stringify(entry)}\n`;
+    })
+    .join("");
+}
+
+/** Reads the last entries. The script `claim` may have appended more than a history keeps. */
+function unpackHistory(packed: string | null): AttemptEntry[] {
+  if (packed === null) return [];
+  return packed
+    .split("\n")
+    .slice(0, -1)
+    .slice(-HISTORY_LENGTH)
+    .map((line) => {
+      const [at, duration, outcome, reason, error, worker] = JSON.parse(line) as PackedEntry;
+      return {
+        at: new Date(at),
+        duration,
+        outcome,
+        ...(reason !== null && { reason }),
+        ...(error !== null && { error }),
+        ...(worker !== null && { worker }),
+      };
+    });
+}
+
+/** Packs a text that may be `null`, which becomes an empty text. */
+export function packText(text: string | null): string {
+  return text === null ? "" : `=${toText(text)}`;
+}
+
+function unpackText(packed: string): string | null {
+  return packed === "" ? null : fromText(packed.slice(1));
+}
+
+function toMap(list: readonly string[]): Map<string, string> {
   const map = new Map<string, string>();
   for (let index = 0; index < list.length; index += 2) map.set(list[index]!, list[index + 1]!);
   return map;
 }
 
 function numberIn(fields: ReadonlyMap<string, string>, name: string): number {
-  return Number(fields.get(name) ?? 0);
+  return Number(fields.get(name) || 0);
 }

@@ -1,78 +1,84 @@
 import { randomBytes } from "node:crypto";
-// Use an imported timer: a test's fake timers replace the globals, and would stop the store.
-import { setImmediate } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
-import { type AddAnswer, BaseStore, type Slice, type Sliced } from "../base-store.ts";
-import type { Change, EventState } from "../event-states.ts";
+import {
+  type AddAnswer,
+  BaseStore,
+  type Claimed,
+  type Settled,
+  type Slice,
+  type Sliced,
+  type Timed,
+} from "../base-store.ts";
+import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
   EventFilter,
-  NewEvent,
-  Outcome,
   PruneOptions,
-  PruneRecordsOptions,
+  PruneSnapshotsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { hasCode, NotSentError } from "./redis-client.ts";
-import { type Connection, IdempotencyKeys, Notifier } from "./redis-connection.ts";
+import { type Addition, type Settlement, settlementOf } from "../outcomes.ts";
+import { fromText, toText } from "../sql/sql-rows.ts";
+import type { Connection } from "./redis-connection.ts";
+import { hasCode, NotSentError } from "./redis-errors.ts";
+import { Notifier } from "./redis-notifier.ts";
 import {
-  type ClaimReply,
-  packEntry,
   packSnapshot,
   type RowReply,
-  toClaim,
+  recordOf,
+  toAdd,
+  toClaimed,
+  toHeld,
   toRecordSnapshot,
+  toRemove,
+  toRestore,
+  toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
 import type { ScriptName } from "./redis-scripts.ts";
 
-/** The maximum number of events that one script handles. While a script runs, Redis runs no other command. */
+/** The maximum number of events that one script reads. While a script runs, Redis runs no other command. */
 const PAGE = 200;
-/** A script adds no further event after its notifications have reached this length, in characters. */
-const MOST_TEXT = 1_000_000;
 /** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
-const SCHEMA = 1;
+const SCHEMA = 2;
 
-/** Events that one script adds. */
-interface Batch {
-  readonly args: string[];
-  events: number;
-  /** The length of the notifications, in characters. */
-  text: number;
-  /** The answer for each event. */
-  readonly answers: Promise<readonly AddAnswer[]>;
-}
+/** Stands for `Infinity`, which JSON cannot hold. */
+const MOST = 1e12;
+
+/** Redis may answer a number as text, because of an option of a user's client. */
+type Num = number | string;
 
 /**
- * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-locks.ts`
+ * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-lua.ts`
  * lists the keys.
  */
 export class RedisStore extends BaseStore {
   readonly #connection: Connection;
   readonly #notifier: Notifier;
-  readonly #keys = new IdempotencyKeys();
   /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
   /** Identifies this store instance in the messages that it publishes. */
   #handle = newName();
   #started: Promise<string> | undefined;
-  /** The batch that further calls of `add` join. */
-  #batch: Batch | undefined;
-  /** The value of `link.life` when the script `start` last succeeded. */
+  /** The value of `connections` when the script `start` last succeeded. */
   #life = 0;
+  readonly #running = new Set<Promise<unknown>>();
+  /** Names of claims whose answer was lost. Redis may run such a claim until its time by `performance.now()`. */
+  readonly #lostClaims = new Map<string, number>();
 
   constructor(connection: Connection, onFirstUse: () => void = () => {}, now?: () => number) {
     super();
     this.#connection = connection;
     this.#onFirstUse = onFirstUse;
     this.#now = now;
-    this.#notifier = new Notifier(connection.link, {
+    this.#notifier = new Notifier(connection, {
       channel: async () => `${await this.#start()}:wake`,
-      isOurs: (handle) => handle === this.#handle,
+      // An instance hears its own messages, too. The script `start` publishes an empty handle.
+      heard: (handle) => handle !== "" && handle !== this.#handle && this.subscribers.wake(),
       wake: () => this.subscribers.wake(),
     });
   }
@@ -83,114 +89,127 @@ export class RedisStore extends BaseStore {
     return unsubscribe;
   }
 
-  protected async doAdd(event: NewEvent, dueIn: number | undefined): Promise<AddAnswer> {
-    const args = addArgs(event, dueIn);
-    const batch = this.#batch ?? this.#openBatch();
-    const index = batch.events;
-    batch.args.push(...args);
-    batch.events += 1;
-    batch.text += event.notification?.length ?? 0;
-    if (batch.events >= PAGE || batch.text >= MOST_TEXT) this.#batch = undefined;
-    return (await batch.answers)[index]!;
+  protected async doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
+    return (await this.#run("add", additions.map(toAdd))) as AddAnswer[];
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<ClaimedEvent[]> {
-    const claims: ClaimedEvent[] = [];
-    for (;;) {
-      const limit = Math.min(options.limit - claims.length, PAGE);
-      const page = await this.#claim(options, limit).catch((error) => {
-        // Return the events that are already leased, even if the next page fails.
-        if (claims.length === 0) throw error;
-        return [];
-      });
-      claims.push(...page);
-      if (page.length < PAGE || claims.length >= options.limit) return claims;
+  protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+    await this.#releaseLostClaims();
+    const { leaseDuration, worker = null, eventId, newestFirst } = options;
+    const name = newName();
+    const input = {
+      ...{ name, duration: leaseDuration, worker: JSON.stringify(worker), newestFirst },
+      limit: Math.min(options.limit, MOST),
+      only: eventId === undefined ? undefined : toText(eventId),
+    };
+    try {
+      const [now, rows] = (await this.#run("claim", input)) as [Num, RowReply[]];
+      return { now: Number(now), result: rows.map(toClaimed) };
+    } catch (error) {
+      if (!(error instanceof NotSentError)) this.#lostClaims.set(name, performance.now() + leaseDuration);
+      throw error;
     }
   }
 
-  protected async doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    const renewed: ClaimedEvent[] = [];
-    for (let from = 0; from < claims.length; from += PAGE) {
-      const page = claims.slice(from, from + PAGE);
-      const args = page.flatMap(({ eventId, lease }) => [eventId, lease]);
-      const held = (await this.#change("renew", [leaseMs(leaseDuration), ...args])) as (number | string)[];
-      renewed.push(...held.map((index) => page[Number(index)]!));
-    }
-    return renewed;
+  /** Gives back the leases of claims whose answer was lost, because no process works on their events. */
+  async #releaseLostClaims(): Promise<void> {
+    if (this.#lostClaims.size === 0) return;
+    const rows = (await this.#run("leasedBy", { names: [...this.#lostClaims.keys()] })) as RowReply[];
+    const released = rows
+      .map(toClaimed)
+      .map(({ claim, row }) => settlementOf<never>(claim, row, { state: "released" }));
+    if (released.length > 0) await this.doSettle(released);
+    // Redis may run a lost claim later than this call. Its leases end by themselves after their duration.
+    for (const [name, until] of this.#lostClaims)
+      if (until < performance.now()) this.#lostClaims.delete(name);
   }
 
-  protected async doSettle(claim: ClaimedEvent, outcome: Outcome): Promise<boolean> {
-    const { eventId, lease } = claim;
-    const ending = settleArgs(outcome);
-    // Leave the history entry out of the key, because a repeated call of `settle` may contain another duration.
-    const key = this.#keys.keyOf(lease, ending.toSpliced(ENTRY, 1).join(" "));
-    const settled = Number(await this.#change("settle", [eventId, lease, key, ...ending])) === 1;
-    this.#keys.answered(lease);
-    return settled;
+  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
+    return (await this.#run("renew", { duration, claims: claims.map(toHeld) })) as string[];
   }
 
-  protected async doNextDue(): Promise<number | undefined> {
-    return toNumber(await this.#run("nextDue"));
+  protected async doSettle(settlements: readonly Settlement<never>[]): Promise<readonly Settled[]> {
+    const settled = (await this.#run("settle", settlements.map(toSettle))) as [Num, Num][];
+    return settled.map(([held, more]) => ({ held: Number(held) === 1, more: Number(more) === 1 }));
+  }
+
+  protected async doNextDue(): Promise<Timed<number | undefined>> {
+    const [now, next] = (await this.#run("nextDue")) as [Num, Num | null];
+    return { now: Number(now), result: toNumber(next) };
+  }
+
+  protected async doSetBack(): Promise<void> {
+    await this.#run("setBack");
+  }
+
+  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+    const record = recordOf({ ref, eventId: "" });
+    return Number(await this.#run("remove", { record, what: toRemove(what) }));
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
-    const row = (await this.#run("get", [eventId])) as RowReply | null;
+    const row = (await this.#run("get", { id: toText(eventId) })) as RowReply | null;
     return row === null ? undefined : toStoredEvent(row);
   }
 
   protected async doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
-    const [rows, next] = (await this.#run("list", lookArgs(filter, slice))) as [RowReply[], number | null];
+    const [rows, next] = (await this.#run("list", toLook(filter, slice))) as [RowReply[], Num | null];
     return { found: rows.map(toStoredEvent), next: toNumber(next) };
   }
 
   protected async arrivalOf(eventId: string): Promise<number | undefined> {
-    return toNumber(await this.#run("arrival", [eventId]));
+    return toNumber(await this.#run("arrival", { id: toText(eventId) }));
   }
 
-  protected async doChange(change: Change, filter: EventFilter, slice: Slice): Promise<Sliced<number>> {
-    const args = [change, ...lookArgs(filter, { ...slice, limit: PAGE })];
-    const [changed, next] = (await this.#change("change", args)) as [number | string, number | null];
+  protected async doChange(
+    change: Change,
+    filter: EventFilter,
+    states: readonly EventState[],
+    slice: Slice,
+  ): Promise<Sliced<number>> {
+    const input = { change, states, ...toLook(filter, { ...slice, limit: PAGE }) };
+    const [changed, next] = (await this.#run("change", input)) as [Num, Num | null];
     return { found: Number(changed), next: toNumber(next) };
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const counts = ((await this.#run("counts")) as (number | string)[]).map(Number);
-    const [pending, processing, retrying, done, parked] = counts as [number, number, number, number, number];
-    return { pending, processing, retrying, done, parked };
+    const counts = (await this.#run("counts", eventStates)) as Num[];
+    const entries = eventStates.map((state, index) => [state, Number(counts[index])]);
+    return Object.fromEntries(entries) as Record<EventState, number>;
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
     return toNumber(await this.#run("oldestWaiting"));
   }
 
-  protected async doNewestReceived(): Promise<Date | undefined> {
-    const newest = toNumber(await this.#run("newestReceived"));
-    return newest === undefined ? undefined : new Date(newest);
+  protected async doLastReceivedAt(): Promise<number | undefined> {
+    return toNumber(await this.#run("lastReceivedAt"));
   }
 
   protected async doErase(ref: string): Promise<number | undefined> {
-    const erased = Number(await this.#change("erase", [ref]));
+    const erased = Number(await this.#run("erase", { ref: toText(ref) }));
     return erased < 0 ? undefined : erased;
   }
 
-  protected async doRecordOf(ref: string): Promise<RecordSnapshot | undefined> {
-    const packed = (await this.#run("recordOf", [ref])) as string | null;
+  protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
+    const packed = (await this.#run("snapshotOf", { ref: toText(ref) })) as string | null;
     return packed === null ? undefined : toRecordSnapshot(ref, packed);
   }
 
-  protected async doRecords(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    const args = [after ?? "", String(limit)];
-    const [refs, packed] = (await this.#run("records", args)) as [string[], string[]];
-    return refs.map((ref, index) => toRecordSnapshot(ref, packed[index]!));
+  protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    const input = { after: after === undefined ? undefined : toText(after), limit };
+    const [refs, packed] = (await this.#run("snapshots", input)) as [string[], string[]];
+    return refs.map((ref, index) => toRecordSnapshot(fromText(ref), packed[index]!));
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    return Number(await this.#change("learn", [ref, packSnapshot(snapshot)])) === 1;
+    const input = { ref: toText(ref), snapshot: packSnapshot(snapshot) };
+    return Number(await this.#run("learn", input)) === 1;
   }
 
   protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
-    const kept = (await this.#run("getMeta", [key])) as [string, number | string] | null;
-    return kept === null ? undefined : { value: kept[0], age: Number(kept[1]) };
+    const kept = (await this.#run("getMeta", { key: toText(key) })) as [string, Num] | null;
+    return kept === null ? undefined : { value: fromText(kept[0]), age: Number(kept[1]) };
   }
 
   protected async doSetMeta(
@@ -198,97 +217,65 @@ export class RedisStore extends BaseStore {
     value: string | undefined,
     expected: string | undefined,
   ): Promise<boolean> {
-    const given = flags({ v: value !== undefined, e: expected !== undefined });
-    return Number(await this.#change("setMeta", [key, given, value ?? "", expected ?? ""])) === 1;
+    const pack = (text: string | undefined) => (text === undefined ? undefined : toText(text));
+    const input = { key: toText(key), value: pack(value), expected: pack(expected) };
+    return Number(await this.#run("setMeta", input)) === 1;
   }
 
-  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    // A done event has no failure reason, so no event matches.
-    if ((state === "done" && reason !== undefined) || age === Number.POSITIVE_INFINITY) return 0;
-    return inPages(limit, async (size) =>
-      Number(await this.#change("prune", [state, reason ?? "", String(age), String(size)])),
-    );
+  protected async doPrune(options: PruneOptions): Promise<number> {
+    return Number(await this.#run("prune", bounded(options)));
   }
 
-  protected async doPruneRecords({ age, limit }: PruneRecordsOptions): Promise<number> {
-    if (age === Number.POSITIVE_INFINITY) return 0;
-    return inPages(limit, async (size) =>
-      Number(await this.#change("pruneRecords", [String(age), String(size)])),
-    );
+  protected async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
+    return Number(await this.#run("pruneSnapshots", bounded(options)));
+  }
+
+  protected async doRestore(
+    events: readonly StoredEvent[],
+    snapshots: readonly RecordSnapshot[],
+  ): Promise<void> {
+    const records = snapshots.map(({ ref, sequence, seenAt, snapshot }) => {
+      return { ref: toText(ref), sequence, seenAt: seenAt.getTime(), snapshot: packSnapshot(snapshot) };
+    });
+    await this.#run("restore", { events: events.map(toRestore), snapshots: records });
   }
 
   protected async doClose(): Promise<void> {
     this.#notifier.close();
-    await this.#connection.idle();
+    await Promise.allSettled(this.#running);
     this.#connection.close();
   }
 
-  async #claim(options: ClaimOptions, limit: number): Promise<ClaimedEvent[]> {
-    const { leaseDuration, eventId = "", order = "oldest", worker = "" } = options;
-    const key = newName();
-    const args = [String(limit), leaseMs(leaseDuration), key, order, worker, eventId];
-    try {
-      const reply = await this.#change("claim", [...args, ...this.#keys.lostClaims()]);
-      const [now, claims] = reply as [number | string, ClaimReply[]];
-      return claims.map((claim) => toClaim(claim, Number(now)));
-    } catch (error) {
-      if (!(error instanceof NotSentError)) this.#keys.claimLost(key, leaseDuration);
-      throw error;
-    }
+  #run(name: ScriptName, input: object = {}): Promise<unknown> {
+    const running = this.#runStarted(name, input);
+    this.#running.add(running);
+    return running.finally(() => this.#running.delete(running));
   }
 
-  /** Opens the batch for the next calls of `add`, and soon adds its events. */
-  #openBatch(): Batch {
-    const send = async (): Promise<readonly AddAnswer[]> => {
-      // If another call of this store runs, let Node read its sockets first. Then events whose requests have already
-      // arrived share the script. If no other call runs, send the batch at once.
-      await (this.#connection.isBusy ? setImmediate() : undefined);
-      if (this.#batch === batch) this.#batch = undefined;
-      return (await this.#changed(this.#evaluate("add", batch.args))) as readonly AddAnswer[];
-    };
-    const batch: Batch = { args: [], events: 0, text: 0, answers: this.#connection.busy(send) };
-    this.#batch = batch;
-    return batch;
-  }
-
-  #change(name: ScriptName, args: readonly string[]): Promise<unknown> {
-    return this.#changed(this.#run(name, args));
-  }
-
-  /** Resolves to the result of a script. If the script made an event due sooner, wakes the subscribers. */
-  async #changed(running: Promise<unknown>): Promise<unknown> {
-    try {
-      const [result, dueSooner] = (await running) as [unknown, number | string];
-      if (Number(dueSooner) === 1) this.subscribers.wake();
-      return result;
-    } catch (error) {
-      if (!(error instanceof NotSentError)) {
-        // Redis may have run the script already, so wake the subscribers now. Redis may also run the script later,
-        // and publish a message with the old handle. With a new `#handle`, this instance does not ignore that
-        // message.
-        this.#handle = newName();
-        this.subscribers.wake();
-      }
-      throw error;
-    }
-  }
-
-  async #run(name: ScriptName, args: readonly string[] = []): Promise<unknown> {
-    this.assertOpen();
-    return this.#connection.busy(() => this.#evaluate(name, args));
-  }
-
-  async #evaluate(name: ScriptName, args: readonly string[]): Promise<unknown> {
+  async #runStarted(name: ScriptName, input: object): Promise<unknown> {
     await this.#start();
     try {
-      return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+      return await this.#connection.run(name, this.#argsOf(input));
     } catch (error) {
       // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
-      if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.link.life) {
+      if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.connections)
         this.#started = undefined;
-      }
+      if (!(error instanceof NotSentError)) this.#mayRunLater();
       throw error;
     }
+  }
+
+  /**
+   * Wakes the subscribers after a call without an answer, because Redis may have run its script. Redis may also run the
+   * script later, and publish a message with the old handle. With a new handle, this instance hears that message.
+   */
+  #mayRunLater(): void {
+    this.#handle = newName();
+    this.subscribers.wake();
+  }
+
+  #argsOf(input: object): string[] {
+    return [String(this.#now?.() ?? ""), this.#handle, JSON.stringify(input)];
   }
 
   /** Resolves to the prefix of all keys, which begins with the `keyPrefix` of a user's client. */
@@ -301,83 +288,36 @@ export class RedisStore extends BaseStore {
   }
 
   async #open(): Promise<string> {
-    const args = ["", this.#handle, String(SCHEMA)];
-    const [, keys, isOld] = (await this.#connection.run("start", args)) as [string, string, number | string];
-    if (Number(isOld) === 1) {
+    const [keys, schema] = (await this.#connection.run("start", this.#argsOf({ schema: SCHEMA }))) as [
+      string,
+      Num,
+    ];
+    if (Number(schema) < SCHEMA) {
       throw new StayhookError(
-        `redisStore (${this.#connection.link.name}): stayhook 0.1 wrote the keys ${keys}:*, and this version of stayhook cannot read them. Set the option prefix to another value, or delete the keys.`,
+        `redisStore (${this.#connection.name}): an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys.`,
       );
     }
-    this.#life = this.#connection.link.life;
+    this.#life = this.#connection.connections;
     this.#onFirstUse();
     return keys;
   }
 }
 
-/** The arguments of the script `add` for one event. */
-function addArgs(event: NewEvent, dueIn: number | undefined): string[] {
-  const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
-  const given = flags({
-    r: ref !== null,
-    t: topic !== null,
-    n: notification !== null,
-    p: typeof traceparent === "string",
-    d: dueIn !== undefined,
-  });
-  const optional = [ref ?? "", topic ?? "", notification ?? "", traceparent ?? "", String(dueIn ?? "")];
-  return [eventId, given, ...optional, source, timestamp];
+/** The input of the Lua function `look`. */
+function toLook(filter: EventFilter, { before, limit }: Slice) {
+  const { eventId, ref, state, type, receivedAfter, receivedBefore, ...rest } = filter;
+  const texts = Object.entries({ eventId, ref, type }).map(([name, text]) => [name, text && toText(text)]);
+  const packed = {
+    ...rest,
+    ...{ state, receivedAfter: receivedAfter?.getTime(), receivedBefore: receivedBefore?.getTime() },
+    ...Object.fromEntries(texts),
+  };
+  return { filter: packed, before, size: PAGE, limit: Math.min(limit, PAGE) };
 }
 
-/** The index of the history entry in the result of {@link settleArgs}. */
-const ENTRY = 5;
-
-function settleArgs(outcome: Outcome): string[] {
-  if (outcome.state === "released") return [outcome.state, ""];
-  const record = outcome.state === "done" ? outcome.record : undefined;
-  const given = flags({
-    t: outcome.type !== undefined,
-    s: record !== undefined,
-    c: record?.changed ?? false,
-  });
-  const args = [outcome.state, given, outcome.type ?? "", record ? packSnapshot(record.snapshot) : ""];
-  const reason = outcome.state === "done" ? "" : outcome.reason;
-  const wait = outcome.state === "retrying" ? [String(outcome.in), outcome.counted ? "1" : "0"] : [];
-  return [...args, reason, packEntry(outcome), ...wait];
-}
-
-/** The arguments of the Lua function `look` in `redis-upkeep-scripts.ts`. */
-function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
-  const { eventId, ref, state, ...rest } = filter;
-  const isPicky = Object.values(rest).some((value) => value !== undefined);
-  // The fields in `rest` have no index, so the script may read many events that do not match. Let it read a full page.
-  const size = isPicky ? PAGE : Math.min(PAGE, Math.max(1, Math.ceil(limit)));
-  const fields = Object.entries(filter)
-    .filter(([, value]) => value !== undefined)
-    .flatMap(([name, value]) => [name, value instanceof Date ? String(value.getTime()) : String(value)]);
-  return [String(before ?? ""), String(size), String(limit), ...fields];
-}
-
-/** Joins the letters whose value is true. These letters tell a script which optional arguments are set. */
-function flags(given: Readonly<Record<string, boolean>>): string {
-  return Object.keys(given)
-    .filter((letter) => given[letter])
-    .join("");
-}
-
-/** Calls `run` page by page, until the total reaches `limit` or a page is not full. Returns the total. */
-async function inPages(limit: number, run: (size: number) => Promise<number>): Promise<number> {
-  for (let total = 0; ; ) {
-    const size = Math.max(0, Math.min(limit - total, PAGE));
-    if (size === 0) return total;
-    const count = await run(size);
-    total += count;
-    if (count < size) return total;
-  }
-}
-
-/** Returns at least 1 ms. A lease of 0 ms would end at once, and the same claim would lease the event again. */
-function leaseMs(ms: number): string {
-  return String(Math.max(1, Math.ceil(ms)));
+/** A number that JSON can hold instead of `Infinity`. */
+function bounded<T extends { readonly age: number; readonly limit: number }>(options: T): T {
+  return { ...options, age: Math.min(options.age, MOST), limit: Math.min(options.limit, MOST) };
 }
 
 function toNumber(reply: unknown): number | undefined {

@@ -1,52 +1,33 @@
-import { ending } from "./redis-locks.ts";
+import { evenIfFull, removing } from "./redis-lua.ts";
 
-/** The scripts that list, change or delete events, snapshots or values. Arguments begin at `ARGV[3]`. */
+/** The scripts that read, list, change or delete events, snapshots or values. */
 
 /** Lua functions for the scripts that list or change events. */
 const looking = `
-local STATES = { 'done', 'pending', 'processing', 'retrying', 'parked' }
-local function id_at(seq)
-  for _, state in ipairs(STATES) do
-    local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
-    if id then return id end
-  end
-end
+local STATES = { 'scheduled', 'pending', 'processing', 'retrying', 'done', 'parked' }
 
--- Returns a RowReply: the event's id, fields and notification, and the end of its record's wait.
-local function row(id)
-  local fields = call('HGETALL', event_key(id))
-  if not fields[1] then return false end
-  local lock = lock_of({ id = id, ref = call('HGET', event_key(id), 'ref') })
-  return { id, fields, call('GET', notification_key(id)), lock.wait }
-end
-
--- Arguments: the arrival number below which to start, how many events to read, the limit, and the filter's fields and
--- values. Returns the ids of matching events, and the arrival number to continue from.
-local function look(first)
-  local filter, size, limit = {}, tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
-  for index = first + 3, #ARGV, 2 do filter[ARGV[index]] = ARGV[index + 1] end
-  local before, found = ARGV[first] == '' and '+inf' or ('(' .. ARGV[first]), {}
-  local function gather(key)
-    local members = call('ZREVRANGEBYSCORE', key, before, '-inf', 'WITHSCORES', 'LIMIT', 0, size)
+-- Returns the ids of the events of a slice that match the filter, and the arrival number to continue from.
+local function look(filter, before, size, limit)
+  local to, found = before and ('(' .. before) or '+inf', {}
+  local function gather(from)
+    local members = call('ZREVRANGEBYSCORE', from, to, '-inf', 'WITHSCORES', 'LIMIT', 0, size)
     for index = 1, #members, 2 do found[#found + 1] = { members[index], tonumber(members[index + 1]) } end
   end
   if filter.eventId then
-    local seq = tonumber(call('HGET', event_key(filter.eventId), 'seq'))
-    if seq and (ARGV[first] == '' or seq < tonumber(ARGV[first])) then found[1] = { filter.eventId, seq } end
-  elseif filter.ref then
-    gather(base .. ':of:' .. filter.ref)
-    for _, each in ipairs(found) do each[1] = id_at(each[2]) end
+    local seq = tonumber(call('HGET', key('event', filter.eventId), 'seq'))
+    if seq and (not before or seq < before) then found[1] = { filter.eventId, seq } end
+  elseif filter.ref then gather(key('of', 'r' .. filter.ref))
   else
-    for _, state in ipairs(filter.state and { filter.state } or STATES) do gather(state_key(state)) end
+    for _, state in ipairs(filter.state and { filter.state } or STATES) do gather(key('state', state)) end
   end
   table.sort(found, function(a, b) return a[2] > b[2] end)
-  local ids, after, until_ = {}, tonumber(filter.receivedAfter), tonumber(filter.receivedBefore)
+  local ids, after, until_ = {}, filter.receivedAfter, filter.receivedBefore
   for index = 1, min(size, #found) do
-    local v = call('HMGET', event_key(found[index][1]), 'state', 'ref', 'type', 'reason', 'source', 'received')
+    local v = call('HMGET', key('event', found[index][1]), 'state', 'record', 'type', 'reason', 'source', 'received')
     local received = tonumber(v[6])
-    if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == filter.ref)
-      and (not filter.type or v[3] == filter.type) and (not filter.reason or v[4] == filter.reason)
-      and (not filter.source or (v[5] or 'webhook') == filter.source)
+    if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == 'r' .. filter.ref)
+      and (not filter.type or v[3] == '=' .. filter.type) and (not filter.reason or v[4] == filter.reason)
+      and (not filter.source or v[5] == filter.source)
       and (not after or received >= after) and (not until_ or received < until_) then
       ids[#ids + 1] = found[index][1]
       if #ids == limit then return ids, found[index][2] end
@@ -54,197 +35,220 @@ local function look(first)
   end
   return ids, #found >= size and found[size][2] or false
 end
+
+local function stored(id)
+  local event = load(id)
+  return event and row(id, call('ZSCORE', key('open', event.record), event.member)) or false
+end
 `;
 
-/** Argument: event id. */
 export const get = `${looking}
-return row(ARGV[3])`;
+return stored(input.id)`;
 
-/** Argument: event id. Returns the event's arrival number. */
-export const arrival = `return call('HGET', event_key(ARGV[3]), 'seq')`;
+export const arrival = `return call('HGET', key('event', input.id), 'seq')`;
 
-/** Takes the arguments of the Lua function `look`. */
 export const list = `${looking}
-local ids, next = look(3)
+local ids, next = look(input.filter, input.before, input.size, input.limit)
 local rows = {}
-for index, id in ipairs(ids) do rows[index] = row(id) end
+for index, id in ipairs(ids) do rows[index] = stored(id) end
 return { rows, next }
+`;
+
+/** Returns the events that the claims with these names have leased. */
+export const leasedBy = `
+local names, rows = {}, {}
+for _, name in ipairs(input.names) do names[name] = true end
+for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
+  local name = string.match(call('HGET', key('event', id), 'lease'), '^[^:]*')
+  if names[name] then rows[#rows + 1] = row(id, false) end
+end
+return rows
 `;
 
 export const counts = `
 local counts = {}
-for index, state in ipairs({ 'pending', 'processing', 'retrying', 'done', 'parked' }) do
-  counts[index] = call('ZCARD', state_key(state))
+for index, state in ipairs(input) do
+  counts[index] = call('ZCARD', key('state', state))
 end
 return counts
 `;
 
 export const oldestWaiting = `
-local first, oldest = math.huge, 0
--- Considers the first event of a state for which counts returns true.
-local function consider(state, counts)
-  for from = 0, math.huge, 100 do
-    local found = call('ZRANGE', state_key(state), from, from + 99, 'WITHSCORES')
-    for index = 1, #found, 2 do
-      local v = call('HMGET', event_key(found[index]), 'received', 'due', 'began', 'lease_end')
-      if counts(tonumber(v[2]) or 0, tonumber(v[3]) or 0, tonumber(v[4]) or 0) then
-        local seq = tonumber(found[index + 1])
-        if seq < first then first, oldest = seq, tonumber(v[1]) end
-        return
-      end
-    end
-    if #found < 200 then return end
-  end
+local oldest = tonumber(call('ZRANGE', SINCE, 0, 0, 'WITHSCORES')[2])
+if oldest and oldest > now then
+  -- A scheduled event does not wait yet. After the clock was set back, other events may have been received later than now.
+  oldest = call('EXISTS', key('state', 'pending'), key('state', 'retrying')) > 0 and now or nil
 end
-consider('pending', function(due, began) return due <= now or now < began end)
-consider('retrying', function() return true end)
-consider('processing', function(_, _, lease_end) return lease_end <= now end)
-return first < math.huge and max(0, now - oldest) or false
+for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
+  local event = load(id)
+  if due_of(event) <= now then oldest = min(oldest or now, event.received) end
+end
+return oldest and now - oldest or false
 `;
 
-export const newestReceived = `return call('HGET', base .. ':meta', 'newest')`;
+export const lastReceivedAt = `return call('HGET', base .. ':meta', 'received')`;
 
-/** Argument: ref. */
-export const recordOf = `return call('HGET', base .. ':records', ARGV[3])`;
+export const snapshotOf = `return call('HGET', SNAPSHOTS, input.ref)`;
 
-/** Arguments: ref to continue after, limit. For the first page, the ref is empty. */
-export const records = `
-local from = ARGV[3] == '' and '-' or ('(' .. ARGV[3])
-local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, ARGV[4])
+export const snapshots = `
+local from = input.after and ('(' .. input.after) or '-'
+local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, input.limit)
 if #refs == 0 then return { refs, {} } end
-return { refs, call('HMGET', base .. ':records', unpack(refs)) }
+return { refs, call('HMGET', SNAPSHOTS, unpack(refs)) }
 `;
 
-/** Argument: key. Returns the value and its age in ms. */
 export const getMeta = `
-local kept = call('HGET', base .. ':values', ARGV[3])
+local kept = call('HGET', base .. ':values', input.key)
 if not kept then return false end
 local at, value = string.match(kept, '^(%d+):(.*)$')
 return { value, max(0, now - tonumber(at)) }
 `;
 
-/** Arguments: `replay` or `discard`, arguments of `look`. Returns the number of changes, and the next `before`. */
-export const change = `${ending}${looking}
-local ids, next = look(4)
-local changed = 0
-local function count() changed = changed + 1 end
-local function replay(event, lock)
-  if event.state == 'retrying' then
-    local due = min(event.due, now)
-    call('HSET', event_key(event.id), 'due', due)
-    if leave(lock, 'later', member_of(event)) then enter_due(lock, event, due) end
-  else
-    leave_ended(event)
-    call('HDEL', event_key(event.id), 'outages', 'outage_at', 'reason', 'ended')
-    set_state(event, 'pending', 'attempts', 0, 'replayed', 1, 'due', now, 'began', now)
-    enter_due(lock, event)
-  end
-  lock.wait, lock.wait_began = 0, 0
-  save(lock)
-  count()
+export const setMeta = `${evenIfFull}
+local values = base .. ':values'
+local kept = call('HGET', values, input.key)
+if (kept and string.match(kept, '^%d+:(.*)$') or nil) ~= input.expected then return 0 end
+if not input.value then call('HDEL', values, input.key)
+else call('HSET', values, input.key, string.format('%d:', now) .. input.value) end
+return 1
+`;
+
+export const change = `${evenIfFull}${looking}
+local states, changed = {}, 0
+for _, state in ipairs(input.states) do states[state] = true end
+
+local function replay(event)
+  local due = due_of(event)
+  if due and due <= now then return end
+  if event.state == 'done' or event.state == 'parked' then
+    move(event, 'pending', now, '', 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', 1)
+  else move(event, event.state, now) end
+  become_due(event.record, now)
+  changed = changed + 1
 end
+
+local function discard(event)
+  move(event, 'done', nil, 'discarded')
+  refresh(event.record, 0)
+  changed = changed + 1
+end
+
+local ids, next = look(input.filter, input.before, input.size, input.limit)
 for _, id in ipairs(ids) do
   local event = load(id)
-  if ARGV[3] == 'replay' then
-    if event.state ~= 'pending' and event.state ~= 'processing' then replay(event, lock_of(event)) end
-  elseif event.state == 'parked' then
-    leave_ended(event)
-    finish(event, 'done', 'discarded')
-    count()
-  elseif event.state == 'pending' or event.state == 'retrying' then
-    local lock = lock_of(event)
-    leave_lines(lock, event)
-    finish(event, 'done', 'discarded')
-    save(lock)
-    count()
+  if states[event.state] then
+    if input.change == 'replay' then replay(event) else discard(event) end
   end
 end
 return answer({ changed, next })
 `;
 
-/** Argument: ref. Returns the number of deleted events, or -1 if an event of the record is being processed. */
-export const erase = `${ending}${looking}
-local ref = ARGV[3]
-local lock = lock_named('ref:' .. ref)
-if lock.lease_end > now then return answer(-1) end
-local arrivals = call('ZRANGE', base .. ':of:' .. ref, 0, -1)
-for _, seq in ipairs(arrivals) do
-  local event = load(id_at(seq))
-  if event.state == 'done' or event.state == 'parked' then leave_ended(event) end
-  call('ZREM', state_key(event.state), event.id)
-  call('UNLINK', event_key(event.id), notification_key(event.id))
-end
-call('UNLINK', base .. ':of:' .. ref, base .. ':lock:' .. lock.name)
-for _, kind in ipairs({ 'pending', 'retries', 'due', 'later' }) do call('UNLINK', line_key(kind, lock)) end
-for _, kind in ipairs({ 'pending', 'later', 'began' }) do call('ZREM', base .. ':ready:' .. kind, lock.name) end
-call('ZREM', base .. ':ready:retries', lock.retry)
-call('HDEL', base .. ':records', ref)
-call('ZREM', base .. ':refs', ref)
-call('ZREM', base .. ':seen', ref)
-return answer(#arrivals)
+export const remove = `${evenIfFull}${removing}
+local removed = remove(input.record, input.what)
+refresh(input.record, 0)
+tidy(input.record)
+return answer(removed)
 `;
 
-/** Arguments: ref, snapshot. Returns 1 if the record has this snapshot now, and otherwise 0. */
+/** Returns -1 if an event of the record is being processed. */
+export const erase = `${evenIfFull}
+local ref, record = input.ref, 'r' .. input.ref
+if tonumber(call('HGET', key('record', record), 'lease_end') or 0) > now then return -1 end
+local ids = call('ZRANGE', key('of', record), 0, -1)
+for _, id in ipairs(ids) do drop(load(id)) end
+forget_snapshot(ref)
+call('DEL', key('record', record))
+call('ZREM', DUE, record)
+return #ids
+`;
+
 export const learn = `
-local ref, records = ARGV[3], base .. ':records'
-local known = call('HGET', records, ref)
-local sequence, snapshot = 1, ARGV[4]
+local ref = input.ref
+local known = call('HGET', SNAPSHOTS, ref)
 if known then
-  sequence, snapshot = string.match(known, '^(%d+):%d+:(.*)$')
-  if snapshot ~= ARGV[4] then return answer(0) end
+  local sequence, snapshot = string.match(known, '^(%d+):%d+:(.*)$')
+  if snapshot ~= input.snapshot then return 0 end
+  write_snapshot(ref, sequence, now, snapshot)
+  return 1
 end
-local has_lock = call('EXISTS', base .. ':lock:ref:' .. ref) == 1
-if not known then
-  if has_lock then return answer(0) end
-  local parked = state_key('parked')
-  if call('EXISTS', parked) == 1 then
-    for _, seq in ipairs(call('ZRANGE', base .. ':of:' .. ref, 0, -1)) do
-      if call('ZCOUNT', parked, seq, seq) > 0 then return answer(0) end
+local open = call('ZRANGE', key('open', 'r' .. ref), 0, -1, 'WITHSCORES')
+for index = 1, #open, 2 do
+  local state = call('HGET', key('event', id_of(open[index])), 'state')
+  if state ~= 'scheduled' or tonumber(open[index + 1]) <= now then return 0 end
+end
+write_snapshot(ref, 1, now, input.snapshot)
+return 1
+`;
+
+/** Takes a timer that its record's snapshot keeps out of `:ended:done`, so that no later call reads the timer. */
+export const prune = `${evenIfFull}
+local ended, pruned = key('ended', input.state), 0
+if input.reason then ended = key('ended:parked', input.reason) end
+repeat
+  local ids = call('ZRANGEBYSCORE', ended, '-inf', now - input.age, 'LIMIT', 0, input.limit - pruned)
+  for _, id in ipairs(ids) do
+    local event = load(id)
+    local is_timer = event.state == 'done' and event.source == 'timer'
+    if is_timer and call('HEXISTS', SNAPSHOTS, string.sub(event.record, 2)) == 1 then call('ZREM', ended, id)
+    else
+      drop(event)
+      tidy(event.record)
+      pruned = pruned + 1
     end
   end
-  call('ZADD', base .. ':refs', 0, ref)
+until #ids == 0 or pruned == input.limit
+return pruned
+`;
+
+export const pruneSnapshots = `${evenIfFull}
+local pruned, skipped = 0, 0
+repeat
+  local refs = call('ZRANGEBYSCORE', SEEN, '-inf', now - input.age, 'LIMIT', skipped, input.limit - pruned)
+  for _, ref in ipairs(refs) do
+    local record = 'r' .. ref
+    if call('ZSCORE', DUE, record) then skipped = skipped + 1
+    else
+      forget_snapshot(ref)
+      tidy(record)
+      -- From now on, the record's timers that have fired are pruned.
+      for _, id in ipairs(call('ZRANGE', key('of', record), 0, -1)) do
+        local v = call('HMGET', key('event', id), 'source', 'state', 'ended')
+        if v[1] == 'timer' and v[2] == 'done' then call('ZADD', key('ended', 'done'), v[3], id) end
+      end
+      pruned = pruned + 1
+    end
+  end
+until #refs == 0 or pruned == input.limit
+return pruned
+`;
+
+export const restore = `
+for _, new in ipairs(input.snapshots) do
+  if call('HEXISTS', SNAPSHOTS, new.ref) == 0 then write_snapshot(new.ref, new.sequence, new.seenAt, new.snapshot) end
 end
-call('HSET', records, ref, string.format('%d:%d:', sequence, now) .. snapshot)
-if not has_lock then call('ZADD', base .. ':seen', now, ref) end
+for _, new in ipairs(input.events) do
+  if call('EXISTS', key('event', new.id)) == 0 then
+    insert(new, new.state, new.due, new.reason, new.received)
+    if new.history ~= '' then call('SET', key('history', new.id), new.history) end
+    note_received(new.source, new.received)
+  end
+end
 return answer(1)
 `;
 
-/** Arguments: key, flags, value, expected value. Flags: `v` if there is a value, `e` if there is an expected value. */
-export const setMeta = `
-local values, key, given = base .. ':values', ARGV[3], ARGV[4]
-local kept = call('HGET', values, key)
-local value = kept and string.match(kept, '^%d+:(.*)$')
-if value ~= (string.find(given, 'e') and ARGV[6] or false) then return answer(0) end
-if string.find(given, 'v') then call('HSET', values, key, string.format('%d:', now) .. ARGV[5])
-else call('HDEL', values, key) end
+export const setBack = `${evenIfFull}
+local function repair(event)
+  local due, record = due_of(event), event.record
+  if event.state == 'processing' then
+    local duration = tonumber(call('HGET', key('record', record), 'duration'))
+    if due > now + duration then hold(record, event, now + duration, duration) end
+  elseif event.state ~= 'scheduled' or event.source == 'recheck' then
+    if due > now then move(event, event.state, now) end
+    refresh(record, 0)
+  end
+end
+for _, state in ipairs({ 'processing', 'pending', 'retrying', 'scheduled' }) do
+  for _, id in ipairs(call('ZRANGE', key('state', state), 0, -1)) do repair(load(id)) end
+end
 return answer(1)
-`;
-
-/** Arguments: state, reason or an empty text, minimum age in ms, limit. */
-export const prune = `${ending}
-local state, reason, age, limit, pruned = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), 0
-local ended = base .. ':ended:' .. state
-if reason ~= '' then ended = ended .. ':' .. reason end
-for _, seq in ipairs(call('ZRANGEBYSCORE', ended, '-inf', now - age, 'LIMIT', 0, limit)) do
-  local id = call('ZRANGEBYSCORE', state_key(state), seq, seq)[1]
-  local v = call('HMGET', event_key(id), 'reason', 'ref')
-  leave_ended({ seq = seq, state = state, reason = v[1] })
-  call('ZREM', state_key(state), id)
-  if v[2] then call('ZREM', base .. ':of:' .. v[2], seq) end
-  call('UNLINK', event_key(id), notification_key(id))
-  pruned = pruned + 1
-end
-return answer(pruned)
-`;
-
-/** Arguments: minimum age in ms, limit. */
-export const pruneRecords = `
-local seen = base .. ':seen'
-local refs = call('ZRANGEBYSCORE', seen, '-inf', now - tonumber(ARGV[3]), 'LIMIT', 0, ARGV[4])
-for _, ref in ipairs(refs) do
-  call('ZREM', seen, ref)
-  call('ZREM', base .. ':refs', ref)
-  call('HDEL', base .. ':records', ref)
-end
-return answer(#refs)
 `;

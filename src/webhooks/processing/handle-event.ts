@@ -1,12 +1,10 @@
-import { v5 } from "uuid";
-import { pause } from "../../async.ts";
 import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/client-errors.ts";
 import { StayhookError } from "../../errors.ts";
 import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
-import type { AddOptions, ClaimedEvent, NewEvent, Write } from "../../stores/event-store.ts";
+import type { ClaimedEvent, FurtherEvent, Write } from "../../stores/event-store.ts";
 import {
   bookingRef,
   decisionDeadline,
@@ -15,6 +13,7 @@ import {
   type Subject,
   type WebhookCallbacks,
 } from "../events.ts";
+import { ownId } from "../own-ids.ts";
 import {
   type Comparison,
   compare,
@@ -25,10 +24,16 @@ import {
 } from "./record.ts";
 
 interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
-  readonly dispatch: "every" | "changed";
+  readonly skipUnchanged: boolean;
   readonly snapshotOf: SnapshotOf;
   /** Absent in `webhooks.process()`, which has no store, always reads the record, and adds no events. */
-  readonly queued?: { readonly recent: RecentAnswers; readonly further: FurtherEvents } | undefined;
+  readonly queued?:
+    | {
+        readonly recent: RecentAnswers;
+        /** The wait before a recheck, ms. `false` turns rechecks off. */
+        readonly recheckAfter: number | false;
+      }
+    | undefined;
 }
 
 /** Makes the function that handles one event: it reads the record, then runs the callback for the record's status. */
@@ -105,19 +110,16 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
 
   #readFailed(error: unknown): WorkResult<Tx> {
     if (error instanceof ResponseValidationError) this.#context.answered();
-    const failure = fetchFailure(error);
-    if (this.#claim.source !== "recheck") return { state: "failed", ...failure };
-    const type = eventType(this.#subject.kind, this.#claim.previous?.status ?? "");
-    return { state: "done", type, error, reason: failure.reason };
+    return { state: "failed", ...fetchFailure(error) };
   }
 
   async #handle(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
     const ownRef = this.#differingRef(record);
-    if (ownRef !== undefined && (await this.#addFollowUp(ownRef))) return { state: "done", type };
+    if (ownRef !== undefined) return { state: "done", type, events: [followUpOf(this.#claim, ownRef)] };
     const { snapshot, changed, changes, previous } = this.#compare(record);
     const { source, replayed } = this.#claim;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
-    const onChangeOnly = this.#options.dispatch === "changed" || source !== "webhook";
+    const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";
     const writes =
       changed || replayed || !onChangeOnly
         ? await runCallback(this.#options, this.#claim, this.#context, {
@@ -130,9 +132,8 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             previous,
           })
         : [];
-    if (!changed && !replayed && source === "webhook")
-      await this.#options.queued?.further.recheck(this.#claim, this.#context.signal);
-    return { state: "done", type, record: { snapshot, changed }, writes };
+    const events = this.#recheck(record, changed);
+    return { state: "done", type, snapshot: { snapshot, changed }, writes, events };
   }
 
   #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
@@ -140,29 +141,71 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     return { ...snapshot, ...compare(this.#claim.previous, snapshot) };
   }
 
-  /** Returns the ref with the booking code that the API returned, if the event's ref spells that code differently. */
+  /**
+   * Returns the ref with the booking code that the API returned, if a notification spells that code differently. The
+   * refs of all other events already have the API's code.
+   */
   #differingRef(record: Booking | Listing): string | undefined {
-    const ref = this.#subject.kind === "booking" ? bookingRef((record as Booking).bookingCode) : null;
-    return ref === null || ref === this.#claim.ref ? undefined : ref;
+    const { source, ref, eventId } = this.#claim;
+    const isFirst = this.#options.queued && source === "webhook" && !isFollowUp(eventId);
+    if (!isFirst || this.#subject.kind !== "booking") return undefined;
+    const own = bookingRef((record as Booking).bookingCode);
+    return own === ref ? undefined : own;
   }
 
-  /** Adds a follow-up event with the given ref. Returns `false` if this event must not have a follow-up. */
-  async #addFollowUp(ref: string): Promise<boolean> {
-    const { queued } = this.#options;
-    if (!queued || isFollowUp(this.#claim)) return false;
-    await queued.further.followUp(this.#claim, ref, this.#context.signal);
-    return true;
+  /**
+   * Schedules another read of the record, because the platform may notify before its API shows the change. A booking
+   * that has only been begun counts as unchanged.
+   */
+  #recheck(record: Booking | Listing, changed: boolean): readonly FurtherEvent[] {
+    const { source, replayed, previous } = this.#claim;
+    const { recheckAfter = false } = this.#options.queued ?? {};
+    const isBegun = record.status === "Initiated" && previous === undefined;
+    if (recheckAfter === false || source !== "webhook" || replayed || (changed && !isBegun)) return [];
+    return [recheckOf(this.#claim, recheckAfter)];
   }
 }
 
 /**
- * Whether an event is a follow-up event. Also returns `true` for reconcile events and rechecks: their ref already has
- * the code that the API returned.
+ * Returns the event that reads the record again after `recheckAfter` ms. Each notification moves the record's recheck,
+ * so that the second look comes this long after the last notification.
  */
-function isFollowUp({ source, eventId, ref, notification }: ClaimedEvent): boolean {
-  if (source !== "webhook" || ref === null || notification === null) return true;
-  const { eventId: first } = JSON.parse(notification) as { readonly eventId: unknown };
-  return eventId === followUpId(String(first).toLowerCase(), ref);
+function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
+  const told = { timestamp: timestampOf(claim), decideBy: decideByOf(claim) };
+  return {
+    event: {
+      eventId: ownId("recheck", claim.ref!),
+      ref: claim.ref,
+      source: "recheck",
+      topic: null,
+      timestamp: new Date(Date.now() + recheckAfter).toISOString(),
+      notification: JSON.stringify({ recheckOf: claim.eventId, ...told }),
+      traceparent: claim.traceparent,
+    },
+    dueIn: recheckAfter,
+    replace: "moved",
+  };
+}
+
+/** Returns an event with the notification of `claim`. `ref` has the booking code that the API returned. */
+function followUpOf(claim: ClaimedEvent, ref: string): FurtherEvent {
+  const { source, topic, notification, traceparent } = claim;
+  const timestamp = timestampOf(claim).toISOString();
+  const eventId = followUpId(claim.eventId);
+  return {
+    event: { eventId, ref, source, topic, timestamp, notification, traceparent },
+    // A replay handles the follow-up again, too.
+    replace: claim.replayed ? "ended" : undefined,
+  };
+}
+
+/** Returns the id of the event that follows a notification with another spelling of its booking code. */
+export function followUpId(eventId: string): string {
+  return ownId("follow-up", eventId);
+}
+
+function isFollowUp(eventId: string): boolean {
+  return eventId.startsWith(ownId("follow-up", ""));
 }
 
 interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
@@ -216,6 +259,7 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
 
 /** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */
 function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
+  if (claim.source === "recheck") return toldBy(claim).timestamp;
   // An event without a notification, such as a reconcile event, keeps its own timestamp.
   const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
@@ -224,15 +268,21 @@ function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)):
 /** Returns the deadline for the host's decision, or `undefined` if it is unknown, as for a reconcile event. */
 function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
   if (claim.source === "reconcile") return undefined;
-  if (claim.source === "recheck") return storedDecideBy(claim.notification);
+  if (claim.source === "recheck") return toldBy(claim).decideBy;
   const told = timestampOf(claim, notification).getTime();
   return decisionDeadline(told, claim.receivedAt);
 }
 
-/** Reads the `decideBy` of the event that caused a recheck from the recheck's `notification`, which is JSON. */
-function storedDecideBy(json: string | null): Date | undefined {
-  const { decideBy } = JSON.parse(json ?? "{}") as { readonly decideBy?: string };
-  return decideBy === undefined ? undefined : new Date(decideBy);
+/** Reads the times of the notification that caused a recheck from the recheck's own JSON. */
+function toldBy({ notification, timestamp }: ClaimedEvent) {
+  const told = JSON.parse(notification ?? "{}") as {
+    readonly timestamp?: string;
+    readonly decideBy?: string;
+  };
+  return {
+    timestamp: new Date(told.timestamp ?? timestamp),
+    decideBy: told.decideBy === undefined ? undefined : new Date(told.decideBy),
+  };
 }
 
 function notificationOf({ source, notification }: ClaimedEvent) {
@@ -277,98 +327,4 @@ class AtomicWrites<Tx> {
   close(): void {
     this.#open = false;
   }
-}
-
-/** The UUIDv5 namespace for the ids of rechecks and follow-up events. */
-const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
-/** The wait before another try to add an event, ms. */
-const ADD_AGAIN = 1000;
-/** How many recheck ids this process remembers, so that a burst of notifications adds a recheck only once. */
-const KNOWN_RECHECKS = 1000;
-
-interface FurtherEventsOptions {
-  /** Adds an event to the store and wakes the queue. */
-  readonly add: (event: NewEvent, options?: AddOptions) => Promise<"added" | "duplicate" | "conflict">;
-  /** Handles an event again. */
-  readonly replay: (eventId: string) => Promise<unknown>;
-  /** Called when the store has the follow-up event. */
-  readonly onFollowUp: (eventId: string, followUpId: string) => void;
-  /** The wait before a recheck, ms. `false` turns rechecks off. */
-  readonly recheckAfter: number | false;
-}
-
-/** Adds rechecks, which read a record again. Adds a follow-up event if the API returns another booking code. */
-export class FurtherEvents {
-  readonly #options: FurtherEventsOptions;
-  readonly #rechecks = new Set<string>();
-
-  constructor(options: FurtherEventsOptions) {
-    this.#options = options;
-  }
-
-  /** Schedules another read of the record, because the platform may notify before its API shows the change. */
-  async recheck(claim: ClaimedEvent, signal: AbortSignal): Promise<void> {
-    const { recheckAfter } = this.#options;
-    if (recheckAfter === false || claim.ref === null) return;
-    const eventId = idOf("recheck", claim.ref, Math.floor(claim.receivedAt / recheckAfter));
-    if (this.#rechecks.has(eventId)) return;
-    const event: NewEvent = {
-      eventId,
-      ref: claim.ref,
-      source: "recheck",
-      topic: null,
-      timestamp: timestampOf(claim).toISOString(),
-      notification: JSON.stringify({ recheckOf: claim.eventId, decideBy: decideByOf(claim) }),
-      traceparent: claim.traceparent ?? null,
-    };
-    await this.#add(event, signal, { dueIn: recheckAfter });
-    for (const oldest of this.#rechecks) {
-      if (this.#rechecks.size < KNOWN_RECHECKS) break;
-      this.#rechecks.delete(oldest);
-    }
-    this.#rechecks.add(eventId);
-  }
-
-  /** Adds an event with the notification of `claim`. `ref` has the booking code that the API returned. */
-  async followUp(claim: ClaimedEvent, ref: string, signal: AbortSignal): Promise<void> {
-    const eventId = followUpId(claim.eventId, ref);
-    const { source, topic, notification, traceparent = null } = claim;
-    const event = {
-      eventId,
-      ref,
-      source,
-      topic,
-      timestamp: timestampOf(claim).toISOString(),
-      notification,
-      traceparent,
-    };
-    const added = await this.#add(event, signal);
-    if (added !== "added" && claim.replayed) await this.#options.replay(eventId);
-    this.#options.onFollowUp(claim.eventId, eventId);
-  }
-
-  /**
-   * Adds an event. Tries again while the store fails, so that the attempt does not fail. Tries once even if the
-   * signal has aborted, because the attempt may still end in time. If the store fails after the abort, throws: the
-   * attempt must not succeed without the added event.
-   */
-  async #add(event: NewEvent, signal: AbortSignal, options?: AddOptions) {
-    for (;;) {
-      try {
-        return await this.#options.add(event, options);
-      } catch {
-        signal.throwIfAborted();
-        await pause(ADD_AGAIN, signal);
-      }
-    }
-  }
-}
-
-/** Returns the id of the follow-up event of `eventId` that has the ref `ref`. */
-function followUpId(eventId: string, ref: string): string {
-  return idOf("follow-up", eventId, ref);
-}
-
-function idOf(...parts: readonly (string | number)[]): string {
-  return v5(JSON.stringify(parts), NAMESPACE);
 }

@@ -1,6 +1,6 @@
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
-import { CancellableRun } from "../../queue/attempt.ts";
+import { CancellableRun } from "../../queue/cancellable-run.ts";
 import type { AttemptResult, ProcessAttempt, Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
@@ -68,13 +68,11 @@ export async function processNow<Tx>(
   const run = async (): Promise<AttemptResult & { readonly result: Processed | ProcessingError }> => {
     const { eventId } = event;
     const ended = await runCutOff(work, claim, attemptTimeout, signal);
+    if (ended.state === "done") {
+      const { type, snapshot } = ended;
+      return { outcome: "done", type, result: { eventId, type, status: snapshot?.snapshot.status } };
+    }
     const { type, reason, error } = ended;
-    if (ended.state === "done")
-      return {
-        outcome: "done",
-        type,
-        result: { eventId, type: ended.type, status: ended.record?.snapshot.status },
-      };
     const result = errorOf(ended, event, attempt, maxAttempts);
     return { outcome: result.retryable ? "retrying" : "parked", type, reason, error, result };
   };
@@ -135,7 +133,7 @@ function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
     attempts: attempt,
     outages: 0,
     outageFor: 0,
-    // A replayed event always runs its callback, even with `dispatch: "changed"`.
+    // A replayed event always runs its callback, even with `skipUnchanged`.
     replayed: true,
     previous: undefined,
     sequence: 0,

@@ -1,5 +1,6 @@
 import { describeIssue, type Issue } from "../../errors.ts";
 import type { Log, LogLevel } from "../../logger.ts";
+import type { AddAnswer } from "../../stores/base-store.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import type { Doubt } from "./parse.ts";
 
@@ -83,7 +84,7 @@ const rows: Readonly<Record<Refusal, Row>> = {
     ...{ status: 503, detail: "Too many notifications wait to be handled." },
     ...{
       level: "error",
-      line: "more events wait than maxWaiting allows. Discard unneeded events, or raise maxWaiting",
+      line: "more events wait than maxBacklog allows. Discard unneeded events, or raise maxBacklog",
     },
   },
   internal: { status: 500, detail: "Something went wrong.", level: "error", line: "unexpected error" },
@@ -202,7 +203,7 @@ export class Reporter {
     this.#log = log;
   }
 
-  recorded(event: NewEvent, added: "added" | "duplicate" | "conflict", doubts: readonly Doubt[]): void {
+  recorded(event: NewEvent, added: AddAnswer, doubts: readonly Doubt[]): void {
     const { eventId, ref, topic } = event;
     if (added === "conflict") {
       const problem =

@@ -1,4 +1,5 @@
 import type { Log } from "../../logger.ts";
+import type { AddAnswer } from "../../stores/base-store.ts";
 import type { EventState } from "../../stores/event-states.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import {
@@ -26,9 +27,7 @@ const RECORD_TIMEOUT = 10_000;
 export interface Received {
   readonly result: ReceiveResult;
   /** The event of an accepted notification, new or duplicate. It is `undefined` for every other request. */
-  readonly recorded?:
-    | { readonly event: NewEvent; readonly added: "added" | "duplicate" | "conflict" }
-    | undefined;
+  readonly recorded?: { readonly event: NewEvent; readonly added: AddAnswer } | undefined;
   /** The latest time for the answer, by `performance.now()`. */
   readonly replyBy: number;
 }
@@ -36,7 +35,7 @@ export interface Received {
 export interface ReceiverOptions {
   readonly verify?: Verify | undefined;
   readonly topicFrom?: TopicFrom | undefined;
-  readonly answerChecks?: boolean | undefined;
+  readonly answerHealthChecks?: boolean | undefined;
   readonly maxBodyBytes: number;
   /** How long a request may take until its answer, ms. */
   readonly replyWithin: number;
@@ -48,7 +47,7 @@ export interface ReceiverOptions {
   readonly backlog?: Pick<Backlog, "isFull"> | undefined;
   /** Whether the store has the event. */
   readonly isKnown?: ((eventId: string) => Promise<boolean>) | undefined;
-  readonly add: (event: NewEvent) => Promise<"added" | "duplicate" | "conflict">;
+  readonly add: (event: NewEvent) => Promise<AddAnswer>;
   /** Must not throw. */
   readonly observe: Observe;
   readonly log: Log;
@@ -67,7 +66,7 @@ interface Arrival {
 
 /** Makes the function that checks requests and records their events. docs/how-it-works.md lists the checks in order. */
 export function createReceiver(options: ReceiverOptions): Receiver {
-  const { topicFrom = { query: "topic" }, answerChecks = false } = options;
+  const { topicFrom = { query: "topic" }, answerHealthChecks = false } = options;
   const { bodyTimeout = BODY_TIMEOUT, recordTimeout = RECORD_TIMEOUT } = options;
   const reporter = new Reporter(options.observe, options.log);
   const deadlines = deadlineSource();
@@ -91,7 +90,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     const { request, replyBy, deadlines } = arrival;
     if (options.closing()) return refuse(arrival, "closing");
     const method = request.method.toUpperCase();
-    const isCheck = answerChecks && (method === "GET" || method === "HEAD");
+    const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
     if (method !== "POST" && !isCheck) return refuse(arrival, "method");
     const limits = { maxBodyBytes: options.maxBodyBytes, bodyTimeout, replyBy, deadlines };
     const body = new RequestBody(isCheck ? { ...request, body: undefined } : request, limits);
@@ -146,7 +145,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
 
   async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Received> {
     const by = Math.min(now() + recordTimeout, arrival.replyBy);
-    let added: "added" | "duplicate" | "conflict" | typeof LATE;
+    let added: AddAnswer | typeof LATE;
     try {
       const full = options.backlog?.isFull() ?? false;
       const isFull = typeof full === "boolean" ? full : await arrival.deadlines.within(full, by);
@@ -231,7 +230,7 @@ const FRESH = 1000;
 /** The age at which a count is renewed in the background, ms. Requests need not wait for the new count. */
 const RENEW = 500;
 
-/** Tells whether more than `maxWaiting` events wait. */
+/** Tells whether more than `maxBacklog` events wait. */
 export class Backlog {
   readonly #count: () => Promise<Record<EventState, number>>;
   readonly #most: number;

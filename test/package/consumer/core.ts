@@ -55,12 +55,14 @@ import {
   type ListingStatus,
   type ListingsResource,
   type ListPage,
+  type LocalTimeOptions,
   type LogDetails,
   type LogEntry,
   type Logger,
   type LogLevel,
   listingIdOf,
   listingStatuses,
+  localTime,
   type MemoryStoreOptions,
   type MessageWebhookEvent,
   memoryStore,
@@ -146,7 +148,7 @@ const options: ClientOptions = {
 };
 
 export const client = new StayhookClient(options);
-export const store: EventStore = memoryStore({ max: number } satisfies MemoryStoreOptions);
+export const store: EventStore = memoryStore({} satisfies MemoryStoreOptions);
 
 const each: RequestOptions = {
   signal: AbortSignal.timeout(5),
@@ -198,6 +200,9 @@ export async function useClient(): Promise<void> {
   );
   const zone: StayOptions = { timeZone: maybe };
   stay(data, zone).nights + listingIdOf(data);
+  const earlier: LocalTimeOptions = { days: -2, minutes: number };
+  const moment: Date = localTime(checkIn, "15:00", "Europe/Lisbon", earlier);
+  moment.getTime();
   const bookings: BookingsResource = client.bookings;
   const listings: ListingsResource = client.listings;
   const webhookConfig: WebhookConfigResource = client.webhookConfig;
@@ -219,7 +224,7 @@ const handlerOptions: WebhookHandlerOptions = {
   client,
   store,
   verify: sharedSecret(secret),
-  dispatch: "changed",
+  skipUnchanged: true,
   processing: undefined,
   backoff,
   retention: number,
@@ -338,13 +343,13 @@ export async function useHandler(request: Request): Promise<Response> {
   const result: ReceiveResult = await webhooks.receive({ ...received, headers: sent, topic: maybe }, within);
   const limits: DrainOptions = { timeout: number, signal: request.signal };
   const { done, failed }: DrainResult = await webhooks.drain(limits);
-  const { state, counts, oldestPendingAge, lastReceivedAt }: Health = await webhooks.health();
+  const { state, counts, oldestWaitingAge, lastReceivedAt }: Health = await webhooks.health();
   console.log(
     result.status,
     done + failed,
     state,
     counts?.parked,
-    oldestPendingAge?.toFixed(),
+    oldestWaitingAge?.toFixed(),
     lastReceivedAt?.getTime(),
   );
   webhooks.start();
@@ -400,7 +405,7 @@ export async function useStore(
   const lists = await Promise.all(states.map((state) => store.list({ state, limit: 10, after: maybe })));
   const parked: EventFilter = { state: "parked", receivedAfter: new Date(0) };
   await store.discard(parked);
-  return [...lists.flat(), await store.recordOf("booking:HX3K9")];
+  return [...lists.flat(), await store.snapshotOf("booking:HX3K9")];
 }
 
 const statuses: readonly (BookingStatus | ListingStatus)[] = [...bookingStatuses, ...listingStatuses];

@@ -1,5 +1,4 @@
 import { test } from "vitest";
-import { UrlLink } from "../../../src/stores/redis/redis-client.ts";
 import { Connection } from "../../../src/stores/redis/redis-connection.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
@@ -11,7 +10,7 @@ test.skipIf(url === undefined)(
   "the store gives the same results as the model",
   async () => {
     const create = () => {
-      const connection = new Connection(new UrlLink(url!), `{${prefix()}}`, 10_000);
+      const connection = new Connection(url!, `{${prefix()}}`, 10_000);
       return new RedisStore(connection, () => {}, Date.now);
     };
     await checkAgainstModel({ create, numRuns: Number(process.env.STAYHOOK_MODEL_RUNS ?? 40) });

@@ -138,7 +138,7 @@ describe("the callback for a status", () => {
       state: "done",
       type: "booking.Confirmed",
     });
-    expect(await none.store.recordOf("booking:A1")).toMatchObject({
+    expect(await none.store.snapshotOf("booking:A1")).toMatchObject({
       snapshot: { status: "Confirmed" },
       sequence: 1,
     });
@@ -196,21 +196,21 @@ describe("the status handled before", () => {
     ]);
   });
 
-  test("dispatch: changed skips a status that was handled before", async () => {
+  test("skipUnchanged: true skips a status that was handled before", async () => {
     const { seen, store } = await play(["Request", "Confirmed", "Confirmed", "Cancelled"], {
-      dispatch: "changed",
+      skipUnchanged: true,
     });
     expect(seen.length).toBe(3);
     expect(await store.counts()).toMatchObject({ done: 4 });
   });
 
-  test("dispatch: changed skips no replay, and no event without a record", async () => {
-    const { seen, store, ids, deliver } = await play(["Confirmed"], { dispatch: "changed" });
+  test("skipUnchanged: true skips no replay, and no event without a record", async () => {
+    const { seen, store, ids, deliver } = await play(["Confirmed"], { skipUnchanged: true });
     await store.replay({ eventId: ids[0] as string });
     await advance();
     expect(seen.length).toBe(2);
     const unknown = vi.fn();
-    const other = handlerOf({ dispatch: "changed", on: { unknown } });
+    const other = handlerOf({ skipUnchanged: true, on: { unknown } });
     await other.deliver(notificationOf());
     await other.deliver(notificationOf());
     await advance();

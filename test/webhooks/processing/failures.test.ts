@@ -210,7 +210,7 @@ test("the beginning of an endless error message is kept", async () => {
   const notification = notificationOf();
   await deliver(notification);
   await advance();
-  const { lastError } = (await store.get(notification.eventId)) ?? {};
+  const lastError = (await store.get(notification.eventId))?.history.at(-1)?.error;
   expect(lastError).toMatch(/^Error: no no /);
   expect(new TextEncoder().encode(String(lastError)).length).toBeLessThanOrEqual(2048);
 });
@@ -268,5 +268,7 @@ test("the stored error shows no token, not even one that the platform echoes", a
     JSON.stringify([await event(), observed, logger.lines]) +
     String(observed.map((o) => "error" in o && o.error));
   expect(said).not.toMatch(/secret-token/);
-  expect((await event())?.lastError).toMatch(/PermissionDeniedError: GET .* was answered with 403/);
+  expect((await event())?.history.at(-1)?.error).toMatch(
+    /PermissionDeniedError: GET .* was answered with 403/,
+  );
 });

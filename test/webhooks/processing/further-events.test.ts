@@ -36,7 +36,8 @@ describe("a record that is unchanged when its notification comes", () => {
     const first = await deliver({ timestamp: "2026-05-01T11:00:00Z" });
     expect(events).toHaveLength(2);
     expect(await rechecksOf(store)).toMatchObject([
-      { state: "pending", ref: "booking:A1", timestamp: "2026-05-01T11:00:00.000Z", topic: null },
+      // The store's timestamp is the due time. The event keeps the notification's.
+      { state: "scheduled", ref: "booking:A1", timestamp: "2026-05-01T12:01:00.000Z", topic: null },
     ]);
     platform.booking("A1", "Request", { checkIn: "2026-07-01" });
     await advance(59_000);
@@ -52,7 +53,7 @@ describe("a record that is unchanged when its notification comes", () => {
     });
     const [recheck] = await rechecksOf(store);
     expect(JSON.parse(recheck!.notification!)).toMatchObject({ recheckOf: first.eventId });
-    expect(recheck?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
+    expect(recheck?.eventId).toBe("stayhook:recheck:booking:A1");
   });
 
   test("runs no callback for the recheck if nothing changed, and adds no further recheck", async () => {
@@ -66,15 +67,41 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(platform.reads).toHaveLength(3);
   });
 
-  test("is rechecked once for each burst", async () => {
-    const { deliver, store } = await handled();
-    const add = vi.spyOn(store, "add");
-    for (const _ of [1, 2, 3]) await deliver();
+  test("is rechecked a minute after the last notification of a burst", async () => {
+    const { deliver, store, platform } = await handled();
+    for (const _ of [1, 2, 3]) {
+      await deliver();
+      await advance(20_000);
+    }
     expect(await rechecksOf(store)).toHaveLength(1);
-    expect(add).toHaveBeenCalledTimes(4);
-    await advance(60_000);
+    const reads = platform.reads.length;
+    await advance(39_000);
+    expect(platform.reads).toHaveLength(reads);
+    await advance(1_000);
+    expect(platform.reads).toHaveLength(reads + 1);
     await deliver();
-    expect(await rechecksOf(store)).toHaveLength(2);
+    expect(await rechecksOf(store)).toMatchObject([{ state: "scheduled", attempts: 0 }]);
+  });
+
+  test("is rechecked although a stranger sends the recheck's id ahead of time", async () => {
+    const { deliver, store, platform, events } = await handled();
+    for (const eventId of ["stayhook:recheck:booking:A1", "STAYHOOK:recheck:booking:A1"])
+      expect((await deliver({ eventId })).eventId).toBe(eventId);
+    expect((await store.counts()).done).toBe(1);
+    await deliver();
+    platform.booking("A1", "Confirmed");
+    await advance(60_000);
+    expect(events.at(-1)).toMatchObject({ source: "recheck", type: "booking.Confirmed" });
+  });
+
+  test("counts as unchanged if the first read shows a booking that has only been begun", async () => {
+    const { deliver, platform, store, events } = await handled();
+    platform.booking("B2", "Initiated");
+    await deliver({ bookingCode: "B2" });
+    expect(await rechecksOf(store)).toMatchObject([{ ref: "booking:B2", state: "scheduled" }]);
+    platform.booking("B2", "Confirmed");
+    await advance(60_000);
+    expect(events.at(-1)).toMatchObject({ source: "recheck", type: "booking.Confirmed" });
   });
 
   test("has the same id on every machine", async () => {
@@ -88,32 +115,17 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(ids[0]).toBe(ids[1]);
   });
 
-  test("ends done with its error in the history if the recheck cannot read the record", async () => {
-    for (const status of [404, 503, 401]) {
-      const { deliver, platform, store } = await handled();
-      await deliver();
-      platform.answer("A1", { status });
-      await advance(60_000);
-      const [recheck] = await rechecksOf(store);
-      expect(recheck).toMatchObject({
-        state: "done",
-        type: "booking.Request",
-        lastError: expect.stringMatching(/Error/),
-      });
-      expect(recheck?.history).toMatchObject([
-        { outcome: "done", error: expect.stringContaining(String(status)) },
-      ]);
-    }
-  });
-
-  test("ends done, too, if attemptTimeout ends the read of the recheck", async () => {
-    const { deliver, platform, store, kinds } = await handled({ attemptTimeout: 1_000 });
+  test("waits for the platform if the recheck cannot read the record", async () => {
+    const { deliver, platform, store, events } = await handled();
     await deliver();
-    platform.answer("A1", "none");
-    await advance(61_000);
-    const [recheck] = await rechecksOf(store);
-    expect(recheck).toMatchObject({ state: "done", lastError: expect.stringContaining("attemptTimeout") });
-    expect(kinds()).not.toContain("failed");
+    platform.answer("A1", { status: 503 });
+    await advance(60_000);
+    expect(await rechecksOf(store)).toMatchObject([
+      { state: "retrying", reason: "unavailable", attempts: 0 },
+    ]);
+    platform.booking("A1", "Cancelled");
+    await advance(60_000);
+    expect(events.at(-1)).toMatchObject({ source: "recheck", type: "booking.Cancelled" });
   });
 
   test("is rechecked after a close that cut off the read of the recheck", async () => {
@@ -128,16 +140,15 @@ describe("a record that is unchanged when its notification comes", () => {
     expect(await rechecksOf(store)).toMatchObject([{ state: "pending", attempts: 0, history: [] }]);
   });
 
-  test("gets its recheck before the end of its event is recorded", async () => {
+  test("gets its recheck in the step that ends its event", async () => {
     const { deliver, store } = await handled();
-    const settled: number[] = [];
-    const settle = store.settle.bind(store);
-    vi.spyOn(store, "settle").mockImplementation(async (...args) => {
-      settled.push((await rechecksOf(store)).length);
-      return settle(...args);
-    });
+    const settle = vi.spyOn(store, "settle");
     await deliver();
-    expect(settled).toEqual([1]);
+    const [, outcome] = settle.mock.lastCall!;
+    expect(outcome).toMatchObject({
+      state: "done",
+      events: [{ event: { source: "recheck" }, dueIn: 60_000, replace: "moved" }],
+    });
   });
 
   test("gets its recheck if its callback ends after the handler began to close", async () => {
@@ -155,38 +166,6 @@ describe("a record that is unchanged when its notification comes", () => {
     await closing;
     expect(await store.get(eventId)).toMatchObject({ state: "done" });
     expect(await rechecksOf(store)).toHaveLength(1);
-  });
-
-  test("is handled again after a close if the store could not add its recheck", async () => {
-    const { deliver, store, webhooks } = await handled();
-    const add = store.add.bind(store);
-    vi.spyOn(store, "add").mockImplementation((event, options) =>
-      event.source === "recheck" ? Promise.reject(new Error("read-only")) : add(event, options),
-    );
-    const { eventId } = await deliver();
-    const closing = webhooks.close({ timeout: 0 });
-    await advance(5_000);
-    await closing;
-    expect(await store.get(eventId)).toMatchObject({ state: "pending", attempts: 0 });
-  });
-
-  test("gets its recheck after the store has failed for a while", async () => {
-    const { deliver, store } = await handled();
-    const add = vi.spyOn(store, "add");
-    const { eventId } = notificationOf();
-    const real = add.getMockImplementation();
-    let failures = 2;
-    const original = Object.getPrototypeOf(store).add.bind(store);
-    add.mockImplementation((event, options) => {
-      if (event.source === "recheck" && failures-- > 0) return Promise.reject(new Error("down"));
-      return original(event, options);
-    });
-    await deliver({ eventId });
-    expect((await store.get(eventId))?.state).toBe("processing");
-    await advance(2_000);
-    expect(await store.get(eventId)).toMatchObject({ state: "done", attempts: 1 });
-    expect(await rechecksOf(store)).toHaveLength(1);
-    expect(real).toBeUndefined();
   });
 
   test.each([
@@ -262,10 +241,10 @@ describe("a booking that answers under a code of another case", () => {
       timestamp: new Date(first.timestamp),
       changed: true,
     });
-    expect(events[0]?.eventId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/);
+    expect(events[0]?.eventId).toBe(`stayhook:follow-up:${first.eventId}`);
     expect(await store.get(first.eventId)).toMatchObject({ state: "done", type: "booking.Confirmed" });
-    expect(await store.recordOf("booking:hx3k9")).toBeUndefined();
-    expect(await store.recordOf("booking:HX3K9")).toMatchObject({ sequence: 1 });
+    expect(await store.snapshotOf("booking:hx3k9")).toBeUndefined();
+    expect(await store.snapshotOf("booking:HX3K9")).toMatchObject({ sequence: 1 });
   });
 
   test("is the same record for all spellings, outer white space included", async () => {
@@ -276,20 +255,20 @@ describe("a booking that answers under a code of another case", () => {
     expect(events.map(({ changed }) => changed).toSorted()).toEqual([false, false, false, true]);
   });
 
-  test("is handled again after a close if the store could not add the follow-up event", async () => {
-    const { deliver, events, store, webhooks } = caseless({ recheckAfter: false });
+  test("is handled inline by a duplicate if the first delivery ended before the follow-up event", async () => {
+    const { deliver, events, store } = caseless({ processing: "inline" });
     const first = notificationOf({ bookingCode: "hx3k9" });
-    const add = store.add.bind(store);
-    vi.spyOn(store, "add").mockImplementation((event, options) =>
-      event.eventId === first.eventId ? add(event, options) : Promise.reject(new Error("read-only")),
-    );
-    await deliver(first);
-    await advance();
-    const closing = webhooks.close({ timeout: 0 });
-    await advance(5_000);
-    await closing;
+    const claim = store.claim.bind(store);
+    const claims = vi
+      .spyOn(store, "claim")
+      .mockImplementation(async (options) => (options.eventId === first.eventId ? claim(options) : []));
+    const delivered = deliver(first);
+    await advance(25_000);
+    await delivered;
     expect(events).toEqual([]);
-    expect(await store.get(first.eventId)).toMatchObject({ state: "pending", attempts: 0 });
+    claims.mockRestore();
+    await deliver(first);
+    expect(events).toHaveLength(1);
   });
 
   test("has one follow-up if its answers change case each time", async () => {

@@ -109,9 +109,9 @@ describe("a reachability check", () => {
   const text = { method: "GET", body: undefined };
 
   it.each(["GET", "HEAD", "get"])(
-    "by %s is answered 200 without a body, where answerChecks is set",
+    "by %s is answered 200 without a body, where answerHealthChecks is set",
     async (method) => {
-      const { post, added, seen } = harness({ answerChecks: true });
+      const { post, added, seen } = harness({ answerHealthChecks: true });
       const { result, recorded } = await post({ ...text, method });
       expect(result).toEqual({ status: 200, headers: {}, body: "" });
       expect([recorded, added, seen]).toEqual([undefined, [], []]);
@@ -119,15 +119,15 @@ describe("a reachability check", () => {
   );
 
   it("must pass verify, and is answered 503 while closing", async () => {
-    const refusing = harness({ answerChecks: true, verify: () => false });
+    const refusing = harness({ answerHealthChecks: true, verify: () => false });
     expect((await refusing.post(text)).result.status).toBe(401);
-    const closing = harness({ answerChecks: true, closing: () => true });
+    const closing = harness({ answerHealthChecks: true, closing: () => true });
     expect((await closing.post(text)).result.status).toBe(503);
   });
 
   it("is answered 405 by default, as other methods always are", async () => {
     expect((await harness().post(text)).result.status).toBe(405);
-    expect((await harness({ answerChecks: true }).post({ method: "PUT" })).result.status).toBe(405);
+    expect((await harness({ answerHealthChecks: true }).post({ method: "PUT" })).result.status).toBe(405);
   });
 });
 
@@ -165,6 +165,7 @@ describe("a backlog", () => {
   });
 
   const counts = (waiting: number) => ({
+    scheduled: 0,
     pending: waiting,
     processing: 1,
     retrying: 1,
@@ -172,7 +173,7 @@ describe("a backlog", () => {
     parked: 99,
   });
 
-  it("above maxWaiting accepts a known event, which the platform would repeat forever", async () => {
+  it("above maxBacklog accepts a known event, which the platform would repeat forever", async () => {
     let known = false;
     const isKnown = async () => known;
     const { post, added } = harness({ backlog: new Backlog(async () => counts(9), 10), isKnown });
@@ -182,7 +183,7 @@ describe("a backlog", () => {
     expect((await post()).result.status).toBe(200);
   });
 
-  it("above maxWaiting is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
+  it("above maxBacklog is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
     let waiting = 9;
     const count = vi.fn(async () => counts(waiting));
     const { post, added, seen, log } = harness({ backlog: new Backlog(count, 10) });
@@ -194,7 +195,7 @@ describe("a backlog", () => {
     expect(added).toEqual([]);
     expect(seen[0]).toEqual({ kind: "refused", status: 503, reason: "backlog", topic: null });
     expect(log).toHaveLength(1);
-    expect(log[0]).toMatchObject({ level: "error", message: expect.stringContaining("maxWaiting") });
+    expect(log[0]).toMatchObject({ level: "error", message: expect.stringContaining("maxBacklog") });
     await vi.advanceTimersByTimeAsync(700);
     const { result } = await post();
     expect(result.status).toBe(200);

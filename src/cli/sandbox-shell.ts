@@ -1,0 +1,97 @@
+import { once } from "node:events";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { SandboxBooking, SandboxListing } from "../sandbox/sandbox-records.ts";
+import { type Verb, verbs } from "../sandbox/verbs.ts";
+import type { Invocation } from "./command.ts";
+import { linesOf } from "./lines.ts";
+import { type Output, printable, type Row } from "./output.ts";
+
+/** The verbs of the sandbox that users can type, and the commands of the shell itself. */
+export const shellHelp: readonly Row[] = [
+  ...Object.entries(verbs).flatMap(([name, { usage, help }]): Row[] =>
+    usage === undefined ? [] : [[`${name} ${usage}`.trim(), help]],
+  ),
+  ["list", "list all bookings and listings"],
+  ["help", "list the commands"],
+  ["quit", "stop the sandbox"],
+];
+
+/**
+ * Runs the typed lines one after the other, until `quit` or until the signal aborts.
+ *
+ * @param first - handles the first line. If absent, the first line is a command
+ */
+export async function runShell(
+  { io, out }: Invocation,
+  sandbox: Sandbox,
+  first?: (line: string) => Promise<void>,
+): Promise<void> {
+  const interrupted = io.signal.aborted ? undefined : once(io.signal, "abort");
+  const take = async () => {
+    let takesUrl = first !== undefined;
+    for await (const line of linesOf(io)) {
+      if (takesUrl) await first?.(line.trim());
+      else if (!(await runLine(line, sandbox, out))) return;
+      takesUrl = false;
+    }
+    // Keep running after the end of stdin, because the sandbox may run in the background.
+    await interrupted;
+  };
+  await Promise.race([interrupted, take()]);
+}
+
+/** Runs one typed line. Resolves to `false` for `quit`. Never rejects. */
+async function runLine(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
+  const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
+  if (name === "quit" || name === "exit") return false;
+  try {
+    if (name === "help") out.note(out.twoColumns(shellHelp).join("\n"));
+    else if (name === "list")
+      for (const record of [...sandbox.bookings.list(), ...sandbox.listings.list()]) show(record, out);
+    else if (name !== "") await runVerb(name, rest, sandbox, out);
+  } catch (error) {
+    out.error((error as Error).message);
+  }
+  return true;
+}
+
+async function runVerb(name: string, rest: string, sandbox: Sandbox, out: Output): Promise<void> {
+  const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
+  if (verb?.usage === undefined)
+    throw new Error(`There is no command ${name}. To list the commands, type: help`);
+  if (verb.usage.includes("<") && rest === "")
+    throw new Error(`${name} needs an argument: ${name} ${verb.usage}`);
+  const { text, records } = await verb.run(sandbox, fieldsOf(verb, rest));
+  if (records) for (const record of records) show(record, out);
+  else out.item({ kind: "message", text }, () => printable(text));
+}
+
+/** Gives the typed words the names of the verb's fields. @throws Error if a word is not `<field>=<value>` */
+function fieldsOf({ words = [], takesPairs = false }: Verb, rest: string): URLSearchParams {
+  const fields = new URLSearchParams();
+  let left = rest;
+  for (const [index, name] of words.entries()) {
+    const isLast = index === words.length - 1 && !takesPairs;
+    const [, word = "", others = ""] = (isLast ? /^(.*)$/s : /^(\S*)\s*(.*)$/s).exec(left) ?? [];
+    if (word !== "") fields.set(name, word);
+    left = others;
+  }
+  for (const pair of takesPairs ? left.split(/\s+/) : []) {
+    const [, name, value] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
+    if (name === undefined || value === undefined)
+      throw new Error("Write each field as <field>=<value>, such as checkIn=2026-07-03.");
+    fields.set(name, value);
+  }
+  return fields;
+}
+
+function show(record: SandboxBooking | SandboxListing, out: Output): void {
+  out.item({ kind: "record", ...record }, () => {
+    const { status } = record;
+    const name =
+      "bookingCode" in record
+        ? `booking ${printable(record.bookingCode)}`
+        : `listing ${printable(record.listingId)} (${printable(record.listingName)})`;
+    return `${name} is ${out.style("cyan", printable(status))}`;
+  });
+}

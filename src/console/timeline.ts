@@ -1,0 +1,27 @@
+import type { AttemptEntry, StoredEvent } from "../stores/event-store.ts";
+import { HISTORY_LENGTH } from "../stores/outcomes.ts";
+
+/** One step in the life of an event. The command line prints a line for it, and the console an item of a list. */
+export type Step =
+  | { readonly step: "received"; readonly at: Date }
+  /** The store keeps only the last attempts. Earlier attempts may be missing. */
+  | { readonly step: "cut" }
+  /** `number` is `undefined` if earlier attempts may be missing. */
+  | { readonly step: "attempt"; readonly number: number | undefined; readonly entry: AttemptEntry }
+  /** The event waits, or an attempt is under way, or the event has ended. */
+  | { readonly step: StoredEvent["state"] | "discarded"; readonly at: Date | null };
+
+/** The steps of an event, the oldest first. */
+export function timelineOf({ state, reason, receivedAt, dueAt, doneAt, history }: StoredEvent): Step[] {
+  const isFull = history.length >= HISTORY_LENGTH;
+  const attempts = history.map(
+    (entry, index): Step => ({ step: "attempt", number: isFull ? undefined : index + 1, entry }),
+  );
+  const isDiscarded = state === "done" && reason === "discarded";
+  return [
+    { step: "received", at: receivedAt },
+    ...(isFull ? [{ step: "cut" } as const] : []),
+    ...attempts,
+    { step: isDiscarded ? "discarded" : state, at: state === "done" ? doneAt : dueAt },
+  ];
+}

@@ -1,0 +1,89 @@
+import { StayhookError } from "../../errors.ts";
+
+/** The server of a store, as its errors name it. */
+export interface NamedServer {
+  /** The name of the server for messages, without a password. */
+  readonly name: string;
+  /** Passwords. The store removes them from all messages, because the server may repeat them in an error. */
+  readonly secrets: readonly string[];
+}
+
+/** Explains Redis's error codes in the store's error messages. */
+const MEANINGS: Readonly<Record<string, string>> = {
+  OOM: "the memory is full (maxmemory), so Redis accepts no new events",
+  MISCONF: "Redis cannot write to its disk, so it accepts no new events",
+  READONLY: "this Redis server is a replica, but the store needs the primary",
+  LOADING: "Redis is still loading its data",
+  MASTERDOWN: "this Redis server is a replica that has lost its primary",
+  NOREPLICAS: "Redis has fewer replicas than min-replicas-to-write",
+  CLUSTERDOWN: "the Redis cluster is down",
+  BUSY: "another client's script blocks Redis",
+  NOAUTH: "Redis asks for a password",
+  WRONGPASS: "Redis refuses the user name or the password",
+  NOPERM: "the ACL of Redis does not allow this user to run the command",
+  NOMETA:
+    "the keys of this store are gone. If the cluster is moving the keys to another node, wait for the end of the move. If somebody deleted the keys, restart this process",
+};
+
+/** The error codes of a server that is not the primary, such as the old primary after a failover. */
+const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
+
+/** The call failed before its command was sent, so Redis did not run the command. */
+export class NotSentError extends StayhookError {}
+
+export function notReachable(server: NamedServer, within: number, cause: unknown): NotSentError {
+  const last = cause === undefined ? "" : `: ${describe(cause, server.secrets)}`;
+  return new NotSentError(
+    `redisStore (${server.name}): Redis could not be reached within ${within} ms${last}`,
+    causeOf(cause, server.secrets),
+  );
+}
+
+export function failed({ name, secrets }: NamedServer, cause: unknown): StayhookError {
+  if (cause instanceof StayhookError) return cause;
+  return new StayhookError(
+    `redisStore (${name}): the call failed: ${describe(cause, secrets)}`,
+    causeOf(cause, secrets),
+  );
+}
+
+/** Whether Redis sent this error. Other errors come from the connection. */
+export function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof Error && codes.includes(codeOf(error) ?? "");
+}
+
+export function isNotPrimary(error: unknown): boolean {
+  return hasCode(error, ...NOT_PRIMARY);
+}
+
+function describe(cause: unknown, secrets: readonly string[]): string {
+  const message = redact(cause instanceof Error ? cause.message : String(cause), secrets);
+  const meaning = cause instanceof Error && MEANINGS[codeOf(cause) ?? ""];
+  return meaning ? `${meaning} (${message})` : message;
+}
+
+/** Copies the error without its command, which may contain a password or a guest's booking. */
+function causeOf(cause: unknown, secrets: readonly string[]): ErrorOptions {
+  if (!(cause instanceof Error)) return {};
+  const copy = new Error(redact(cause.message, secrets));
+  copy.name = cause.name;
+  const { code } = cause as NodeJS.ErrnoException;
+  if (typeof code === "string") Object.assign(copy, { code });
+  return { cause: copy };
+}
+
+/** Removes secrets from a message. A server that does not know AUTH repeats the password in its error. */
+function redact(message: string, secrets: readonly string[]): string {
+  const told = message.replace(/,? with args beginning with:[\s\S]*/, "");
+  return secrets.reduce((text, secret) => (secret === "" ? text : text.replaceAll(secret, "***")), told);
+}
+
+function codeOf({ message }: Error): string | undefined {
+  // Inside a script, Redis 7.0 reports a missing permission without the code NOPERM.
+  if (message.includes("user executing the script can't")) return "NOPERM";
+  return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
+}

@@ -1,0 +1,249 @@
+/**
+ * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
+ * scripts make the other keys from the prefix. `ARGV[1]` is empty, or the time that a test has set. `ARGV[2]` is the
+ * handle of the calling store instance. `ARGV[3]` is the script's input as JSON. Times are epoch ms.
+ *
+ * `<record>` is `r` and a ref, or `e` and the id of an event without a ref.
+ *
+ * | key | value |
+ * |---|---|
+ * | `:meta` | hash: `schema`, `seq` (the last arrival number), `received` (when the newest webhook event was added) |
+ * | `:values` | hash: for each key of `setMeta`, `<set at>:<value>` |
+ * | `:due` | sorted set: records by the time when they can next be claimed. During a lease: the end of the lease |
+ * | `:record:<record>` | hash: `lease`, `event` and `duration` of the last lease. `lease_end` exists only until the attempt ends |
+ * | `:open:<record>` | sorted set: arrival number and id of each event that is not done, by due time. Parked: `inf` |
+ * | `:of:<record>` | sorted set: ids of a ref's events by arrival number |
+ * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>` |
+ * | `:notification:<id>` | string: the notification. As a field, it would quadruple the memory of `:event:<id>` |
+ * | `:history:<id>` | string: an entry of the history in each line |
+ * | `:state:<state>` | sorted set: ids by arrival number |
+ * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
+ * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
+ * | `:snapshots` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
+ * | `:refs` | sorted set: the refs of `:snapshots` in lexicographic order |
+ * | `:seen` | sorted set: the refs of `:snapshots` by `seenAt` |
+ */
+export const prelude = `
+local base, call, max, min = KEYS[1], redis.call, math.max, math.min
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local input, sooner = cjson.decode(ARGV[3]), false
+
+local DUE, SINCE, SNAPSHOTS, SEEN = base .. ':due', base .. ':since', base .. ':snapshots', base .. ':seen'
+local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
+local function id_of(member) return string.sub(member, 15) end
+
+local function load(id)
+  local v = call('HMGET', key('event', id), 'seq', 'record', 'state', 'received', 'reason', 'source', 'time', 'attempts',
+    'claimed', 'worker', 'lease')
+  if not v[1] then return nil end
+  return {
+    id = id, seq = v[1], record = v[2], state = v[3], received = tonumber(v[4]), reason = v[5], source = v[6], time = v[7],
+    attempts = tonumber(v[8]) or 0, claimed = tonumber(v[9]), worker = v[10], lease = v[11],
+    member = string.format('%014d', v[1]) .. id
+  }
+end
+
+local function due_of(event) return tonumber(call('ZSCORE', key('open', event.record), event.member)) end
+
+-- Returns a RowReply.
+local function row(id, extra)
+  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), call('GET', key('history', id)), extra }
+end
+
+local function leave_ended(event)
+  call('ZREM', key('ended', event.state), event.id)
+  if event.state == 'parked' then call('ZREM', key('ended:parked', event.reason), event.id) end
+end
+
+-- Moves an event to a state. A done or parked event has no due time. Without a reason, the event keeps its reason.
+-- Further arguments: fields to set and their values.
+local function move(event, state, due, reason, ...)
+  local id, was = event.id, event.state
+  if was ~= state then
+    if was then call('ZREM', key('state', was), id) end
+    call('ZADD', key('state', state), event.seq, id)
+  end
+  if was == 'done' or was == 'parked' then leave_ended(event) end
+  event.state, event.reason = state, reason or event.reason
+  local ended = ''
+  if not due or state == 'processing' then call('ZREM', SINCE, id)
+  else call('ZADD', SINCE, state == 'scheduled' and due or event.received, id) end
+  if not due then
+    ended = event.ended or now
+    call('ZADD', key('ended', state), ended, id)
+    if state == 'parked' then call('ZADD', key('ended:parked', event.reason), ended, id) end
+  end
+  if state == 'done' then call('ZREM', key('open', event.record), event.member)
+  else call('ZADD', key('open', event.record), due or 'inf', event.member) end
+  call('HSET', key('event', id), 'state', state, 'reason', event.reason, 'ended', ended, ...)
+end
+
+local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end
+
+-- Sets when the lease of a record ends.
+local function hold(record, event, lease_end, duration)
+  call('HSET', key('record', record), 'lease_end', lease_end, 'duration', duration)
+  call('ZADD', key('open', record), lease_end, event.member)
+  call('ZADD', DUE, lease_end, record)
+end
+
+-- Makes a record due at a time, if it is not due earlier. A lease keeps its own time.
+local function become_due(record, due)
+  if is_leased(record) then return end
+  if call('ZADD', DUE, 'LT', 'CH', due, record) == 1 then sooner = true end
+end
+
+-- Makes a record due when the first of its events is due, but not before from. A lease keeps its own time. Returns
+-- whether the record has an event that is or becomes due.
+local function refresh(record, from)
+  if is_leased(record) then return true end
+  local due = call('ZRANGE', key('open', record), 0, 0, 'WITHSCORES')[2]
+  if not due or due == 'inf' then
+    call('ZREM', DUE, record)
+    return false
+  end
+  call('ZADD', DUE, max(tonumber(due), from), record)
+  sooner = true
+  return true
+end
+
+-- Writes a new event. Its fields are those of TypeScript.
+local function insert(new, state, due, reason, received)
+  local event = { id = new.id, record = new.record, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
+  event.member, event.received, event.ended = string.format('%014d', event.seq) .. new.id, received, new.ended
+  if new.notification then call('SET', key('notification', new.id), new.notification) end
+  if string.sub(new.record, 1, 1) == 'r' then call('ZADD', key('of', new.record), event.seq, new.id) end
+  move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received, unpack(new.fields))
+  if due then become_due(new.record, due) end
+end
+
+-- Deletes the lease token of a record that has no event and no snapshot.
+local function tidy(record)
+  if call('EXISTS', key('of', record), key('open', record)) > 0 then return end
+  if call('HEXISTS', SNAPSHOTS, string.sub(record, 2)) == 0 then call('DEL', key('record', record)) end
+end
+
+-- Deletes an event. Call refresh and tidy for its record afterwards.
+local function drop(event)
+  local id, record = event.id, event.record
+  if event.state == 'done' or event.state == 'parked' then leave_ended(event) end
+  call('ZREM', key('state', event.state), id)
+  call('ZREM', SINCE, id)
+  call('ZREM', key('open', record), event.member)
+  call('ZREM', key('of', record), id)
+  call('UNLINK', key('event', id), key('notification', id), key('history', id))
+end
+
+local function write_snapshot(ref, sequence, seen, snapshot)
+  if call('HSET', SNAPSHOTS, ref, string.format('%d:%d:', sequence, seen) .. snapshot) == 1 then
+    call('ZADD', base .. ':refs', 0, ref)
+  end
+  call('ZADD', SEEN, seen, ref)
+end
+
+local function forget_snapshot(ref)
+  call('HDEL', SNAPSHOTS, ref)
+  call('ZREM', base .. ':refs', ref)
+  call('ZREM', SEEN, ref)
+end
+
+-- Notes when a webhook event was received.
+local function note_received(source, received)
+  local newest = source == 'webhook' and tonumber(call('HGET', base .. ':meta', 'received') or 0)
+  if newest and newest < received then call('HSET', base .. ':meta', 'received', received) end
+end
+
+-- Returns the result. If an event may be due sooner than before, tells the other store instances.
+local function answer(result)
+  if sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
+  return result
+end
+`;
+
+/** Every script except `start` checks that the keys exist. Keys may be missing while a cluster moves the slot. */
+export const guard = `
+if call('EXISTS', base .. ':meta') == 0 then return redis.error_reply('NOMETA ' .. base .. ':meta is missing') end
+`;
+
+/** Begins a script that must work even if the memory is full. Redis checks it at a first write that is no delete. */
+export const evenIfFull = `call('DEL', base .. ':none')
+`;
+
+export const expiring = `
+-- Ends a lease that has run out: gives its event a lost entry, and lets the event wait again.
+local function expire(record)
+  local v = call('HMGET', key('record', record), 'lease_end', 'event')
+  local ended, event = tonumber(v[1]), v[2] and load(v[2])
+  if not ended then return end
+  local times = string.format('%d,%d', event.claimed, max(0, ended - event.claimed))
+  call('APPEND', key('history', event.id), '[' .. times .. ',"lost",null,null,' .. event.worker .. ']\\n')
+  move(event, 'retrying', ended, nil, 'lease', '')
+  call('HDEL', key('record', record), 'lease_end')
+end
+`;
+
+export const adding = `
+local function set_notification(id, notification)
+  if notification then call('SET', key('notification', id), notification)
+  else call('DEL', key('notification', id)) end
+end
+
+-- Decides about a known event as outcomes.ts does. Returns the answer of add, or nil if the addition replaces the event.
+local function keep(event, addition)
+  local replace = addition.replace
+  if event.record ~= addition.record then return 'conflict' end
+  local moved = replace == 'moved' and event.time ~= addition.time
+  if event.state == 'processing' and due_of(event) > now then
+    return (moved or replace == 'ended') and 'busy' or 'duplicate'
+  end
+  local ended = replace == 'ended' and (event.state == 'done' or event.state == 'parked')
+  if not moved and not ended then return 'duplicate' end
+end
+
+local function replace(event, addition, state, due)
+  if event.state == 'processing' then
+    expire(event.record)
+    event = load(event.id)
+  end
+  event.received = now
+  set_notification(event.id, addition.notification)
+  move(event, state, due, '', 'received', now, 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', '',
+    unpack(addition.fields))
+  refresh(event.record, 0)
+end
+
+local function add(addition)
+  local event, due = load(addition.id), now + addition.wait
+  local state = addition.wait > 0 and 'scheduled' or 'pending'
+  local kept = event and keep(event, addition)
+  if kept then return kept end
+  if event then replace(event, addition, state, due) else insert(addition, state, due, '', now) end
+  note_received(addition.source, now)
+  return 'added'
+end
+`;
+
+export const removing = `
+-- Deletes events of a record, but no done event, no event in work, and not the event own. Returns their number.
+local function remove(record, what, own)
+  local removed, ids = 0, what
+  if what == 'timers' then
+    ids = {}
+    for index, member in ipairs(call('ZRANGE', key('open', record), 0, -1)) do ids[index] = id_of(member) end
+  end
+  for _, id in ipairs(ids) do
+    local event = id ~= own and load(id)
+    local is_asked = event and event.record == record and (what ~= 'timers' or event.source == 'timer')
+    if is_asked and event.state ~= 'done' and not (event.state == 'processing' and due_of(event) > now) then
+      if event.state == 'processing' then call('HDEL', key('record', record), 'lease_end') end
+      drop(event)
+      removed = removed + 1
+    end
+  end
+  return removed
+end
+`;

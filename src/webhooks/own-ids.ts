@@ -1,0 +1,26 @@
+import { v5 } from "uuid";
+
+const OWN = "stayhook:";
+/** The UUIDv5 namespace of ids that would be too long. */
+const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
+/** The longest id that every store can keep, in bytes of UTF-8. */
+const LONGEST = 200;
+
+/**
+ * Returns the id of an event that the package itself adds, such as `stayhook:recheck:booking:HX3K9`. A notification
+ * cannot occupy such an id, because the handler refuses its prefix.
+ */
+export function ownId(kind: "recheck" | "follow-up" | "reconcile" | "timer", rest: string): string {
+  const id = `${OWN}${kind}:${rest}`;
+  return new TextEncoder().encode(id).length <= LONGEST ? id : `${OWN}${kind}:${v5(rest, NAMESPACE)}`;
+}
+
+/** Whether an id, in any case, has the prefix of the package's own events. */
+export function isOwnId(eventId: string): boolean {
+  return eventId.slice(0, OWN.length).toLowerCase() === OWN;
+}
+
+/** Returns the id in the form that stores keep: in lower case, unless it is an id of the package's own events. */
+export function storedId(eventId: string): string {
+  return isOwnId(eventId) ? eventId : eventId.toLowerCase();
+}

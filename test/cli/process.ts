@@ -1,0 +1,60 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { onTestFinished } from "vitest";
+import { plain, until } from "./support.ts";
+
+const main = join(import.meta.dirname, "../../src/cli/main.ts");
+
+/** A run of the command line in a process of its own. Its stdin stays open until the process ends. */
+export interface RunningProcess {
+  /** The exit code. It is `undefined` if the process still runs after `PATIENCE`. */
+  readonly ended: Promise<number | undefined>;
+  /** Everything that the process has written to stdout and stderr. */
+  output(): string;
+  /** Writes to stdin, as a person types: `"quit\n"`, or {@link ctrlC}. */
+  type(text: string): void;
+  /** Resolves when the output contains the text. */
+  says(text: string | RegExp): Promise<void>;
+}
+
+export const ctrlC = "\u0003";
+
+/** The longest wait for the end of a process, ms. A process that should end needs much less. */
+const PATIENCE = 8000;
+
+/**
+ * Starts the command line as a process.
+ *
+ * @param options.columns - runs the process in a terminal (a pty) of this width. Without it, stdin is a pipe
+ */
+export function spawned(
+  args: readonly string[],
+  { env = {}, columns }: { readonly env?: Readonly<Record<string, string>>; readonly columns?: number } = {},
+): RunningProcess {
+  const command = [process.execPath, main, ...args];
+  const words = command.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
+  const [file = "", ...rest] =
+    columns === undefined ? command : ["script", "-qefc", `stty cols ${columns}; exec ${words}`, "/dev/null"];
+  const child = spawn(file, rest, { env: { PATH: process.env.PATH, TERM: "dumb", ...env }, stdio: "pipe" });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (chunk: string) => {
+      output += chunk;
+    });
+  const ended = new Promise<number | undefined>((resolve) => {
+    child.once("close", (code) => resolve(code ?? undefined));
+  });
+  return {
+    get ended() {
+      return Promise.race([ended, sleep(PATIENCE, undefined, { ref: false })]);
+    },
+    output: () => plain(output).replaceAll("\r\n", "\n"),
+    type: (text) => void child.stdin.write(text),
+    says: (text) =>
+      until(() => {
+        if (output.search(text) < 0) throw new Error(`The output does not have ${text}: ${output}`);
+      }),
+  };
+}

@@ -1,0 +1,54 @@
+import { execFile } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { spawned } from "./process.ts";
+import { cli } from "./support.ts";
+
+describe("the help fits the terminal", () => {
+  test.each([48, 64, 120])("%i columns wide", async (columns) => {
+    for (const args of [["--help"], ["sandbox", "--help"], ["events", "replay", "--help"]]) {
+      const running = spawned(args, { columns });
+      expect(await running.ended).toBe(0);
+      const lines = running.output().split("\n");
+      for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(columns);
+      expect(Math.max(...lines.map(({ length }) => length))).toBeGreaterThan(columns - 16);
+    }
+  });
+});
+
+/** Returns the words that the shell offers for the last word of a line. */
+async function offered(shell: "bash" | "zsh" | "fish", words: readonly string[]): Promise<string[]> {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const file = join(directory, "completion");
+  const { code, stdout } = await cli(["completion", shell]);
+  expect(code).toBe(0);
+  writeFileSync(file, stdout);
+  const quoted = words.map((word) => `'${word}'`).join(" ");
+  const scripts = {
+    bash: `source ${file}; COMP_WORDS=(${quoted}); COMP_CWORD=${words.length - 1}; _stayhook; printf '%s\\n' "\${COMPREPLY[@]}"`,
+    zsh: `compdef() { :; }; compadd() { shift; print -l -- $@; }; words=(${quoted}); CURRENT=${words.length}; source ${file}; _stayhook`,
+    fish: `source ${file}; complete --do-complete '${words.join(" ")}'`,
+  };
+  const flags = { bash: ["--norc"], zsh: ["-f"], fish: ["--no-config"] };
+  const { stdout: found } = await promisify(execFile)(shell, [...flags[shell], "-c", scripts[shell]], {
+    env: { PATH: process.env.PATH, HOME: directory },
+  });
+  const last = words.at(-1) ?? "";
+  return found.split("\n").filter((word) => word !== "" && word.startsWith(last));
+}
+
+describe.each(["bash", "zsh", "fish"] as const)("completion in %s", (shell) => {
+  test.skipIf(!existsSync(`/usr/bin/${shell}`))("offers commands, subcommands and options", async () => {
+    expect(await offered(shell, ["stayhook", "con"])).toEqual(["config", "console"]);
+    expect(await offered(shell, ["stayhook", "events", "re"])).toEqual(["replay"]);
+    expect(await offered(shell, ["stayhook", "events", "ls", "--s"])).toEqual(
+      expect.arrayContaining(["--state", "--source", "--since", "--store", "--schema"]),
+    );
+    expect(await offered(shell, ["stayhook", "listings", "--st"])).toEqual(["--status"]);
+    expect(await offered(shell, ["stayhook", "listings", "--status", "x", "--js"])).toEqual(["--json"]);
+  });
+});

@@ -1,0 +1,80 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sqliteStore } from "stayhook/sqlite";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { knownTypes } from "../../src/console/event-filter.ts";
+import { storeConsole } from "../../src/console/inbox.ts";
+import { eventTypes } from "../../src/webhooks/events.ts";
+import { cli } from "../cli/support.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "stayhook-filter-"));
+const file = join(directory, "events.db");
+const store = sqliteStore(file, { durability: "process-crash" });
+const site = storeConsole(store, { authorize: () => true });
+afterAll(async () => {
+  await store.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+beforeAll(async () => {
+  const rest = {
+    source: "webhook",
+    topic: null,
+    timestamp: "2026-11-21T10:00:00Z",
+    notification: "{}",
+  } as const;
+  for (const ref of ["booking:HX3K9", "listing:5717008"])
+    await store.add({ eventId: crypto.randomUUID(), ref, ...rest });
+});
+
+test("the types of a filter are those of events", () => {
+  expect(knownTypes.toSorted()).toEqual(eventTypes.toSorted());
+});
+
+const options = { receivedAfter: "since", receivedBefore: "until" } as const;
+const now = new Date().toISOString();
+
+// A time without a zone is UTC, whatever the zone of the machine is.
+const inMinutes = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString().slice(0, 16);
+
+test.each([
+  ["ref", "HX3K9", 1],
+  ["ref", " booking:HX3K9 ", 1],
+  ["ref", "5717008", 1],
+  ["ref", "listing:5717008", 1],
+  ["ref", "guest:HX3K9", "must be booking:<code> or listing:<id>"],
+  ["ref", "booking:", "must be booking:<code> or listing:<id>"],
+  ["type", "booking.Confirmed", 0],
+  ["type", "listing.timer.door-code", 0],
+  ["type", "booking.Confirmd", "must be one of booking.Initiated"],
+  ["state", "pending", 2],
+  ["state", "prked", "must be one of"],
+  ["reason", "callback", 0],
+  ["reason", "bad", "must be one of callback"],
+  ["source", "webhook", 2],
+  ["source", "me", "must be one of webhook"],
+  ["receivedAfter", "1h", 2],
+  ["receivedAfter", "2020-01-01", 2],
+  ["receivedAfter", inMinutes(-30), 2],
+  ["receivedAfter", inMinutes(30), 0],
+  ["receivedBefore", now.replace("Z", "+00:00"), 0],
+  ["receivedBefore", "1h", 0],
+  ["receivedBefore", "2026-13-45", "must be an age such as 2h, or a time"],
+  ["receivedBefore", "yesterday", "must be an age such as 2h, or a time"],
+] as const)("%s %s means the same to the command line and the console", async (field, text, expected) => {
+  vi.stubEnv("TZ", "America/New_York");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const option = field in options ? options[field as keyof typeof options] : field;
+  const { code, stdout, stderr } = await cli(["events", "ls", `--${option}=${text}`, "--store", file]);
+  const answer = await site.fetch(new Request(`http://localhost/?${new URLSearchParams({ [field]: text })}`));
+  const page = await answer.text();
+  if (typeof expected === "string") {
+    expect({ code, status: answer.status }).toEqual({ code: 2, status: 400 });
+    expect(stderr).toContain(`--${option} ${expected}`);
+    expect(page.replaceAll("&lt;", "<").replaceAll("&gt;", ">")).toContain(`${field}: ${expected}`);
+  } else {
+    expect({ code, status: answer.status }).toEqual({ code: 0, status: 200 });
+    expect(stdout.split("\n").length - 1).toBe(expected);
+    expect(page.match(/ id="row-/g) ?? []).toHaveLength(expected);
+  }
+});
