@@ -30,7 +30,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local input, sooner = cjson.decode(ARGV[3]), false
+local input, sooner, newest = cjson.decode(ARGV[3]), false, 0
 
 local DUE, SINCE, SNAPSHOTS, SEEN = base .. ':due', base .. ':since', base .. ':snapshots', base .. ':seen'
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
@@ -151,14 +151,16 @@ local function forget_snapshot(ref)
   call('ZREM', SEEN, ref)
 end
 
--- Notes when a webhook event was received.
 local function note_received(source, received)
-  local newest = source == 'webhook' and tonumber(call('HGET', base .. ':meta', 'received') or 0)
-  if newest and newest < received then call('HSET', base .. ':meta', 'received', received) end
+  if source == 'webhook' then newest = max(newest, received) end
 end
 
--- Returns the result. If an event may be due sooner than before, tells the other store instances.
+-- Returns the result. Notes when the newest webhook event was received. If an event may be due sooner than before, tells
+-- the other store instances.
 local function answer(result)
+  if newest > 0 and tonumber(call('HGET', base .. ':meta', 'received') or 0) < newest then
+    call('HSET', base .. ':meta', 'received', newest)
+  end
   if sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
   return result
 end
