@@ -95,10 +95,13 @@ export class Connection implements NamedServer {
       if (this.#isClosed) throw new StayhookError("The store is closed.");
       if (client.status === "wait" || client.status === "end") this.#connect(client);
       const signal = await this.#nextSignal(start + this.timeout);
-      if (signal === undefined) this.#gaveUp(client, start);
-      if (signal === undefined || (signal === "end" && this.#refusal !== undefined))
+      const left = start + this.timeout - performance.now();
+      if (signal === "ready") continue;
+      if (left <= 0 || this.#refusal !== undefined) {
+        this.#gaveUp(client, start);
         throw notReachable(this, this.timeout, this.#refusal ?? this.#lastError);
-      if (signal === "end") await pause(AGAIN);
+      }
+      await pause(Math.min(AGAIN, left));
     }
     return client;
   }

@@ -13,9 +13,8 @@
  * | `:record:<record>` | hash: `lease`, `event` and `duration` of the last lease. `lease_end` exists only until the attempt ends |
  * | `:open:<record>` | sorted set: arrival number and id of each event that is not done, by due time. Parked: `inf` |
  * | `:of:<record>` | sorted set: ids of a ref's events by arrival number |
- * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>` |
- * | `:notification:<id>` | string: the notification. As a field, it would quadruple the memory of `:event:<id>` |
- * | `:history:<id>` | string: an entry of the history in each line |
+ * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>`. `h` is the length of its history, `h0`, `h1` and so on are the entries, and `w0`, `w1` and so on the workers. A field of more than 64 bytes would quadruple the memory |
+ * | `:notification:<id>` | string: the notification |
  * | `:state:<state>` | sorted set: ids by arrival number |
  * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
@@ -30,7 +29,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local input, sooner = cjson.decode(ARGV[3]), false
+local input, sooner, newest = cjson.decode(ARGV[3]), false, 0
 
 local DUE, SINCE, SNAPSHOTS, SEEN = base .. ':due', base .. ':since', base .. ':snapshots', base .. ':seen'
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
@@ -38,11 +37,11 @@ local function id_of(member) return string.sub(member, 15) end
 
 local function load(id)
   local v = call('HMGET', key('event', id), 'seq', 'record', 'state', 'received', 'reason', 'source', 'time', 'attempts',
-    'claimed', 'worker', 'lease')
+    'claimed', 'lease', 'h')
   if not v[1] then return nil end
   return {
     id = id, seq = v[1], record = v[2], state = v[3], received = tonumber(v[4]), reason = v[5], source = v[6], time = v[7],
-    attempts = tonumber(v[8]) or 0, claimed = tonumber(v[9]), worker = v[10], lease = v[11],
+    attempts = tonumber(v[8]) or 0, claimed = v[9], lease = v[10], entries = tonumber(v[11]) or 0,
     member = string.format('%014d', v[1]) .. id
   }
 end
@@ -51,7 +50,7 @@ local function due_of(event) return tonumber(call('ZSCORE', key('open', event.re
 
 -- Returns a RowReply.
 local function row(id, extra)
-  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), call('GET', key('history', id)), extra }
+  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), extra }
 end
 
 local function leave_ended(event)
@@ -135,7 +134,7 @@ local function drop(event)
   call('ZREM', SINCE, id)
   call('ZREM', key('open', record), event.member)
   call('ZREM', key('of', record), id)
-  call('UNLINK', key('event', id), key('notification', id), key('history', id))
+  call('UNLINK', key('event', id), key('notification', id))
 end
 
 local function write_snapshot(ref, sequence, seen, snapshot)
@@ -151,14 +150,16 @@ local function forget_snapshot(ref)
   call('ZREM', SEEN, ref)
 end
 
--- Notes when a webhook event was received.
 local function note_received(source, received)
-  local newest = source == 'webhook' and tonumber(call('HGET', base .. ':meta', 'received') or 0)
-  if newest and newest < received then call('HSET', base .. ':meta', 'received', received) end
+  if source == 'webhook' then newest = max(newest, received) end
 end
 
--- Returns the result. If an event may be due sooner than before, tells the other store instances.
+-- Returns the result. Notes when the newest webhook event was received. If an event may be due sooner than before, tells
+-- the other store instances.
 local function answer(result)
+  if newest > 0 and tonumber(call('HGET', base .. ':meta', 'received') or 0) < newest then
+    call('HSET', base .. ':meta', 'received', newest)
+  end
   if sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
   return result
 end
@@ -179,9 +180,8 @@ local function expire(record)
   local v = call('HMGET', key('record', record), 'lease_end', 'event')
   local ended, event = tonumber(v[1]), v[2] and load(v[2])
   if not ended then return end
-  local times = string.format('%d,%d', event.claimed, max(0, ended - event.claimed))
-  call('APPEND', key('history', event.id), '[' .. times .. ',"lost",null,null,' .. event.worker .. ']\\n')
-  move(event, 'retrying', ended, nil, 'lease', '')
+  local entry = string.format('[%d,%d,"lost"]', event.claimed, max(0, ended - event.claimed))
+  move(event, 'retrying', ended, nil, 'lease', '', 'h' .. event.entries, entry, 'h', event.entries + 1)
   call('HDEL', key('record', record), 'lease_end')
 end
 `;

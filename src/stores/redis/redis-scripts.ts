@@ -25,7 +25,7 @@ local claims = {}
 local function lease(record, id)
   expire(record)
   local event, token, lease_end = load(id), input.name .. ':' .. #claims, now + input.duration
-  move(event, 'processing', lease_end, nil, 'attempts', event.attempts + 1, 'claimed', now, 'worker', input.worker, 'lease', token)
+  move(event, 'processing', lease_end, nil, 'attempts', event.attempts + 1, 'claimed', now, 'w' .. event.entries, input.worker, 'lease', token)
   call('HSET', key('record', record), 'lease', token, 'event', id, 'lease_end', lease_end, 'duration', input.duration)
   call('ZADD', DUE, lease_end, record)
   claims[#claims + 1] = row(id, call('HGET', SNAPSHOTS, string.sub(record, 2)))
@@ -103,7 +103,6 @@ local function settle(claim)
     set_notification(event.id, claim.own.notification)
     note_received(claim.own.source, now)
   end
-  if claim.history ~= '' then call('SET', key('history', event.id), claim.history) end
   move(event, claim.state, claim.wait and now + claim.wait, claim.reason, unpack(claim.fields))
   if claim.delay then delay(record, now + claim.delay) end
   if claim.snapshot then remember(string.sub(record, 2), claim.snapshot, claim.changed) end

@@ -95,10 +95,10 @@ export class RedisStore extends BaseStore {
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
     await this.#releaseLostClaims();
-    const { leaseDuration, worker = null, eventId, newestFirst } = options;
+    const { leaseDuration, worker = "", eventId, newestFirst } = options;
     const name = newName();
     const input = {
-      ...{ name, duration: leaseDuration, worker: JSON.stringify(worker), newestFirst },
+      ...{ name, duration: leaseDuration, worker: toText(worker), newestFirst },
       limit: Math.min(options.limit, MOST),
       only: eventId === undefined ? undefined : toText(eventId),
     };

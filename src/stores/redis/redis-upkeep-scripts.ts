@@ -229,7 +229,6 @@ end
 for _, new in ipairs(input.events) do
   if call('EXISTS', key('event', new.id)) == 0 then
     insert(new, new.state, new.due, new.reason, new.received)
-    if new.history ~= '' then call('SET', key('history', new.id), new.history) end
     note_received(new.source, new.received)
   end
 end
