@@ -67,6 +67,14 @@ export class CircuitBreaker {
     return this.#trying === undefined ? 1 : 0;
   }
 
+  /**
+   * Whether the half-open attempt takes the newest event: every second one does. Otherwise, a pause would last until
+   * all unreadable records at the head of the queue have been tried.
+   */
+  get takesNewest(): boolean {
+    return this.#open !== undefined && this.#pauses % 2 === 0;
+  }
+
   /** Lets half-open attempts begin at once, unless `Retry-After` set the length of the pause. */
   tryNow(): void {
     if (this.#open && !this.#open.asked) this.#open = { ...this.#open, until: Number.NEGATIVE_INFINITY };
@@ -91,6 +99,8 @@ export class CircuitBreaker {
     this.#newlyUnreached.clear();
     if (!this.#open) return;
     this.#open = undefined;
+    // The callback of this attempt may still run when the next pause begins, and must not block the tries in that pause.
+    this.#trying = undefined;
     this.#pauses = 0;
     this.#options.onResume();
   }
@@ -119,6 +129,7 @@ export class CircuitBreaker {
   #pauseFor(outage: Outage, error: unknown): void {
     this.#pauses += 1;
     this.#epoch += 1;
+    this.#trying = undefined;
     const asked = outage.retryAfter !== undefined;
     const wait = asked
       ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)
