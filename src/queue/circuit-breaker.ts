@@ -67,14 +67,6 @@ export class CircuitBreaker {
     return this.#trying === undefined ? 1 : 0;
   }
 
-  /**
-   * Whether the half-open attempt takes the newest event: every second one does. Otherwise, a pause would last until
-   * all unreadable records at the head of the queue have been tried.
-   */
-  get takesNewest(): boolean {
-    return this.#open !== undefined && this.#pauses % 2 === 0;
-  }
-
   /** Lets half-open attempts begin at once, unless `Retry-After` set the length of the pause. */
   tryNow(): void {
     if (this.#open && !this.#open.asked) this.#open = { ...this.#open, until: Number.NEGATIVE_INFINITY };

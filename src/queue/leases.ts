@@ -121,10 +121,12 @@ export class Leases<Tx> {
     return false;
   }
 
-  /** Renews all leases now. If a renewal is in flight, only waits for its answer. */
-  async renew(): Promise<void> {
+  /** Renews all leases now, or waits for the renewal in flight. Resolves to `false` if the store does not answer. */
+  async renew(): Promise<boolean> {
     if (!this.#renewing) this.#send(performance.now());
-    await atMost(this.#patience, [this.#renewing!]);
+    const renewing = this.#renewing!;
+    await atMost(this.#patience, [renewing]);
+    return this.#renewing !== renewing;
   }
 
   /** The signal aborts this many ms before the lease ends, so that a callback can clean up before the next attempt. */

@@ -329,9 +329,8 @@ export class Queue<Tx> {
     const { store, worker, policy } = this.#options;
     const { leaseDuration } = policy;
     // Check the leases again after each wait: the event loop may have been blocked meanwhile.
-    for (let n = 0; n < RENEWALS && this.#leases.anyEnded; n += 1) await this.#leases.renew();
-    const refused = eventId === undefined && this.#refusedReads.takesNewest();
-    const newestFirst = eventId === undefined && (refused || this.breaker.takesNewest);
+    for (let n = 0; n < RENEWALS && this.#leases.anyEnded; n += 1) if (!(await this.#leases.renew())) break;
+    const newestFirst = eventId === undefined && this.#refusedReads.takesNewest();
     const sentAt = performance.now();
     const options = {
       limit,
@@ -341,7 +340,7 @@ export class Queue<Tx> {
       ...(newestFirst && { newestFirst }),
     };
     const events = await store.claim(options);
-    if (refused) this.#refusedReads.tookNewest(events);
+    if (newestFirst) this.#refusedReads.tookNewest(events);
     return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
   }
 
