@@ -323,6 +323,36 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     }
   });
 
+  it.each([
+    ["light", 1280],
+    ["light", 375],
+    ["dark", 1280],
+    ["dark", 375],
+  ] as const)("leaves a gap between its cards, empty or full, in %s at %i px", async (colorScheme, width) => {
+    const empty = await start();
+    const full = await season();
+    const page = await openPage({ colorScheme, viewport: { width, height: 850 } });
+    for (const [name, { url }] of Object.entries({ empty, full })) {
+      await page.goto(url);
+      await page.locator("[data-live-state][data-state=on]").waitFor();
+      const boxes = await page.locator("main .card, main .list").evaluateAll((cards) =>
+        cards.map((card) => {
+          const { top, bottom, left, right } = card.getBoundingClientRect();
+          return { top, bottom, left, right };
+        }),
+      );
+      expect(boxes.length).toBeGreaterThanOrEqual(8);
+      for (const [index, one] of boxes.entries()) {
+        const next = boxes[index + 1];
+        if (next?.left === one.left) expect(next.top - one.bottom, name).toBeCloseTo(16, 0);
+        // At 1,280 px, the cards of the right column are beside those of the left one.
+        for (const other of boxes.slice(index + 1))
+          expect(Math.max(other.top - one.bottom, other.left - one.right), name).toBeGreaterThan(15);
+      }
+      await screenshot(page, `sandbox-gaps-${name}-${colorScheme}-${width}`);
+    }
+  });
+
   it("shows a delivery as it happens, and keeps what is being typed", async () => {
     const { sandbox, url } = await season();
     const page = await openPage();
