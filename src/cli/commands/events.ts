@@ -33,6 +33,8 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
   ["REASON", ({ reason }) => reason],
+  // The due time of a processing event is the end of its lease.
+  ["DUE", ({ state, dueAt }) => (state === "processing" ? null : dueAt)],
   ["ERROR", ({ lastError }) => lastError],
 ];
 
