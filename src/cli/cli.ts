@@ -92,11 +92,11 @@ async function find([first = "", ...rest]: readonly string[]) {
   const { commands: below = [] } = command;
   // Options may stand before the name of the subcommand. The value of such an option is not the name.
   const { tokens } = tokensOf(rest, Object.assign({}, ...below.map(optionsOf)));
-  const token = tokens.find(({ kind }) => kind === "positional");
-  const found = below.find(({ name }) => name === (token?.kind === "positional" && token.value));
-  return found && token
-    ? { command: found, path: [first, found.name], rest: rest.toSpliced(token.index, 1) }
-    : { command, path: [first], rest };
+  for (const token of tokens) {
+    const found = token.kind === "positional" && below.find(({ name }) => name === token.value);
+    if (found) return { command: found, path: [first, found.name], rest: rest.toSpliced(token.index, 1) };
+  }
+  return { command, path: [first], rest };
 }
 
 /** The names that users of other tools try. */
