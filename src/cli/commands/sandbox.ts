@@ -125,6 +125,7 @@ time without a unit is in ms.`,
     const { io, out, text, flag } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
     const to = toGiven(invocation, "STAYHOOK_TARGET");
+    const port = integerOf(invocation, "port") ?? 4010;
     const file = text("state");
     if (file !== undefined && text("seed") !== undefined)
       throw new UsageError(
@@ -138,7 +139,6 @@ time without a unit is in ms.`,
     };
     const made = createSandboxWith(options, render, file === undefined ? undefined : fileKeeper(file));
     if (flag("demo")) await addDemo(made);
-    const port = integerOf(invocation, "port") ?? 4010;
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);
