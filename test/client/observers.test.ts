@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { RequestObservation, ResponseObservation } from "../../src/client/client-options.ts";
+import type { RequestObservation, ResponseObservation } from "../../src/client/observers.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
