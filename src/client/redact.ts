@@ -46,7 +46,8 @@ function formsOf(secret: string): string[] {
   const inUrl = encodeURIComponent(secret.toWellFormed());
   const inLowerCase = inUrl.replace(/%../g, (hex) => hex.toLowerCase());
   const inHtml = secret.replace(/[&<>"']/g, (character) => `&${htmlNames[character]};`);
-  const plain = [secret, JSON.stringify(secret).slice(1, -1), inUrl, inLowerCase, inHtml].map(literal);
+  const inJson = JSON.stringify(secret).slice(1, -1);
+  const plain = [secret, inJson, inJson.replaceAll("/", "\\/"), inUrl, inLowerCase, inHtml].map(literal);
   const bytes = Array.from(new TextEncoder().encode(secret), (byte) => String.fromCharCode(byte)).join("");
   // At each byte offset, leave out the characters that also depend on other bytes.
   const base64 = [0, 1, 2].map((before) =>

@@ -4,7 +4,7 @@ import type { NewEvent } from "../../stores/event-store.ts";
 import { bookingRef, listingRef } from "../events.ts";
 
 /** A part of a notification that the handler had to guess. */
-export type Doubt = "timestamp" | "references";
+export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
 
 export interface ParsedEvent {
   readonly ok: true;
@@ -25,7 +25,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
-  const { eventId, timestamp, bookingCode, listingId } = parsed;
+  const { eventId, timestamp, bookingCode, listingId, misspelt } = parsed;
   const isDoubtful =
     bookingCode !== null && listingId !== null && topic !== "bookings" && topic !== "listings";
   return {
@@ -38,7 +38,11 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
       timestamp: timestamp ?? new Date().toISOString(),
       notification: wellFormed(text),
     },
-    doubts: [...(timestamp ? [] : ["timestamp" as const]), ...(isDoubtful ? ["references" as const] : [])],
+    doubts: [
+      ...(timestamp ? [] : ["timestamp" as const]),
+      ...(isDoubtful ? ["references" as const] : []),
+      ...(misspelt ? [misspelt] : []),
+    ],
   };
 }
 
