@@ -28,7 +28,7 @@ export class StayhookError extends Error {
  */
 export class InvalidArgumentError extends StayhookError {
   override name = "InvalidArgumentError";
-  override readonly code = "invalid_argument";
+  override readonly code = "invalid_argument" as const;
   /** The problems, one for each wrong field. An issue never shows the value, which may be a secret. */
   readonly issues: readonly Issue[];
 
@@ -46,7 +46,7 @@ export class InvalidArgumentError extends StayhookError {
  */
 export class InvalidWriteError extends StayhookError {
   override name = "InvalidWriteError";
-  override readonly code = "invalid_write";
+  override readonly code = "invalid_write" as const;
 }
 
 /** Returns a text such as `endpoints.bookings: must be https`. Omits the field if the message already names it. */

@@ -251,10 +251,10 @@ export function findRecord(
 function echoes({ value, path }: Part, [identity, second = ""]: readonly [string, ...string[]]): Part[] {
   const outer = value as Properties;
   return payloadNames
-    .map((name) => ({ value: outer[name], path: [...path, name] }))
-    .filter(({ value }) => hasFields(value, [identity, second]))
-    .filter(({ value }) => comparable((value as Properties)[identity]) === comparable(outer[identity]))
-    .filter(({ value }) => differ((value as Properties)[second], outer[second]));
+    .filter((name) => hasFields(outer[name], [identity, second]))
+    .map((name) => ({ value: outer[name] as Properties, path: [...path, name] }))
+    .filter(({ value }) => comparable(value[identity]) === comparable(outer[identity]))
+    .filter(({ value }) => differ(value[second], outer[second]));
 }
 
 function differ(one: unknown, other: unknown): boolean {

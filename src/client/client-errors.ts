@@ -63,43 +63,43 @@ export class APIError extends StayhookError {
 /** The platform answered 400. */
 export class BadRequestError extends APIError {
   override name = "BadRequestError";
-  override readonly code = "bad_request";
+  override readonly code = "bad_request" as const;
 }
 
 /** The platform answered 401: the access token is missing, wrong or no longer valid. */
 export class AuthenticationError extends APIError {
   override name = "AuthenticationError";
-  override readonly code = "unauthenticated";
+  override readonly code = "unauthenticated" as const;
 }
 
 /** The platform answered 403. */
 export class PermissionDeniedError extends APIError {
   override name = "PermissionDeniedError";
-  override readonly code = "permission_denied";
+  override readonly code = "permission_denied" as const;
 }
 
 /** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
 export class NotFoundError extends APIError {
   override name = "NotFoundError";
-  override readonly code = "not_found";
+  override readonly code = "not_found" as const;
 }
 
 /** The platform answered 409. */
 export class ConflictError extends APIError {
   override name = "ConflictError";
-  override readonly code = "conflict";
+  override readonly code = "conflict" as const;
 }
 
 /** The platform answered 422. */
 export class UnprocessableEntityError extends APIError {
   override name = "UnprocessableEntityError";
-  override readonly code = "unprocessable_entity";
+  override readonly code = "unprocessable_entity" as const;
 }
 
 /** The platform answered 429: too many requests. */
 export class RateLimitError extends APIError {
   override name = "RateLimitError";
-  override readonly code = "rate_limited";
+  override readonly code = "rate_limited" as const;
   /** Seconds to wait after the answer. `undefined` if the answer has no valid `Retry-After` header. */
   readonly retryAfter: number | undefined;
 
@@ -113,7 +113,7 @@ export class RateLimitError extends APIError {
 /** The platform answered 5xx. */
 export class InternalServerError extends APIError {
   override name = "InternalServerError";
-  override readonly code = "internal_server_error";
+  override readonly code = "internal_server_error" as const;
 }
 
 const classes = new Map<number, new (init: APIErrorInit) => APIError>([
@@ -136,25 +136,25 @@ export class ConnectionError extends StayhookError {
 /** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
 export class ConnectionTimeoutError extends ConnectionError {
   override name = "ConnectionTimeoutError";
-  override readonly code = "connection_timeout";
+  override readonly code = "connection_timeout" as const;
 }
 
 /** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
 export class AbortError extends StayhookError {
   override name = "AbortError";
-  override readonly code = "aborted";
+  override readonly code = "aborted" as const;
 }
 
 /** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
 export class AccessTokenError extends StayhookError {
   override name = "AccessTokenError";
-  override readonly code = "access_token_failed";
+  override readonly code = "access_token_failed" as const;
 }
 
 /** The platform answered with success, but with an unexpected body. */
 export class ResponseValidationError extends StayhookError {
   override name = "ResponseValidationError";
-  override readonly code = "invalid_response";
+  override readonly code = "invalid_response" as const;
   /** The problems, one for each wrong part of the body. */
   readonly issues: readonly Issue[];
   /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */

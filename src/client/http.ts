@@ -120,8 +120,8 @@ export class Http {
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const url = new URL(this.#base + path);
-    const search = [query, searchOf({ ...options.query, ...call.query })].filter(Boolean).join("&");
-    if (search !== "") url.search = search;
+    const further = options.query || call.query ? searchOf({ ...options.query, ...call.query }) : "";
+    if (query || further) url.search = [query, further].filter(Boolean).join("&");
     return {
       method,
       url,

@@ -17,7 +17,7 @@ async function ensuring(
 ) {
   let read = 0;
   let written: string | undefined;
-  const sent: unknown[] = [];
+  const sent: [method: string, body?: unknown][] = [];
   const server = await platform((request) => {
     const { method, body } = request;
     if (method === "GET" && written !== undefined) return after ?? { text: written };

@@ -28,7 +28,7 @@ export interface Processed {
 /** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
   override name = "ProcessingError";
-  override readonly code = "processing_failed";
+  override readonly code = "processing_failed" as const;
   /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";
   /** Whether another attempt can help. */
