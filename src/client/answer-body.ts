@@ -227,6 +227,12 @@ export function findRecord(
   // A booking has a listing's id and a status, too.
   const isRecord = ({ value }: Part) =>
     hasFields(value, required) && (identity === "bookingCode" || !hasFields(value, ["bookingCode"]));
+  // The usual form. The search for others takes longer than the rest of a read.
+  if (
+    isRecord({ value: body, path: [] }) &&
+    payloadNames.every((name) => !Object.hasOwn(body as object, name))
+  )
+    return { value: body, path: [], whole: true, rivals: [] };
   let similar: Part | undefined;
   let level: Part[] = [{ value: body, path: [] }];
   for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {

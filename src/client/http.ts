@@ -153,9 +153,11 @@ export class Http {
     let token = call.refreshed ?? (await this.#tokens.initial(signal));
     for (;;) {
       call.secrets.add(token.value);
-      const exchange = await this.#observed(call, url, number, signal, () =>
-        this.#exchange(call, url, token.value, signal),
-      );
+      signal.throwIfAborted();
+      const send = () => this.#exchange(call, url, token.value, signal);
+      const exchange = await (this.#settings.observers.length > 0
+        ? this.#observed(call, url, number, send)
+        : send());
       const { response } = exchange;
       if (response.status === 401 && this.#tokens.refreshable && !call.refreshed) {
         token = call.refreshed = await this.#tokens.refresh(token, signal);
@@ -175,12 +177,9 @@ export class Http {
     call: Outgoing,
     url: URL,
     attempt: number,
-    signal: AbortSignal,
     exchange: () => Promise<Exchange>,
   ): Promise<Exchange> {
-    signal.throwIfAborted();
     const { observers } = this.#settings;
-    if (observers.length === 0) return exchange();
     const redact = redactor(call.secrets);
     const request: RequestObservation = {
       id: crypto.randomUUID(),

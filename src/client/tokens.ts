@@ -25,8 +25,9 @@ export class TokenSource {
 
   async initial(signal: AbortSignal): Promise<Token> {
     const generation = this.#generation;
-    if (typeof this.#accessToken === "string") return { value: this.#accessToken, generation };
-    return { value: await untilAborted(this.#call("initial"), signal), generation };
+    const given = this.#accessToken;
+    const value = typeof given === "string" ? given : await untilAborted(this.#call("initial"), signal);
+    return { value, generation };
   }
 
   /** Gives the token that replaces a refused token. */
