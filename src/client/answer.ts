@@ -29,7 +29,7 @@ export interface Asked {
   /** The path below the base URL. */
   readonly path: string;
   /** The tokens and other secrets of the call. No error may show them. */
-  readonly secrets: Iterable<string>;
+  readonly secrets: Set<string>;
 }
 
 /** The answer to a call: a 2xx, or a 404 or 410 if `mayBeMissing` allows these statuses. */

@@ -3,17 +3,7 @@ import { describeIssue, type Issue, StayhookError } from "../errors.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
 /** The arguments for the constructor of {@link APIError}. */
-export interface APIErrorInit {
-  /** The HTTP status. */
-  readonly status: number;
-  /** The headers of the answer. */
-  readonly headers: Headers;
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
-  readonly body: unknown;
-  /** The HTTP method of the request. */
-  readonly method: string;
-  /** The path below the base URL, without the query. */
-  readonly path: string;
+export interface APIErrorInit extends Pick<APIError, "status" | "headers" | "body" | "method" | "path"> {
   /** The detail in the error's message. Default: the message in the body. */
   readonly detail?: string | undefined;
 }

@@ -124,17 +124,7 @@ export interface RequestOptions {
 }
 
 /** The client's checked options, with the defaults filled in. */
-export interface Settings {
-  readonly baseUrl: URL;
-  readonly accessToken: AccessToken;
-  readonly timeout: number;
-  readonly maxRetries: number;
-  readonly fetch: Fetch;
-  readonly headers: Headers | undefined;
-  readonly log: Log;
-  readonly observers: readonly Observers[];
-  readonly nextPage: ClientOptions["nextPage"];
-}
+export type Settings = ReturnType<typeof checkOptions>;
 
 /** Returns the problem with a bearer token, or `undefined` if the token is valid. Never shows the token. */
 export function problemWithToken(token: unknown): string | undefined {
@@ -204,7 +194,7 @@ function issueOf(option: string, given: unknown, problem: string, variable: stri
 }
 
 /** @throws InvalidArgumentError naming each option that is wrong */
-export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Settings {
+export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
   const { STAYHOOK_BASE_URL, STAYHOOK_ACCESS_TOKEN } = environment();
   const given: ClientOptions<B, L> = Object(options);
   const { baseUrl = STAYHOOK_BASE_URL, accessToken = STAYHOOK_ACCESS_TOKEN } = given;

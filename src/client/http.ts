@@ -2,7 +2,7 @@ import ky, { TimeoutError } from "ky";
 import { untilAborted } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
-import { Answer, type BodyReader, type Exchange, readBody } from "./answer.ts";
+import { Answer, type Asked, type BodyReader, type Exchange, readBody } from "./answer.ts";
 import {
   AbortError,
   APIError,
@@ -38,19 +38,14 @@ export interface Call {
 }
 
 /** One call, with the values that its attempts share. */
-interface Outgoing {
-  readonly method: Method;
+interface Outgoing extends Asked {
   readonly url: URL;
   readonly route: string;
-  /** The path below the base URL. */
-  readonly path: string;
   readonly headers: Headers;
   readonly body: string | undefined;
   readonly signal: AbortSignal | undefined;
   /** The time limit of each attempt, ms. */
   readonly timeout: number;
-  /** The tokens and other secrets of the call. No error may show them. */
-  readonly secrets: Set<string>;
   readonly mayBeMissing: boolean;
   /** The number of requests that the call has sent. */
   sends: number;
