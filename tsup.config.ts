@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
-import { basename } from "node:path";
+import { basename, join, relative } from "node:path";
 import { defineConfig, type Options } from "tsup";
 import { subpaths as entry } from "./subpaths.config.ts";
 
@@ -35,6 +35,22 @@ const withoutParts: NonNullable<Options["plugins"]>[number] = {
   buildEnd: () => rm("dist/parts", { recursive: true, force: true }),
 };
 
+/** Imports of `./style.css?raw` get the text of the file, as in vite. */
+const rawText: NonNullable<Options["esbuildPlugins"]>[number] = {
+  name: "raw-text",
+  setup({ onResolve, onLoad }) {
+    // A path that ends with .css would be taken by tsup, and an absolute path would stay in the source map.
+    onResolve({ filter: /\?raw$/ }, ({ path, resolveDir }) => ({
+      path: relative(".", join(resolveDir, path)),
+      namespace: "raw-text",
+    }));
+    onLoad({ filter: /\?raw$/, namespace: "raw-text" }, async ({ path }) => ({
+      contents: await readFile(path.replace("?raw", ""), "utf8"),
+      loader: "text",
+    }));
+  },
+};
+
 const shared: Options = {
   platform: "neutral",
   // Deno knows Node's modules by this prefix alone, and node:sqlite has no name without it.
@@ -44,6 +60,7 @@ const shared: Options = {
   sourcemap: true,
   // Without shared chunks each subpath has error classes of its own, and instanceof fails between them.
   splitting: true,
+  esbuildPlugins: [rawText],
   external: [/^node:/],
 };
 

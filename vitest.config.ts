@@ -14,6 +14,8 @@ export default defineConfig({
     // On two cores vitest would keep one for itself, which does nothing.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ["test/**/*.test.ts"],
+    // Without this line, vitest replaces the text of style.css?raw by an empty text.
+    css: { include: [/\?raw$/] },
     // A test that takes a tenth of a second takes seconds on a machine with other work.
     testTimeout: 30_000,
     hookTimeout: 30_000,

@@ -8,11 +8,10 @@ export interface Issue {
 
 /** The base class of every error that this package throws on purpose. */
 export class StayhookError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    // Use a literal, because minifiers rename classes and so change `constructor.name`.
-    this.name = "StayhookError";
-  }
+  // Use a literal, because minifiers rename classes and so change `constructor.name`.
+  override name = "StayhookError";
+  /** The kind of error, such as `not_found`. Each class has its own code. */
+  readonly code: string = "stayhook_error";
 }
 
 /**
@@ -28,13 +27,14 @@ export class StayhookError extends Error {
  * ```
  */
 export class InvalidArgumentError extends StayhookError {
+  override name = "InvalidArgumentError";
+  override readonly code = "invalid_argument" as const;
   /** The problems, one for each wrong field. An issue shows no value that may be a secret. */
   readonly issues: readonly Issue[];
 
   constructor(issues: Issue | readonly Issue[]) {
     const list = Array.isArray(issues) ? (issues as readonly Issue[]) : [issues as Issue];
     super(list.map(describeIssue).join("; "));
-    this.name = "InvalidArgumentError";
     this.issues = list;
   }
 }
@@ -45,10 +45,8 @@ export class InvalidArgumentError extends StayhookError {
  * `settle` rejects with this error, and the attempt fails.
  */
 export class InvalidWriteError extends StayhookError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "InvalidWriteError";
-  }
+  override name = "InvalidWriteError";
+  override readonly code = "invalid_write" as const;
 }
 
 /** Returns a text such as `endpoints.bookings: must be https`. Omits the field if the message already names it. */

@@ -1,3 +1,4 @@
+export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
 export type { BookingsResource, ListingsResource } from "./client/client.ts";
 export { type CustomOptions, StayhookClient } from "./client/client.ts";
 export {
@@ -23,16 +24,12 @@ export type {
   HeadersInput,
   ListPage,
   Query,
-  RequestObservation,
   RequestOptions,
-  RequestTelemetry,
-  ResponseObservation,
-  TracedRequest,
 } from "./client/client-options.ts";
-export type { ApiPromise, WithResponse } from "./client/http.ts";
+export type { Observers, RequestObservation, ResponseObservation } from "./client/observers.ts";
+export type { ListPromise } from "./client/paging.ts";
 export type {
   ConfigInput,
-  EndpointsInput,
   Ensured,
   EnsureInput,
   WebhookConfigResource,

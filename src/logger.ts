@@ -88,6 +88,11 @@ export class Log {
     this.#logger = logger;
   }
 
+  /** Whether somebody gets debug lines. The console does not. */
+  get writesDebug(): boolean {
+    return this.#logger !== undefined;
+  }
+
   debug(message: string, details?: LineDetails): void {
     this.#write("debug", message, details);
   }

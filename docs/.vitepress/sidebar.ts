@@ -67,6 +67,7 @@ export const sidebar: Item[] = [
       ]),
     ],
   },
+  group("Use it", [["Client", "/client"]]),
   group("In production", [
     ["Production", "/production"],
     ["Security", "/security"],

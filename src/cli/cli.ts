@@ -1,8 +1,6 @@
 import { parseArgs } from "node:util";
-import type { StayhookClient } from "../client/client.ts";
 import { AuthenticationError, NotFoundError, PermissionDeniedError } from "../client/client-errors.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { LogEntry } from "../logger.ts";
 import { nearest } from "../option-names.ts";
 import { version } from "../version.ts";
 import {
@@ -76,7 +74,8 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
     flag: (name) => values[name] === true,
     client: async () => {
       const { "base-url": baseUrl = io.env.STAYHOOK_BASE_URL } = values as { readonly "base-url"?: string };
-      const client = await clientOf(baseUrl, io, out);
+      const { clientOf } = await import("./platform-client.ts");
+      const client = clientOf(baseUrl, io, out);
       platform.url = baseUrl?.replace(/\/+$/, "");
       return client;
     },
@@ -93,11 +92,11 @@ async function find([first = "", ...rest]: readonly string[]) {
   const { commands: below = [] } = command;
   // Options may stand before the name of the subcommand. The value of such an option is not the name.
   const { tokens } = tokensOf(rest, Object.assign({}, ...below.map(optionsOf)));
-  const token = tokens.find(({ kind }) => kind === "positional");
-  const found = below.find(({ name }) => name === (token?.kind === "positional" && token.value));
-  return found && token
-    ? { command: found, path: [first, found.name], rest: rest.toSpliced(token.index, 1) }
-    : { command, path: [first], rest };
+  for (const token of tokens) {
+    const found = token.kind === "positional" && below.find(({ name }) => name === token.value);
+    if (found) return { command: found, path: [first, found.name], rest: rest.toSpliced(token.index, 1) };
+  }
+  return { command, path: [first], rest };
 }
 
 /** The names that users of other tools try. */
@@ -169,21 +168,6 @@ function problemWith({ name, rawName, value, inlineValue }: GivenOption, options
   // In `--to --json`, the value is missing. In `--to -`, the value is `-`, which means stdin.
   const isMissing = value === undefined || (!inlineValue && /^-./s.test(value));
   return takesValue && isMissing ? `${rawName} requires a value.` : undefined;
-}
-
-/** @throws UsageError naming each missing setting; InvalidArgumentError for an invalid setting */
-async function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): Promise<StayhookClient> {
-  const { STAYHOOK_ACCESS_TOKEN: accessToken } = env;
-  const missing = [
-    baseUrl ? [] : ["STAYHOOK_BASE_URL (the platform's URL; or use --base-url)"],
-    accessToken ? [] : ["STAYHOOK_ACCESS_TOKEN (the access token)"],
-  ].flat();
-  if (!baseUrl || !accessToken) throw new UsageError(`Set ${missing.join(" and ")}.`);
-  const logger = ({ level, message }: LogEntry) => {
-    if (level === "warn" || level === "error") out.warn(message.replace(/^stayhook: /, ""));
-  };
-  const { StayhookClient } = await import("../client/client.ts");
-  return new StayhookClient({ baseUrl, accessToken, logger });
 }
 
 /** Returns an error's message, with the platform's URL and the setting to check. */

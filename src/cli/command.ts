@@ -51,6 +51,11 @@ export interface Command {
 /** A command of a group, such as `ls` in `stayhook events ls`. */
 export type Subcommand = Command & Named;
 
+/** A command in the list of `stayhook --help`. `load` imports the command's module, so that the list stays fast. */
+export interface Entry extends Named {
+  load(): Promise<Command>;
+}
+
 /** The options of a command, with the common options. */
 export function optionsOf({ options, asksPlatform }: Command): Options {
   return {

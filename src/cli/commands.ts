@@ -1,9 +1,4 @@
-import type { Command, Named } from "./command.ts";
-
-/** A command in the list of `stayhook --help`. `load` imports the command's module, so that the list stays fast. */
-export interface Entry extends Named {
-  load(): Promise<Command>;
-}
+import type { Entry } from "./command.ts";
 
 /** All commands, in the order of the help. */
 export const commands: readonly Entry[] = [
@@ -65,6 +60,6 @@ export const commands: readonly Entry[] = [
   {
     name: "completion",
     summary: "print a script that completes commands and options in your shell",
-    load: async () => (await import("./commands/completion.ts")).completion,
+    load: async () => (await import("./commands/completion.ts")).completionOf(commands),
   },
 ];

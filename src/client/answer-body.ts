@@ -1,7 +1,8 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
-import type { Answer, Reader } from "./http.ts";
+import type { Answer } from "./answer.ts";
+import type { Reader } from "./api-promise.ts";
 
 /** A kind of record of the platform, such as a booking. */
 export interface Model<T> {
@@ -45,12 +46,13 @@ export class Readers {
    */
   record<T>(model: Model<T>, asked: string | number): Reader<T> {
     const [identity] = model.required;
+    const isAsked = (value: unknown) => comparable((value as Properties)[identity]) === comparable(asked);
     return async (answer) => {
       const { value } = answer.body;
       if (saysNotFound(value, model.required) || saysNone(value, model.required)) throw answer.notFound();
-      const part = findRecord(value, model.required);
+      const part = findRecord(value, model.required, isAsked);
       const record = await this.#validated(model, part, answer);
-      if (comparable((record as Record<string, unknown>)[identity]) !== comparable(asked))
+      if (!isAsked(record))
         throw answer.invalid([
           { path: [...part.path, identity], message: `is not the requested ${identity}` },
         ]);
@@ -80,7 +82,9 @@ export class Readers {
         throw answer.notFound();
       }
       const part = findRecord(value, model.required);
-      if (!part.whole && saysFailed(value)) throw answer.failed();
+      const failure = part.whole ? undefined : failureIn(value, tellsFailure);
+      if (failure) throw answer.failed(failure);
+      if (part.rivals.length > 0) return undefined;
       const result = await validate(model.schema, part, answer);
       return "issues" in result ? undefined : this.#warnOfUnexpected(result.value, model);
     };
@@ -90,10 +94,12 @@ export class Readers {
   page<T>(model: Model<T>): Reader<Page<T>> {
     return async (answer) => {
       const { value: body } = answer.body;
-      const list = findList(body);
+      const list = findList(body, model.required[0]);
       // If the answer reports a failure, do not accept an empty list: all listings would look deleted.
-      if (!list?.value.length && saysFailed(body)) throw answer.failed();
+      const failure = list?.value.length ? undefined : failureIn(body);
+      if (failure) throw answer.failed(failure);
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);
+      if (list.rivals.length > 0) throw answer.invalid(rivalry("list", list));
       const rows: T[] = [];
       const issues: Issue[] = [];
       let read = 0;
@@ -107,8 +113,14 @@ export class Readers {
     };
   }
 
-  async #validated<T>(model: Model<T>, part: Part & { readonly whole: boolean }, answer: Answer): Promise<T> {
-    if (!part.whole && saysFailed(answer.body.value)) throw answer.failed();
+  async #validated<T>(
+    model: Model<T>,
+    part: Found & { readonly whole: boolean },
+    answer: Answer,
+  ): Promise<T> {
+    const failure = part.whole ? undefined : failureIn(answer.body.value);
+    if (failure) throw answer.failed(failure);
+    if (part.rivals.length > 0) throw answer.invalid(rivalry("record", part));
     const result = await validate(model.schema, part, answer);
     if ("issues" in result) throw answer.invalid(result.issues);
     return this.#warnOfUnexpected(result.value, model);
@@ -174,22 +186,26 @@ export interface Part<T = unknown> {
 
 type Properties = Readonly<Record<string, unknown>>;
 
+/** A part of a body that may be the record or the list. */
+export interface Found<T = unknown> extends Part<T> {
+  /** Other parts that may be the record or the list just as well, and that differ. */
+  readonly rivals: readonly Part[];
+}
+
+function rivalry(name: string, { path, rivals }: Found): Issue[] {
+  const message = `is one of ${rivals.length + 1} parts that look like the ${name}, and they differ`;
+  return [{ path }, ...rivals].map((part) => ({ path: part.path, message }));
+}
+
 // The platform does not document its bodies. APIs usually give one of these names to the property with the payload.
-const payloadNames = [
-  "data",
-  "booking",
-  "listing",
-  "config",
-  "webhookConfig",
-  "webhook",
-  "configuration",
-  "result",
-  "response",
-  "payload",
-  "record",
-  "item",
-];
+const payloadNames =
+  "data booking listing config webhookConfig webhook configuration result response payload record item".split(
+    " ",
+  );
 const listNames = ["listings", "data", "items", "results"];
+
+/** The names of the older part of a pair, such as `before` and `after`. Such a part is never the record or list. */
+const olderNames = /^(before|old|previous|prior)/i;
 
 /** How many levels deep a record, configuration or list may be nested in other objects. */
 const maxWrappers = 2;
@@ -198,36 +214,76 @@ const maxWrappers = 2;
  * Finds the record in a body: the body itself, or an object nested up to two levels deep.
  *
  * @param required - the fields that a record must have. The first field identifies the record
+ * @param isAsked - whether an object has the requested identity. Default: every object has it
  * @returns the part with all required fields. If no part has all of them, returns the most similar part, so that an
  *   error can name its path
  */
 export function findRecord(
   body: unknown,
   required: readonly [string, ...string[]],
-): Part & { whole: boolean } {
-  // Check the usual form first, because the search for other forms is slow.
-  if (hasFields(body, required)) return { value: body, path: [], whole: true };
-  const parts = [...partsOf(body)];
-  const having = (fields: readonly string[]) => parts.find(({ value }) => hasFields(value, fields));
-  const whole = having(required);
-  return { ...(whole ?? having([required[0]]) ?? (parts[0] as Part)), whole: whole !== undefined };
+  isAsked: (value: unknown) => boolean = () => true,
+): Found & { readonly whole: boolean } {
+  const [identity] = required;
+  // A booking has a listing's id and a status, too.
+  const isRecord = ({ value }: Part) =>
+    hasFields(value, required) && (identity === "bookingCode" || !hasFields(value, ["bookingCode"]));
+  // The usual form. The search for others takes longer than the rest of a read.
+  if (
+    isRecord({ value: body, path: [] }) &&
+    payloadNames.every((name) => !Object.hasOwn(body as object, name))
+  )
+    return { value: body, path: [], whole: true, rivals: [] };
+  let similar: Part | undefined;
+  let level: Part[] = [{ value: body, path: [] }];
+  for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
+    level = level.map(onlyElement);
+    const whole = level.filter(isRecord);
+    const asked = whole.filter(({ value }) => isAsked(value));
+    const [part, ...others] = asked.length > 0 ? asked : whole;
+    if (part) {
+      const rivals = [...others, ...echoes(part, required).filter(isRecord)];
+      return { ...part, whole: true, rivals: rivals.filter(({ value }) => differ(value, part.value)) };
+    }
+    similar ??= level.find(({ value }) => hasFields(value, [identity]));
+    level = level.flatMap((part) => below(part, payloadNames));
+  }
+  return { ...(similar ?? onlyElement({ value: body, path: [] })), whole: false, rivals: [] };
 }
 
-/** Finds the list in a body: an array of objects, nested up to two levels deep. */
-export function findList(body: unknown): Part<readonly unknown[]> | undefined {
+/**
+ * Returns the records in the properties of a record that have its identity, but another second field. Then the outer
+ * object may be an envelope whose `status` is not the status of the record.
+ */
+function echoes({ value, path }: Part, [identity, second = ""]: readonly [string, ...string[]]): Part[] {
+  const outer = value as Properties;
+  return payloadNames
+    .filter((name) => hasFields(outer[name], [identity, second]))
+    .map((name) => ({ value: outer[name] as Properties, path: [...path, name] }))
+    .filter(({ value }) => comparable(value[identity]) === comparable(outer[identity]))
+    .filter(({ value }) => differ(value[second], outer[second]));
+}
+
+function differ(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) !== JSON.stringify(other);
+}
+
+/**
+ * Finds the list in a body: an array of objects, nested up to two levels deep.
+ *
+ * @param identity - the field that identifies a row
+ */
+export function findList(body: unknown, identity: string): Found<readonly unknown[]> | undefined {
   const root: Part = { value: body, path: [] };
-  if (isList(root)) return root;
+  if (isList(root)) return { ...root, rivals: [] };
   const outer = below(root, listNames);
   const lists = [...outer, ...outer.flatMap((part) => below(part, listNames))].filter(isList);
-  for (const name of listNames) {
-    const named = lists.find(
-      (part) => part.path.at(-1) === name && (part.value.length === 0 || hasObjects(part)),
-    );
-    if (named) return named;
-  }
-  const others = lists.filter(hasObjects);
-  const ofListings = others.find(({ value }) => value.some((row) => isObject(row) && "listingId" in row));
-  return ofListings ?? others[0] ?? onlyEmpty(lists);
+  const named = listNames
+    .flatMap((name) => lists.filter((part) => part.path.at(-1) === name))
+    .find((part) => part.value.length === 0 || hasObjects(part));
+  const withRows = lists.filter(({ value }) => value.some((row) => hasFields(row, [identity])));
+  const [first, ...rivals] = new Set([...(named ? [named] : []), ...withRows]);
+  const found = first ?? lists.find(hasObjects) ?? onlyEmpty(lists);
+  return found && { ...found, rivals };
 }
 
 /** Whether a body has the status 404 or 410 in its `code` or `status`. */
@@ -251,7 +307,8 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
     return false;
   const names = Object.keys(body);
   if (names.length === 0) return true;
-  if (wrappers === 0 || Object.entries(body).some(tellsFailure)) return false;
+  if (wrappers === 0 || failureIn(body, tellsFailure) || isObject(body.error) || isObject(body.errors))
+    return false;
   const known = names.filter((name) => payloadNames.includes(name));
   // Without a known payload name, every property whose value is not `true` counts as payload.
   const payload = known.length > 0 ? known : names.filter((name) => body[name] !== true);
@@ -259,11 +316,18 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }
 
-/** Whether a successful answer reports a failure in the top-level properties of its body. */
-export function saysFailed(body: unknown): boolean {
-  if (!isObject(body)) return false;
-  const { success, error, errors } = body;
-  return isFalse(success) || isSet(error) || isSet(errors);
+type Property = readonly [name: string, value: unknown];
+
+/** Returns the top-level property of a successful answer that reports a failure, if there is one. */
+export function failureIn(
+  body: unknown,
+  tells: (property: Property) => boolean = tellsClearly,
+): Property | undefined {
+  return isObject(body) ? Object.entries(body).find(tells) : undefined;
+}
+
+function tellsClearly([name, value]: Property): boolean {
+  return name === "success" ? isFalse(value) : (name === "error" || name === "errors") && isSet(value);
 }
 
 export function isObject(value: unknown): value is Properties {
@@ -275,10 +339,10 @@ export function toNumber(value: unknown): number {
   return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;
 }
 
-/** Whether a property reports a failure. Knows the names and values that APIs usually use for failures. */
-function tellsFailure([name, value]: readonly [string, unknown]): boolean {
-  if (name === "error" || name === "errors") return isSet(value) || isObject(value);
-  if (name === "success" && isFalse(value)) return true;
+/** Whether a property may report a failure. Knows the names and values that APIs usually use for failures. */
+function tellsFailure([name, value]: Property): boolean {
+  if (name === "error" || name === "errors") return isSet(value);
+  if ((name === "success" || name === "ok") && isFalse(value)) return true;
   if (!/^(code|status|statusCode|errorCode|message|success)$/.test(name)) return false;
   if (typeof value === "object") return value !== null;
   if (value === "" || typeof value === "boolean") return value === false;
@@ -300,16 +364,6 @@ function isGoodCode(number: number): boolean {
   return number === 0 || (number >= 200 && number <= 299);
 }
 
-/** Yields the body, and then the parts of the body that may be the record, the outer parts first. */
-function* partsOf(body: unknown): Generator<Part> {
-  let level: Part[] = [{ value: body, path: [] }];
-  for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
-    level = level.map(onlyElement);
-    yield* level;
-    level = level.flatMap((part) => below(part, payloadNames));
-  }
-}
-
 /** Unwraps an array with a single element. Returns any other part unchanged. */
 function onlyElement(part: Part): Part {
   const { value, path } = part;
@@ -321,7 +375,7 @@ function below({ value, path }: Part, names: readonly string[]): Part[] {
   if (!isObject(value)) return [];
   const sorted = [
     ...names.filter((name) => Object.hasOwn(value, name)),
-    ...Object.keys(value).filter((key) => !names.includes(key)),
+    ...Object.keys(value).filter((key) => !names.includes(key) && !olderNames.test(key)),
   ];
   return sorted.map((key) => ({ value: value[key], path: [...path, key] }));
 }

@@ -3,17 +3,7 @@ import { describeIssue, type Issue, StayhookError } from "../errors.ts";
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
 /** The arguments for the constructor of {@link APIError}. */
-export interface APIErrorInit {
-  /** The HTTP status. */
-  readonly status: number;
-  /** The headers of the answer. */
-  readonly headers: Headers;
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
-  readonly body: unknown;
-  /** The HTTP method of the request. */
-  readonly method: string;
-  /** The path below the base URL, without the query. */
-  readonly path: string;
+export interface APIErrorInit extends Pick<APIError, "status" | "headers" | "body" | "method" | "path"> {
   /** The detail in the error's message. Default: the message in the body. */
   readonly detail?: string | undefined;
 }
@@ -25,6 +15,8 @@ export interface APIErrorInit {
  * The error does not show the access token, even if the answer contains the token.
  */
 export class APIError extends StayhookError {
+  override name = "APIError";
+  override readonly code: string = "api_error";
   /** The HTTP status. It is 0 if the runtime hides the status, as browsers do for redirects. */
   readonly status: number;
   /** The headers of the answer. */
@@ -42,7 +34,6 @@ export class APIError extends StayhookError {
     const detail = init.detail ?? messageIn(init.body);
     const said = detail === undefined ? "" : `: ${shorten(detail)}`;
     super(`${init.method} ${shorten(init.path)} was answered with ${init.status}${said}`);
-    this.name = "APIError";
     this.status = init.status;
     this.headers = init.headers;
     this.body = init.body;
@@ -61,60 +52,49 @@ export class APIError extends StayhookError {
 
 /** The platform answered 400. */
 export class BadRequestError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "BadRequestError";
-  }
+  override name = "BadRequestError";
+  override readonly code = "bad_request" as const;
 }
 
 /** The platform answered 401: the access token is missing, wrong or no longer valid. */
 export class AuthenticationError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "AuthenticationError";
-  }
+  override name = "AuthenticationError";
+  override readonly code = "unauthenticated" as const;
 }
 
 /** The platform answered 403. */
 export class PermissionDeniedError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "PermissionDeniedError";
-  }
+  override name = "PermissionDeniedError";
+  override readonly code = "permission_denied" as const;
 }
 
 /** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
 export class NotFoundError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "NotFoundError";
-  }
+  override name = "NotFoundError";
+  override readonly code = "not_found" as const;
 }
 
 /** The platform answered 409. */
 export class ConflictError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "ConflictError";
-  }
+  override name = "ConflictError";
+  override readonly code = "conflict" as const;
 }
 
 /** The platform answered 422. */
 export class UnprocessableEntityError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "UnprocessableEntityError";
-  }
+  override name = "UnprocessableEntityError";
+  override readonly code = "unprocessable_entity" as const;
 }
 
 /** The platform answered 429: too many requests. */
 export class RateLimitError extends APIError {
+  override name = "RateLimitError";
+  override readonly code = "rate_limited" as const;
   /** Seconds to wait after the answer. `undefined` if the answer has no valid `Retry-After` header. */
   readonly retryAfter: number | undefined;
 
   constructor(init: APIErrorInit) {
     super(init);
-    this.name = "RateLimitError";
     const ms = retryAfterMs(init.headers);
     this.retryAfter = ms === undefined ? undefined : ms / 1000;
   }
@@ -122,10 +102,8 @@ export class RateLimitError extends APIError {
 
 /** The platform answered 5xx. */
 export class InternalServerError extends APIError {
-  constructor(init: APIErrorInit) {
-    super(init);
-    this.name = "InternalServerError";
-  }
+  override name = "InternalServerError";
+  override readonly code = "internal_server_error" as const;
 }
 
 const classes = new Map<number, new (init: APIErrorInit) => APIError>([
@@ -141,38 +119,32 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
 
 /** The client could not reach the platform, or got an incomplete answer. `cause` is the error of the runtime. */
 export class ConnectionError extends StayhookError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "ConnectionError";
-  }
+  override name = "ConnectionError";
+  override readonly code: string = "connection_failed";
 }
 
 /** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
 export class ConnectionTimeoutError extends ConnectionError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "ConnectionTimeoutError";
-  }
+  override name = "ConnectionTimeoutError";
+  override readonly code = "connection_timeout" as const;
 }
 
 /** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
 export class AbortError extends StayhookError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "AbortError";
-  }
+  override name = "AbortError";
+  override readonly code = "aborted" as const;
 }
 
 /** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
 export class AccessTokenError extends StayhookError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = "AccessTokenError";
-  }
+  override name = "AccessTokenError";
+  override readonly code = "access_token_failed" as const;
 }
 
 /** The platform answered with success, but with an unexpected body. */
 export class ResponseValidationError extends StayhookError {
+  override name = "ResponseValidationError";
+  override readonly code = "invalid_response" as const;
   /** The problems, one for each wrong part of the body. */
   readonly issues: readonly Issue[];
   /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
@@ -194,18 +166,16 @@ export class ResponseValidationError extends StayhookError {
   ) {
     const shown = issues.slice(0, 3).map(describeIssue).join("; ");
     const more = issues.length > 3 ? `; for ${issues.length - 3} more, see error.issues` : "";
-    super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown)}${more}`, options);
-    this.name = "ResponseValidationError";
+    // The limit leaves room for the start of a body that is not JSON.
+    super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown, 300)}${more}`, options);
     this.issues = issues;
     this.body = body;
     this.valid = valid;
   }
 }
 
-const maxDetail = 200;
-
-export function shorten(text: string): string {
-  return text.length > maxDetail ? `${text.slice(0, maxDetail)}…` : text;
+export function shorten(text: string, most = 200): string {
+  return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
 /** Returns the error message from one of the usual fields of a JSON body. */
@@ -219,23 +189,13 @@ export function messageIn(body: unknown): string | undefined {
     | undefined;
 }
 
-const requestIdHeaders = [
-  "x-request-id",
-  "request-id",
-  "x-requestid",
-  "x-correlation-id",
-  "x-amzn-requestid",
-  "x-amz-request-id",
-  "x-trace-id",
-  "cf-ray",
-];
+const requestIdHeaders =
+  "x-request-id request-id x-requestid x-correlation-id x-amzn-requestid x-amz-request-id x-trace-id cf-ray".split(
+    " ",
+  );
 
 function requestIdIn(headers: Headers): string | undefined {
-  for (const name of requestIdHeaders) {
-    const id = headers.get(name);
-    if (id !== null && id !== "") return id;
-  }
-  return undefined;
+  return requestIdHeaders.map((name) => headers.get(name)).find(Boolean) ?? undefined;
 }
 
 // The three forms of an HTTP date (RFC 9110, section 5.6.7).

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
+import type { Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
@@ -13,7 +14,7 @@ import {
   option,
   optionsObject,
 } from "../options.ts";
-import type { StayhookError } from "./client-errors.ts";
+import { type Observers, observersOf } from "./observers.ts";
 import { checkBaseUrl } from "./urls.ts";
 
 /** Headers by name. The client omits a header that is `undefined`. */
@@ -41,63 +42,6 @@ type QueryValue = string | number | boolean;
 /** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** A request that the client is about to send. */
-export interface RequestObservation {
-  /** The HTTP method. */
-  readonly method: string;
-  /** The path with parameter names: `/v2/bookings/{bookingCode}`. For `client.request`, the path without query. */
-  readonly route: string;
-  /** The path with the values of its parameters, without the query. */
-  readonly path: string;
-  /** The number of the attempt, from 1. A redirect, or a repeat with a new token, belongs to the same attempt. */
-  readonly attempt: number;
-}
-
-/** The end of a request. It has a `status`, or an `error` if no complete answer arrived. */
-export type ResponseObservation = RequestObservation & {
-  /** The time from the request to the end of the body, ms. */
-  readonly duration: number;
-} & (
-    | {
-        /** The HTTP status of the answer. */
-        readonly status: number;
-        /** Absent, because the request got a complete answer. */
-        readonly error?: undefined;
-      }
-    | {
-        /** The error of a request that got no complete answer. */
-        readonly error: StayhookError;
-        /** Absent, because the request got no complete answer. */
-        readonly status?: undefined;
-      }
-  );
-
-/** The functions that the client calls for each request. The client logs errors that the functions throw. */
-export interface Observers {
-  /** Called before each request. */
-  readonly onRequest?: ((request: RequestObservation) => unknown) | undefined;
-  /** Called at the end of each request. */
-  readonly onResponse?: ((response: ResponseObservation) => unknown) | undefined;
-}
-
-/** A request to the platform, as {@link RequestTelemetry} gets it. */
-export interface TracedRequest extends RequestObservation {
-  /** The URL without its query and without secrets. */
-  readonly url: string;
-  /** The number of earlier requests of the same call: attempts, redirects, and repeats with a new token. */
-  readonly resendCount: number;
-}
-
-/** The part of a `Telemetry` that the client uses. */
-export interface RequestTelemetry {
-  /**
-   * Wraps a request. Must call `run` once, and resolve to the result of `run`.
-   *
-   * @param run - sends the request and reads the answer. Rejects if no complete answer arrives
-   */
-  request<R extends { readonly status: number }>(info: TracedRequest, run: () => Promise<R>): Promise<R>;
-}
-
 /** One page of a list, as {@link ClientOptions.nextPage} gets it. */
 export interface ListPage {
   /** The parsed JSON of the page. */
@@ -112,26 +56,16 @@ export interface ListPage {
 export interface ClientOptions<B extends Booking = Booking, L extends Listing = Listing> extends Observers {
   /**
    * The URL of the platform's API: https, or http on a loopback host. A path in the URL is a prefix for all requests.
-   * By convention, the URL comes from `STAYHOOK_BASE_URL`, the environment variable that the command line tool reads.
-   *
-   * @example
-   * ```ts
-   * baseUrl: process.env.STAYHOOK_BASE_URL ?? "",
-   * ```
+   * Default: the environment variable `STAYHOOK_BASE_URL`.
    */
-  baseUrl: string | URL;
+  baseUrl?: string | URL | undefined;
   /** Allows http for any host. Default `false`: with http, anyone on the network path could read the token. */
   allowInsecureHttp?: boolean | undefined;
   /**
-   * The token, or a function that gives it. The client and its errors never show the token. By convention, the token
-   * comes from `STAYHOOK_ACCESS_TOKEN`, the environment variable that the command line tool reads.
-   *
-   * @example
-   * ```ts
-   * accessToken: process.env.STAYHOOK_ACCESS_TOKEN ?? "",
-   * ```
+   * The token, or a function that gives it. The client and its errors never show the token. Default: the environment
+   * variable `STAYHOOK_ACCESS_TOKEN`.
    */
-  accessToken: AccessToken;
+  accessToken?: AccessToken | undefined;
   /**
    * Your own schemas for records, for example with more fields. Any library that follows Standard Schema works. The
    * outputs of the schemas must extend {@link Booking} and {@link Listing}.
@@ -166,9 +100,12 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
   fetch?: Fetch | undefined;
   /** Headers for every request. They may replace any header except `authorization`. */
   headers?: HeadersInput | undefined;
-  /** Makes a span for each request. Use `telemetry()` of `stayhook/otel`, or your own object. Default: no spans. */
-  telemetry?: RequestTelemetry | undefined;
-  /** Writes the log lines of the client. Default: warnings go to the console. */
+  /**
+   * Further observers of each request: `telemetry()` of `stayhook/otel`, which makes a span for each request, or your
+   * own object. Default: none.
+   */
+  telemetry?: Observers | undefined;
+  /** Writes the log lines of the client, with a debug line for each request. Default: warnings go to the console. */
   logger?: Logger | undefined;
 }
 
@@ -187,18 +124,7 @@ export interface RequestOptions {
 }
 
 /** The client's checked options, with the defaults filled in. */
-export interface Settings {
-  readonly baseUrl: URL;
-  readonly accessToken: AccessToken;
-  readonly timeout: number;
-  readonly maxRetries: number;
-  readonly fetch: Fetch;
-  readonly headers: Headers | undefined;
-  readonly log: Log;
-  readonly observers: Observers;
-  readonly telemetry: RequestTelemetry | undefined;
-  readonly nextPage: ClientOptions["nextPage"];
-}
+export type Settings = ReturnType<typeof checkOptions>;
 
 /** Returns the problem with a bearer token, or `undefined` if the token is valid. Never shows the token. */
 export function problemWithToken(token: unknown): string | undefined {
@@ -210,7 +136,7 @@ export function problemWithToken(token: unknown): string | undefined {
     : undefined;
 }
 
-const telemetryFunctions = ["recorded", "process", "request", "observe", "watch"] as const;
+const telemetryFunctions = ["recorded", "process", "onRequest", "onResponse", "observe", "watch"] as const;
 
 /** Returns the problem with the option `telemetry`, or `undefined`. Each function of the object may be missing. */
 export function problemWithTelemetry(given: unknown): string | undefined {
@@ -246,11 +172,7 @@ const clientSchema = () =>
   optionsObject({
     baseUrl: z.unknown().optional(),
     allowInsecureHttp: z.unknown().optional(),
-    accessToken: option<AccessToken>((given) =>
-      typeof given === "function"
-        ? undefined
-        : problemWithToken(given)?.replace("a string", "a string or a function"),
-    ),
+    accessToken: z.unknown().optional(),
     models: optionsObject({ booking: model("booking"), listing: model("listing") }).optional(),
     ...limits(),
     nextPage: callable<NonNullable<ClientOptions["nextPage"]>>().optional(),
@@ -258,28 +180,50 @@ const clientSchema = () =>
     logger: logger().optional(),
     onRequest: callable<NonNullable<ClientOptions["onRequest"]>>().optional(),
     onResponse: callable<NonNullable<ClientOptions["onResponse"]>>().optional(),
-    telemetry: option<RequestTelemetry>(problemWithTelemetry).optional(),
+    telemetry: option<Observers>(problemWithTelemetry).optional(),
   });
 
+/** Returns the environment variables. Some runtimes have none. */
+function environment(): Readonly<Record<string, string | undefined>> {
+  return globalThis.process?.env ?? {};
+}
+
+/** Makes the issue of an option that may also come from an environment variable. */
+function issueOf(option: string, given: unknown, problem: string, variable: string): Issue {
+  return { path: [option], message: given === undefined ? `${problem}. Or set ${variable}` : problem };
+}
+
 /** @throws InvalidArgumentError naming each option that is wrong */
-export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Settings {
+export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
+  const { STAYHOOK_BASE_URL, STAYHOOK_ACCESS_TOKEN } = environment();
   const given: ClientOptions<B, L> = Object(options);
-  const baseUrl = checkBaseUrl(given.baseUrl, given.allowInsecureHttp === true);
-  const before = typeof baseUrl === "string" ? [{ path: ["baseUrl"], message: baseUrl }] : [];
-  const checked = check(clientSchema, options, { before });
-  const { accessToken, timeout = 10_000, maxRetries = 2, headers, telemetry, nextPage } = checked;
+  const { baseUrl = STAYHOOK_BASE_URL, accessToken = STAYHOOK_ACCESS_TOKEN } = given;
+  const url = checkBaseUrl(baseUrl, given.allowInsecureHttp === true);
+  const problem = typeof accessToken === "function" ? undefined : problemWithToken(accessToken);
+  const before: Issue[] = [];
+  if (typeof url === "string") before.push(issueOf("baseUrl", given.baseUrl, url, "STAYHOOK_BASE_URL"));
+  if (problem !== undefined)
+    before.push(
+      issueOf(
+        "accessToken",
+        given.accessToken,
+        problem.replace("a string", "a string or a function"),
+        "STAYHOOK_ACCESS_TOKEN",
+      ),
+    );
+  const checked = check(clientSchema, options ?? {}, { before });
+  const log = new Log(checked.logger);
   return {
-    baseUrl: baseUrl as URL,
-    accessToken,
-    timeout,
-    maxRetries,
+    baseUrl: url as URL,
+    accessToken: accessToken as AccessToken,
+    timeout: checked.timeout ?? 10_000,
+    maxRetries: checked.maxRetries ?? 2,
     // Look up `fetch` at each call, because tests and tracing may replace it later.
-    fetch: checked.fetch ?? ((url, init) => globalThis.fetch(url, init)),
-    headers,
-    log: new Log(checked.logger),
-    observers: { onRequest: checked.onRequest, onResponse: checked.onResponse },
-    telemetry,
-    nextPage,
+    fetch: checked.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+    headers: checked.headers,
+    log,
+    observers: observersOf(checked, checked.telemetry, log),
+    nextPage: checked.nextPage,
   };
 }
 
@@ -339,16 +283,4 @@ function toHeaders(given: unknown, context: z.RefinementCtx): Headers | undefine
     }
   }
   return headers;
-}
-
-/** Calls an observer, does not wait for its result, and logs its errors. */
-export function notify<T>(observer: ((info: T) => unknown) | undefined, info: T, log: Log): void {
-  if (!observer) return;
-  const failed = (error: unknown): void =>
-    log.warn("the client's `onRequest` or `onResponse` threw", { error, fromUserCode: true });
-  try {
-    Promise.resolve(observer(info)).catch(failed);
-  } catch (error) {
-    failed(error);
-  }
 }

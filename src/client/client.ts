@@ -10,6 +10,7 @@ import {
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { check, option, optionsObject } from "../options.ts";
 import { type Model, parseWith, Readers, rawJson } from "./answer-body.ts";
+import { type ApiPromise, callEndpoint } from "./api-promise.ts";
 import {
   type ClientOptions,
   checkOptions,
@@ -18,8 +19,8 @@ import {
   requestShape,
   type Settings,
 } from "./client-options.ts";
-import { type ApiPromise, apiPromise, callEndpoint, Http, type Method, methods } from "./http.ts";
-import { readAll } from "./paging.ts";
+import { Http, type Method, methods } from "./http.ts";
+import { type ListPromise, listPromise } from "./paging.ts";
 import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 
@@ -43,9 +44,11 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   readonly listings: ListingsResource<L>;
   /** The bookings of the account. */
   readonly bookings: BookingsResource<B>;
+  readonly #options: ClientOptions<B, L>;
   readonly #http: Http;
 
-  constructor(options: ClientOptions<B, L>) {
+  constructor(options: ClientOptions<B, L> = {}) {
+    this.#options = options;
     const settings = checkOptions(options);
     const readers = new Readers(settings.log);
     const { booking, listing } = options.models ?? {};
@@ -53,6 +56,24 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     this.webhookConfig = webhookConfigResource(this.#http, readers, settings.baseUrl);
     this.listings = listingsResource(this.#http, readers, listing, settings);
     this.bookings = bookingsResource(this.#http, readers, booking);
+  }
+
+  /**
+   * Makes a client with the options of this client, of which the given options replace some. An option that is
+   * `undefined` gets its default.
+   *
+   * @throws InvalidArgumentError naming each option that is wrong
+   * @example
+   * ```ts
+   * const patient = client.withOptions({ timeout: 60_000, maxRetries: 5 });
+   * ```
+   */
+  withOptions<B2 extends Booking = B, L2 extends Listing = L>(
+    options: ClientOptions<B2, L2>,
+  ): StayhookClient<B2, L2> {
+    const models = { ...this.#options.models, ...options?.models };
+    // The cast is safe: a model that is not given stays, and its type is the default of the type parameter.
+    return new StayhookClient({ ...this.#options, ...options, models } as ClientOptions<B2, L2>);
   }
 
   /**
@@ -145,13 +166,18 @@ function bookingsResource<B extends Booking>(
 /** The listings of the account: `client.listings`. */
 export interface ListingsResource<out L extends Listing = Listing> {
   /**
-   * Reads all listings of the account. With the client option `nextPage`, reads one page after the other, and
-   * `withResponse()` gives the answer of the last page.
+   * Reads all listings of the account. Await the result for an array, or loop over it with `for await`, which gives
+   * the rows of each page as it arrives. With the client option `nextPage`, reads one page after the other, and
+   * `withResponse()` gives the answer of the last page. An invalid row throws after the last page.
    *
    * @throws ResponseValidationError if the answer has an invalid row or no list. `error.valid` has the valid rows
    * @throws ResponseValidationError if `nextPage` fails, repeats a query, or asks for more than 1,000 pages
+   * @example
+   * ```ts
+   * for await (const listing of client.listings.list()) console.log(listing.listingId);
+   * ```
    */
-  list(options?: RequestOptions): ApiPromise<L[]>;
+  list(options?: RequestOptions): ListPromise<L>;
   /**
    * Reads one listing.
    *
@@ -177,7 +203,7 @@ function listingsResource<L extends Listing>(
   const readPage = (options: RequestOptions | undefined, query: Query) =>
     callEndpoint(http, "GET", path`/v2/listings`, readers.page(model), options, { query }).withResponse();
   return {
-    list: (options) => apiPromise(readAll((query) => readPage(options, query), options, settings)),
+    list: (options) => listPromise((query) => readPage(options, query), options, settings),
     get: (listingId, options) => {
       const id = toInteger(listingId) ?? Number.NaN;
       const read = readers.record(model, id);

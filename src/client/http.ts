@@ -1,71 +1,24 @@
-import { InvalidArgumentError, type Issue } from "../errors.ts";
+import ky, { TimeoutError } from "ky";
+import { untilAborted } from "../async.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
+import { Answer, type Asked, type BodyReader, type Exchange, readBody } from "./answer.ts";
 import {
+  AbortError,
   APIError,
-  type APIErrorInit,
   ConnectionError,
-  messageIn,
-  NotFoundError,
-  ResponseValidationError,
+  ConnectionTimeoutError,
   retryAfterMs,
+  shorten,
 } from "./client-errors.ts";
-import {
-  checkRequestOptions,
-  noOptions,
-  type Query,
-  type RequestOptions,
-  type Settings,
-} from "./client-options.ts";
-import {
-  attempt,
-  type Body,
-  describeRedirect,
-  type Exchange,
-  failureOf,
-  maxBodyBytes,
-  type Outgoing,
-  TokenSource,
-} from "./http-attempt.ts";
+import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./client-options.ts";
+import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
-import type { Path } from "./urls.ts";
+import { type Token, TokenSource } from "./tokens.ts";
+import { isBelow, type Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
 export type Method = (typeof methods)[number];
-
-/** The data of an answer, and the HTTP response. */
-export interface WithResponse<out T> {
-  /** The data that the call resolves to without `withResponse()`. */
-  readonly data: T;
-  /** The HTTP response. Its body has already been read: use the property `body` instead. */
-  readonly response: Response;
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
-  readonly body: unknown;
-}
-
-/** A promise of an answer's data. Its method `withResponse` also gives the HTTP response. */
-export interface ApiPromise<out T> extends Promise<T> {
-  /**
-   * Gives the data together with the HTTP response.
-   *
-   * @example
-   * ```ts
-   * const { data, response } = await client.bookings.get("HX3K9").withResponse();
-   * console.log(response.headers.get("x-ratelimit-remaining"));
-   * ```
-   */
-  withResponse(): Promise<WithResponse<T>>;
-}
-
-export function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T> {
-  const data = answered.then((answer) => answer.data);
-  return Object.assign(data, {
-    withResponse: () => {
-      // Mark the rejection of `data` as handled, because the caller gets the error from the returned promise.
-      data.catch(() => {});
-      return answered.then((answer) => answer);
-    },
-  });
-}
 
 /** One call to the platform. */
 export interface Call {
@@ -84,48 +37,32 @@ export interface Call {
   readonly options: RequestOptions;
 }
 
-type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
-  /** Makes the body. If this function throws because of a bad argument, the call rejects. */
-  readonly body?: () => unknown;
-  readonly secrets?: (body: unknown) => string[];
-};
-
-export function callEndpoint<T>(
-  http: Http,
-  method: Method,
-  path: Path,
-  read: Reader<T>,
-  options: RequestOptions | undefined,
-  { body: makeBody, secrets, ...extras }: Extras = {},
-): ApiPromise<T> {
-  const answered = async () => {
-    const body = makeBody?.();
-    const call: Call = {
-      method,
-      path,
-      options: options ?? noOptions,
-      body,
-      secrets: secrets?.(body),
-      ...extras,
-    };
-    const answer = await http.send(call);
-    return { data: await read(answer), response: answer.response, body: answer.body.value };
-  };
-  return apiPromise(answered());
+/** One call, with the values that its attempts share. */
+interface Outgoing extends Asked {
+  readonly url: URL;
+  readonly route: string;
+  readonly headers: Headers;
+  readonly body: string | undefined;
+  readonly signal: AbortSignal | undefined;
+  /** The time limit of each attempt, ms. */
+  readonly timeout: number;
+  readonly mayBeMissing: boolean;
+  /** The number of requests that the call has sent. */
+  sends: number;
+  /** The token that replaced a refused token. Later attempts use the new token, too. */
+  refreshed?: Token | undefined;
 }
 
-/**
- * The library ky, which is imported only for a retry. The import takes 40 ms, and a call takes a third longer with ky
- * than without ky.
- */
-let ky: typeof import("ky") | undefined;
+const maxRedirects = 3;
 
-/** Sends calls. The retries use the library ky, which no other file imports. */
+/** Sends calls. The library ky makes the attempts, with their timeouts and the waits between them. */
 export class Http {
   readonly #settings: Settings;
   readonly #tokens: TokenSource;
   readonly #base: string;
   readonly #headers: Headers;
+  // Do not use hooks of ky: they lose the body's part of the timeout, and their errors show the token.
+  readonly #ky = ky.create({ throwHttpErrors: false });
 
   constructor(settings: Settings) {
     this.#settings = settings;
@@ -136,67 +73,32 @@ export class Http {
     for (const [name, value] of settings.headers ?? []) this.#headers.set(name, value);
   }
 
+  /** @throws StayhookError */
   async send(call: Call): Promise<Answer> {
     const outgoing = this.#outgoing(call);
-    const limit = call.options.maxRetries ?? this.#settings.maxRetries;
-    try {
-      return await this.#sendOnce(call, outgoing);
-    } catch (failure) {
-      if (limit === 0 || retryDelay(failure, isRepeatable(call), 1) === undefined) throw failure;
-      return await this.#retry(call, outgoing, limit, failure);
-    }
-  }
-
-  /** @throws StayhookError */
-  async #sendOnce(call: Call, outgoing: Outgoing): Promise<Answer> {
-    const { signal, timeout } = outgoing;
-    const ending = new AbortController();
-    const abort = (): void => ending.abort(signal?.reason);
-    let timedOut = false;
-    const timer = setTimeout(() => {
-      timedOut = true;
-      ending.abort();
-    }, timeout);
-    try {
-      if (signal?.aborted) throw signal.reason;
-      signal?.addEventListener("abort", abort);
-      return await this.#attempt(call, outgoing, 1, ending.signal);
-    } catch (error) {
-      throw failureOf(error, outgoing, timedOut);
-    } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", abort);
-    }
-  }
-
-  /** @param first - the failure of the first attempt */
-  async #retry(call: Call, outgoing: Outgoing, limit: number, first: unknown): Promise<Answer> {
-    ky ??= await import("ky");
-    const { default: send, TimeoutError } = ky;
+    const { method, url, signal, timeout } = outgoing;
+    const { repeatable = method !== "POST" && method !== "PATCH" } = call;
     const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
-    let attempts = 0;
-    let wait = 0;
     let answer: Answer | undefined;
+    let attempts = 0;
+    let wait: number | undefined;
     try {
-      await send(outgoing.url, {
-        method: call.method,
-        timeout: outgoing.timeout,
-        signal: outgoing.signal ?? null,
-        throwHttpErrors: false,
+      signal?.throwIfAborted();
+      await this.#ky(url, {
+        method,
+        timeout,
+        signal: signal ?? null,
         retry: {
-          limit,
-          methods: [call.method.toLowerCase() as "get"],
+          limit: call.options.maxRetries ?? this.#settings.maxRetries,
+          methods: [method.toLowerCase() as "get"],
           shouldRetry: ({ error, retryCount }) => {
-            const delay = retryDelay(failure(error), isRepeatable(call), retryCount);
-            wait = delay ?? 0;
-            return delay !== undefined;
+            wait = retryDelay(failure(error), repeatable, retryCount);
+            return wait !== undefined;
           },
-          delay: () => wait,
+          delay: () => wait ?? 0,
         },
         fetch: async (request) => {
-          attempts += 1;
-          if (attempts === 1) throw first;
-          answer = await this.#attempt(call, outgoing, attempts, (request as Request).signal);
+          answer = await this.#attempt(outgoing, ++attempts, (request as Request).signal);
           return answer.response;
         },
       });
@@ -206,13 +108,6 @@ export class Http {
     return answer as Answer;
   }
 
-  async #attempt(call: Call, outgoing: Outgoing, number: number, signal: AbortSignal): Promise<Answer> {
-    const exchange = await attempt(outgoing, number, signal, this.#settings, this.#tokens);
-    // A retried DELETE may get a 404, because an earlier attempt deleted the record.
-    const mayBeMissing = call.mayBeMissing === true || (call.method === "DELETE" && number > 1);
-    return new Answer(exchange, outgoing, mayBeMissing);
-  }
-
   /** @throws InvalidArgumentError if an argument is invalid, before the client sends anything */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
@@ -220,9 +115,8 @@ export class Http {
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const url = new URL(this.#base + path);
-    const search = [query, searchOf({ ...options.query, ...call.query })].filter(Boolean).join("&");
-    if (search !== "") url.search = search;
-    const secrets = new Set<string>(call.secrets);
+    const further = options.query || call.query ? searchOf({ ...options.query, ...call.query }) : "";
+    if (query || further) url.search = [query, further].filter(Boolean).join("&");
     return {
       method,
       url,
@@ -232,87 +126,105 @@ export class Http {
       body,
       signal: options.signal,
       timeout: options.timeout ?? this.#settings.timeout,
-      secrets,
-      redact: redactor(secrets),
+      secrets: new Set(call.secrets),
+      mayBeMissing: call.mayBeMissing === true,
       sends: 0,
     };
   }
 
-  /** Merges the client's headers with the headers of one call. Makes no copy if the call adds no header. */
+  /** Merges the client's headers with the headers of one call. */
   #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
-    const own = [...(given ?? [])];
-    if (own.length === 0 && !hasBody) return this.#headers;
+    if (!given && !hasBody) return this.#headers;
     const headers = new Headers(this.#headers);
     if (hasBody && !headers.has("content-type")) headers.set("content-type", "application/json");
-    for (const [name, value] of own) headers.set(name, value);
+    for (const [name, value] of given ?? []) headers.set(name, value);
     return headers;
   }
-}
 
-function isRepeatable({ method, repeatable = method !== "POST" && method !== "PATCH" }: Call): boolean {
-  return repeatable;
-}
-
-/** Reads the data from an answer, or throws the error that the answer reports. */
-export type Reader<T> = (answer: Answer) => T | Promise<T>;
-
-/** The answer to a call: a 2xx, or a 404 or 410 if `mayBeMissing` allows these statuses. */
-export class Answer implements Exchange {
-  readonly response: Response;
-  readonly body: Body;
-  readonly mayBeMissing: boolean;
-  /** Whether the status is 404 or 410. */
-  readonly missing: boolean;
-  readonly #outgoing: Outgoing;
-
-  /** @throws APIError if the status is not 2xx. If `mayBeMissing` is set, 404 and 410 do not throw */
-  constructor({ response, body }: Exchange, outgoing: Outgoing, mayBeMissing: boolean) {
-    const { status } = response;
-    this.response = response;
-    this.body = body;
-    this.mayBeMissing = mayBeMissing;
-    this.missing = mayBeMissing && (status === 404 || status === 410);
-    this.#outgoing = outgoing;
-    if (!this.missing && (status < 200 || status > 299))
-      throw APIError.of(this.#errorInit(describeRedirect(response)));
+  /** Makes one attempt: gets a token, sends the request, refreshes the token after a 401, and follows redirects. */
+  async #attempt(call: Outgoing, number: number, signal: AbortSignal): Promise<Answer> {
+    let { url } = call;
+    let redirects = 0;
+    let token = call.refreshed ?? (await this.#tokens.initial(signal));
+    for (;;) {
+      call.secrets.add(token.value);
+      signal.throwIfAborted();
+      const send = () => this.#exchange(call, url, token.value, signal);
+      const exchange = await (this.#settings.observers.length > 0
+        ? this.#observed(call, url, number, send)
+        : send());
+      const { response } = exchange;
+      if (response.status === 401 && this.#tokens.refreshable && !call.refreshed) {
+        token = call.refreshed = await this.#tokens.refresh(token, signal);
+        continue;
+      }
+      const target = redirectTarget(call.method, response, url, this.#settings.baseUrl);
+      // A retried DELETE may get a 404, because an earlier attempt deleted the record.
+      if (!target || redirects === maxRedirects)
+        return new Answer(exchange, call, call.mayBeMissing || (call.method === "DELETE" && number > 1));
+      redirects++;
+      url = target;
+    }
   }
 
-  /** Makes the error for an unexpected body. */
-  invalid(
-    issues: readonly Issue[],
-    { cause, valid }: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
-  ): ResponseValidationError {
-    const { method, path, redact } = this.#outgoing;
-    return new ResponseValidationError(
-      `${method} ${path}`,
-      this.body.truncated
-        ? [{ path: [], message: `the body is longer than ${maxBodyBytes} bytes` }]
-        : redact.issues(issues),
-      redact.json(this.body.value),
-      { valid, ...(cause !== undefined && { cause: redact.cause(cause) }) },
-    );
-  }
-
-  /** Makes the error for a body that reports a missing record. */
-  notFound(): NotFoundError {
-    return new NotFoundError(this.#errorInit(messageIn(this.body.value) ?? "there is no such record"));
-  }
-
-  /** Makes the error for a body that reports a failure. */
-  failed(): APIError {
-    return new APIError(this.#errorInit(messageIn(this.body.value) ?? "the answer reports a failure"));
-  }
-
-  #errorInit(detail: string | undefined): APIErrorInit {
-    const { method, path, redact } = this.#outgoing;
-    return {
-      status: this.response.status,
-      headers: redact.headers(this.response.headers),
-      body: redact.json(this.body.value),
-      method,
-      path,
-      detail: detail === undefined ? undefined : redact.text(detail),
+  /** Sends one request, and reports its start and its end to the observers. */
+  async #observed(
+    call: Outgoing,
+    url: URL,
+    attempt: number,
+    exchange: () => Promise<Exchange>,
+  ): Promise<Exchange> {
+    const { observers } = this.#settings;
+    const redact = redactor(call.secrets);
+    const request: RequestObservation = {
+      id: crypto.randomUUID(),
+      method: call.method,
+      route: call.route,
+      path: redact.text(url === call.url ? call.path : url.pathname),
+      url: redact.text(url.origin + url.pathname),
+      attempt,
+      resendCount: call.sends++,
     };
+    for (const each of observers) each.onRequest?.(request);
+    const start = performance.now();
+    const ended = (end: { readonly status: number } | { readonly error: StayhookError }): void => {
+      for (const each of observers)
+        each.onResponse?.({ ...request, ...end, duration: performance.now() - start });
+    };
+    try {
+      const done = await exchange();
+      ended({ status: done.response.status });
+      return done;
+    } catch (error) {
+      ended({ error: error as StayhookError });
+      throw error;
+    }
+  }
+
+  /**
+   * Sends one request and reads its whole answer.
+   *
+   * @throws StayhookError
+   */
+  async #exchange(call: Outgoing, url: URL, token: string, signal: AbortSignal): Promise<Exchange> {
+    const headers = new Headers(call.headers);
+    headers.set("authorization", `Bearer ${token}`);
+    const init: RequestInit = { method: call.method, headers, redirect: "manual", signal };
+    if (call.body !== undefined) init.body = call.body;
+    let reader: BodyReader | undefined;
+    const exchange = async (): Promise<Exchange> => {
+      const response = await this.#settings.fetch(url.href, init);
+      signal.throwIfAborted();
+      reader = response.body?.getReader();
+      return { response, body: await readBody(reader ?? (await response.text())) };
+    };
+    try {
+      // Use one abort listener for the whole answer. A listener for each chunk would cost as much time as the parsing.
+      return await untilAborted(exchange(), signal);
+    } catch (cause) {
+      reader?.cancel().catch(() => {});
+      throw failureOf(cause, call, signal.aborted);
+    }
   }
 }
 
@@ -339,33 +251,69 @@ export function searchOf(query: Query): string {
   return search.toString();
 }
 
+const redirectStatuses = new Set([301, 302, 303, 307, 308]);
+
+/**
+ * Returns the target of a redirect, or `undefined` if the client must not follow the redirect. The client follows
+ * only redirects of GET and HEAD requests to URLs below `baseUrl`.
+ */
+function redirectTarget(method: string, response: Response, from: URL, baseUrl: URL): URL | undefined {
+  if ((method !== "GET" && method !== "HEAD") || !redirectStatuses.has(response.status)) return undefined;
+  const location = response.headers.get("location");
+  if (!location || !URL.canParse(location, from)) return undefined;
+  const target = new URL(location, from);
+  return isBelow(target, baseUrl) ? target : undefined;
+}
+
 /** The longest wait before a retry, ms. If `Retry-After` asks for a longer wait, the client does not retry. */
 const maxWait = 60_000;
 
 /**
- * Returns the wait before a retry, ms, or `undefined` if the client must not retry the call.
+ * Returns the wait before a retry, ms, or `undefined` if the client must not retry the call. Without `Retry-After`,
+ * the wait is 500 ms, doubled for each further retry up to 8 s. Jitter subtracts up to half of the wait.
  *
  * @param repeatable - whether the call is idempotent
  * @param retry - the number of the retry, from 1
  */
 function retryDelay(error: unknown, repeatable: boolean, retry: number): number | undefined {
-  const asked = error instanceof APIError ? retryAfterMs(error.headers) : undefined;
-  if (!(repeatable ? isTransient(error) : hadNoEffect(error, asked))) return undefined;
-  const wait = asked ?? backoff(retry);
+  const { status = 0, headers } = error instanceof APIError ? error : {};
+  const asked = headers && retryAfterMs(headers);
+  const isTransient = error instanceof ConnectionError || status === 408 || status === 429 || status >= 500;
+  const hadNoEffect = status === 429 || (status === 503 && asked !== undefined);
+  if (!(repeatable ? isTransient : hadNoEffect)) return undefined;
+  const wait = asked ?? Math.min(500 * 2 ** (retry - 1), 8000) * (1 - Math.random() / 2);
   return wait > maxWait ? undefined : wait;
 }
 
-function isTransient(error: unknown): boolean {
-  if (!(error instanceof APIError)) return error instanceof ConnectionError;
-  return error.status === 408 || error.status === 429 || error.status >= 500;
+// The codes are those of Node and Bun.
+const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
+  { codes: /^(ECONNREFUSED|ConnectionRefused)$/, reason: "connection refused", hint: " Is baseUrl right?" },
+  { codes: /^(ENOTFOUND|EAI_AGAIN)$/, reason: "host not found", hint: " Is baseUrl right?" },
+  { codes: /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|ConnectionClosed)$/, reason: "connection lost", hint: "" },
+  { codes: /(?:)/, reason: "no complete answer", hint: "" },
+];
+
+/** Makes the error for a call that got no complete answer. An error of this package stays as it is. */
+function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookError {
+  const { method, url, signal } = call;
+  // Check for an abort first, because the signal's reason may be a `StayhookError`, too.
+  if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
+    return new AbortError(`${method} ${call.path} was aborted.`, { cause: signal.reason });
+  if (cause instanceof StayhookError) return cause;
+  const redact = redactor(call.secrets);
+  const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
+  if (timedOut)
+    return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
+  const detail = detailOf(cause);
+  const { reason, hint } = reasons.find(({ codes }) => codes.test(detail))!;
+  const shown = detail === "" ? "" : ` (${shorten(redact.text(detail))})`;
+  return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause });
 }
 
-function hadNoEffect(error: unknown, asked: number | undefined): boolean {
-  if (!(error instanceof APIError)) return false;
-  return error.status === 429 || (error.status === 503 && asked !== undefined);
-}
-
-/** Returns the wait, ms: 500, doubled for each further retry up to 8000. Jitter subtracts up to half of the wait. */
-function backoff(retry: number): number {
-  return Math.min(500 * 2 ** (retry - 1), 8000) * (1 - Math.random() / 2);
+/** Returns the first code in an error's chain of causes, such as `ECONNREFUSED`, or else the last message. */
+function detailOf(error: unknown, depth = 5): string {
+  const { code, message, cause } = Object(error) as Readonly<Record<string, unknown>>;
+  if (typeof code === "string") return code;
+  const below = cause === undefined || depth === 0 ? "" : detailOf(cause, depth - 1);
+  return below || (typeof message === "string" ? message : "");
 }

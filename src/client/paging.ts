@@ -1,5 +1,6 @@
 import { check } from "../options.ts";
 import { isObject, type Page, toNumber } from "./answer-body.ts";
+import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {
   type ListPage,
   type Query,
@@ -7,24 +8,65 @@ import {
   type RequestOptions,
   type Settings,
 } from "./client-options.ts";
-import { searchOf, type WithResponse } from "./http.ts";
+import { searchOf } from "./http.ts";
 
 const maxPages = 1_000;
 
-/** Reads the pages of a list, one after the other. */
-export async function readAll<L>(
-  readPage: (query: Query) => Promise<WithResponse<Page<L>>>,
+/**
+ * The result of `listings.list()`: a promise of all rows, and an iterable of the rows, page by page. The client sends
+ * the requests when you await or iterate the result.
+ */
+export interface ListPromise<out T> extends ApiPromise<T[]>, AsyncIterable<T> {}
+
+type ReadPage<T> = (query: Query) => Promise<WithResponse<Page<T>>>;
+
+export function listPromise<T>(
+  readPage: ReadPage<T>,
+  options: RequestOptions | undefined,
+  settings: Settings,
+): ListPromise<T> {
+  const pages = () => readPages(readPage, options, settings);
+  let answered: Promise<WithResponse<T[]>> | undefined;
+  const withResponse = () => {
+    answered ??= lastOf(pages());
+    return answered;
+  };
+  const rows = async () => (await withResponse()).data;
+  return {
+    // biome-ignore lint/suspicious/noThenProperty: a promise that begins at the first use, so that a loop can read less.
+    then: (done, failed) => rows().then(done, failed),
+    catch: (failed) => rows().catch(failed),
+    finally: (end) => rows().finally(end),
+    withResponse,
+    [Symbol.toStringTag]: "Promise",
+    async *[Symbol.asyncIterator]() {
+      for await (const page of pages()) yield* page;
+    },
+  };
+}
+
+async function lastOf<T>(steps: AsyncGenerator<unknown, T>): Promise<T> {
+  for (;;) {
+    const { done, value } = await steps.next();
+    if (done) return value;
+  }
+}
+
+/** Reads the pages of a list, one after the other. Yields the valid rows of each page, and returns all of them. */
+async function* readPages<T>(
+  readPage: ReadPage<T>,
   options: RequestOptions | undefined,
   { nextPage, log }: Settings,
-): Promise<WithResponse<L[]>> {
-  const rows: L[] = [];
+): AsyncGenerator<T[], WithResponse<T[]>> {
+  const rows: T[] = [];
   const asked = new Set<string>();
   let [invalid, cut] = [0, false];
-  let failed: Page<L> | undefined;
+  let failed: Page<T> | undefined;
   for (let query: Query = {}; ; ) {
     const { data: page, response, body } = await readPage(query);
     // `push(...page.rows)` would overflow the stack for hundreds of thousands of rows.
     for (const row of page.rows) rows.push(row);
+    yield page.rows;
     invalid += page.invalid;
     cut ||= page.rows.length + page.invalid < page.length;
     // After an invalid row, read the remaining pages, too, so that the error has all valid rows.

@@ -2,20 +2,18 @@ import * as z from "zod";
 import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/records.ts";
 import { check, option, optionsObject } from "../options.ts";
 import { isObject, type Model, type Readers } from "./answer-body.ts";
+import { type ApiPromise, callEndpoint, type Reader } from "./api-promise.ts";
 import { APIError, NotFoundError } from "./client-errors.ts";
 import type { RequestOptions } from "./client-options.ts";
-import { type ApiPromise, callEndpoint, type Http, type Method } from "./http.ts";
+import type { Http, Method } from "./http.ts";
 import { parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
-
-/** The URL of each topic: https, or http if both the URL and the client's `baseUrl` have a loopback host. */
-export interface EndpointsInput extends Readonly<Endpoints> {}
 
 /** A webhook configuration, as `create` and `update` take it. */
 export interface ConfigInput {
   /** Whether the platform sends notifications. */
   readonly isActive: boolean;
-  /** The URLs of the topics that this package knows. */
-  readonly endpoints: EndpointsInput;
+  /** The URL of each topic: https, or http if both the URL and the client's `baseUrl` have a loopback host. */
+  readonly endpoints: Readonly<Endpoints>;
   /** The URLs of topics that are newer than this package. If a topic is `null`, the request does not contain it. */
   readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
 }
@@ -48,9 +46,11 @@ export interface WebhookConfigResource {
   /** Deletes the configuration, which stops all notifications. Resolves even if there is no configuration. */
   delete(options?: RequestOptions): ApiPromise<MaybeConfig>;
   /**
-   * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. Call `ensure`
-   * at every start of the app, on all machines.
+   * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. If the answer
+   * to a write shows no configuration, `ensure` reads the configuration back. Call `ensure` at every start of the app,
+   * on all machines.
    *
+   * @throws NotFoundError if the platform accepted the configuration, but does not have it afterwards
    * @example
    * ```ts
    * await client.webhookConfig.ensure({ endpoints: "https://example.com/hooks?key=…" });
@@ -63,7 +63,7 @@ export interface WebhookConfigResource {
 export interface Ensured {
   /** The action that `ensure` took. */
   readonly action: "created" | "updated" | "unchanged";
-  /** The configuration in the platform's answer, or the sent configuration if the answer shows none. */
+  /** The configuration that the platform showed, in its answer or when `ensure` read the configuration back. */
   readonly config: WebhookConfig;
 }
 
@@ -81,12 +81,18 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
   const current = readers.recordOrNone(configModel);
   const shown = readers.recordIfShown(configModel);
   const configPath = path`/v2/webhooks/config`;
-  const get = (options?: RequestOptions) =>
-    callEndpoint(http, "GET", configPath, current, options, { mayBeMissing: true });
+  const read = <T>(reader: Reader<T>, options: RequestOptions | undefined) =>
+    callEndpoint(http, "GET", configPath, reader, options, { mayBeMissing: true });
   const write = (method: Method, body: () => WireConfig, options: RequestOptions | undefined) =>
     callEndpoint(http, method, configPath, shown, options, { body, secrets: secretsIn });
+  const written: Reader<WebhookConfig> = async (answer) => {
+    const config = await current(answer);
+    if (!config)
+      throw answer.notFound("ensure() wrote the webhook configuration, but the platform does not have it");
+    return config;
+  };
   return {
-    get,
+    get: (options) => read(current, options),
     create: (config, options) => write("POST", () => checkConfig(config, baseUrl), options),
     update: (config, options) => write("PUT", () => checkConfig(config, baseUrl), options),
     toggle: (isActive, options) =>
@@ -96,12 +102,14 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
         body: () => checkIsActive(isActive),
       }),
     delete: (options) => callEndpoint(http, "DELETE", configPath, shown, options, { mayBeMissing: true }),
-    ensure: (input, options) =>
-      ensure(input, baseUrl, {
-        get: () => get(options),
+    ensure: async (input, options) => {
+      const { action, config } = await ensure(input, baseUrl, {
+        get: () => read(current, options),
         create: (config) => write("POST", () => config, options),
         update: (config) => write("PUT", () => config, options),
-      }),
+      });
+      return { action, config: config ?? (await read(written, options)) };
+    },
   };
 }
 
@@ -112,20 +120,24 @@ interface Access {
   update(config: WireConfig): Promise<MaybeConfig>;
 }
 
-async function ensure(input: EnsureInput, baseUrl: URL, access: Access): Promise<Ensured> {
+/** Ensures the configuration. `config` is `undefined` if the answer to a write shows none. */
+async function ensure(
+  input: EnsureInput,
+  baseUrl: URL,
+  access: Access,
+): Promise<{ readonly action: Ensured["action"]; readonly config: MaybeConfig }> {
   const { isActive, urls } = checkEnsureInput(input, baseUrl);
-
-  const create = async (config: WireConfig): Promise<Ensured> => ({
-    action: "created",
-    config: (await access.create(config)) ?? WebhookConfig.parse(config),
+  const create = async (config: WireConfig) => ({
+    action: "created" as const,
+    config: await access.create(config),
   });
-  const update = async (current: WebhookConfig): Promise<Ensured> => {
+  const update = async (current: WebhookConfig) => {
     const before = setUrls({ ...current.endpoints, ...current.otherEndpoints });
     const config = { isActive, endpoints: setUrls({ ...before, ...urls }) };
     if (isActive === current.isActive && haveSameUrls(config.endpoints, before))
-      return { action: "unchanged", config: current };
+      return { action: "unchanged" as const, config: current };
     try {
-      return { action: "updated", config: (await access.update(config)) ?? WebhookConfig.parse(config) };
+      return { action: "updated" as const, config: await access.update(config) };
     } catch (error) {
       // Somebody deleted the configuration after `ensure` read it.
       if (error instanceof NotFoundError) return create(config);

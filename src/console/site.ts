@@ -1,6 +1,6 @@
 import { type FetchHandler, fetchHandler } from "../adapters/handlers.ts";
 import type { Log } from "../logger.ts";
-import { icon, script, style } from "./assets.ts";
+import { assets } from "./assets.ts";
 import { csrfTokenOf, isOwnForm, readForm, securityHeaders } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";
 
@@ -10,9 +10,9 @@ import { type Html, html } from "./html.ts";
  * All pages of a site share one path. The URLs in links and forms are only a query (`?event=…`), so that a site works
  * at any path and behind any proxy. This file reserves the parameters `live`, `asset` and `csrf`.
  *
- * - `createSite(site, options)` answers requests: it calls `authorize`, guards forms, sets headers and streams updates.
+ * - `createSite(site, options)` answers requests: it calls `authorize`, guards forms and sets headers.
  * - `html` (html.ts) is the template that escapes values. `hiddenFields`, `badge` and `time` are common parts.
- * - `style` and `script` (assets.ts) serve every site. assets.ts lists the attributes that the script supports.
+ * - browser/style.css and browser/script.js serve every site. script.js lists the attributes that it supports.
  */
 
 /** A page. */
@@ -54,11 +54,8 @@ export interface Site {
   view(visit: Visit): Promise<View | GoTo>;
   /** Handles a form that the user has sent. */
   act(form: URLSearchParams, visit: Visit): Promise<View | GoTo>;
-  /**
-   * `every` is the time between two updates, ms. Default 2,000. `unfocused` also updates a page without focus.
-   * Default `false`.
-   */
-  readonly live?: { readonly every: number; readonly unfocused: boolean } | undefined;
+  /** The time between two updates of an open page, ms. Default 2,000. */
+  readonly every?: number | undefined;
   /** The numbers that the charts show, by name. */
   stats?(): Promise<Stats>;
 }
@@ -75,20 +72,12 @@ export interface SiteOptions {
   readonly log: Log;
 }
 
-/** The largest number of open streams. The limit protects the store, which each stream reads every 2 s. */
-const MAX_STREAMS = 50;
-
-const assets: Readonly<Record<string, readonly [type: string, text: string]>> = {
-  "style.css": ["text/css; charset=utf-8", style],
-  "script.js": ["text/javascript; charset=utf-8", script],
-  "icon.svg": ["image/svg+xml", icon],
-};
+/** The default time between two updates of an open page, ms. */
+const EVERY = 2000;
 
 /** Makes the handler that answers the requests for a site. Its `fetch` never rejects. */
 export function createSite(site: Site, options: SiteOptions): FetchHandler {
   const { authorize, basePath, readOnly = false, log } = options;
-  let streams = 0;
-
   const isAllowed = async (request: Request): Promise<boolean> => {
     try {
       return (await authorize(request)) === true;
@@ -105,16 +94,11 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     return respond(answer.status ?? 200, String(page), { "content-type": "text/html; charset=utf-8" });
   };
 
-  const stream = (visit: Visit): Response => {
-    if (streams >= MAX_STREAMS)
-      return refuse(503, "Too many pages of this site are open. Close some of them.");
-    streams++;
-    const look = async () => {
-      const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
-      return { body: "goTo" in view ? "" : String(view.body), stats };
-    };
-    const body = liveStream(look, () => streams--, site.live?.every);
-    return respond(200, body, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
+  /** Answers the script of an open page, which asks for the contents again and again. */
+  const update = async (visit: Visit): Promise<Response> => {
+    const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
+    const body = "goTo" in view ? "" : String(view.body);
+    return respond(200, JSON.stringify({ body, stats }), { "content-type": "application/json" });
   };
 
   const get = async (visit: Visit): Promise<Response> => {
@@ -126,7 +110,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     }
     const isLive = query.has("live");
     query.delete("live");
-    return isLive ? stream(visit) : show(await site.view(visit), visit);
+    return isLive ? update(visit) : show(await site.view(visit), visit);
   };
 
   const post = async (request: Request, visit: Visit): Promise<Response> => {
@@ -150,9 +134,7 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
       case "HEAD": {
         const response = await get({ query, readOnly, csrf });
         if (token.cookie !== undefined) response.headers.append("set-cookie", token.cookie);
-        if (request.method === "GET") return response;
-        await response.body?.cancel();
-        return new Response(null, response);
+        return request.method === "GET" ? response : new Response(null, response);
       }
       case "POST":
         return post(request, { query, readOnly, csrf });
@@ -186,11 +168,7 @@ export function refuse(
 }
 
 /** Makes a response with the security headers. */
-export function respond(
-  status: number,
-  body: string | ReadableStream<Uint8Array>,
-  headers: Readonly<Record<string, string>>,
-): Response {
+export function respond(status: number, body: string, headers: Readonly<Record<string, string>>): Response {
   return new Response(status === 303 ? null : body, { status, headers: { ...securityHeaders, ...headers } });
 }
 
@@ -207,7 +185,7 @@ function pageOf(site: Site, view: View, visit: Visit): Html {
 <title>${view.title} · ${site.name}</title>
 <link rel="icon" href="?asset=icon.svg">
 <link rel="stylesheet" href="?asset=style.css">
-<script src="?asset=script.js" defer></script>
+<script type="module" src="?asset=script.js"></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
@@ -222,83 +200,8 @@ ${
 <input id="find" type="search" name="${search.name}" placeholder="${search.label}" autocomplete="off" required maxlength="300"><button>Find</button></form>`
 }
 </header>
-<main id="main" tabindex="-1"${live && html` data-live="${site.live?.unfocused ? "unfocused" : "focused"}"`}>${view.body}</main>
+<main id="main" tabindex="-1"${live && html` data-live="${site.every ?? EVERY}"`}>${view.body}</main>
 </body>
 </html>
 `;
-}
-
-/** The default time between two updates of a live page, ms. */
-const EVERY = 2000;
-/**
- * The site compares the durations of the last two reads of the store. The next wait is at least ten times the shorter
- * duration. So the site reads a slow store less often, but a single slow read does not delay the page.
- */
-const EVERY_TIMES = 10;
-/** How long a stream lasts, ms. Afterwards, the browser opens a new stream, and `authorize` decides again. */
-const LONGEST = 120_000;
-
-/**
- * Streams server-sent events: `stats` has the values for the plots. If the body of the page changed, `page` has the
- * new body.
- *
- * @param look - makes the body and the values. If `look` rejects, the stream sends the event `trouble`
- * @param onEnd - called once, at the end of the stream
- * @param every - the time between two calls of `look`, ms
- */
-export function liveStream(
-  look: () => Promise<{ readonly body: string; readonly stats: Stats }>,
-  onEnd: () => void,
-  every: number = EVERY,
-): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder();
-  const endsAt = performance.now() + LONGEST;
-  let shown: string | undefined;
-  let wait: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined;
-  let isFirst = true;
-  let [took, tookBefore] = [0, 0];
-  let hasEnded = false;
-  const end = (): void => {
-    if (hasEnded) return;
-    hasEnded = true;
-    clearTimeout(wait?.timer);
-    wait?.done();
-    onEnd();
-  };
-  const news = async (): Promise<string> => {
-    const began = performance.now();
-    try {
-      const { body, stats } = await look();
-      const changed = body !== shown;
-      shown = body;
-      return message("stats", stats) + (changed ? message("page", body) : "");
-    } catch {
-      return message("trouble", true);
-    } finally {
-      [tookBefore, took] = [took, performance.now() - began];
-    }
-  };
-  // The stream calls `pull` when the client has taken the previous message. So a slow client causes fewer reads.
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      if (!isFirst) {
-        await new Promise<void>((done) => {
-          wait = { timer: setTimeout(done, Math.max(every, EVERY_TIMES * Math.min(took, tookBefore))), done };
-        });
-      }
-      const text = hasEnded ? "" : (isFirst ? "retry: 1000\n\n" : "") + (await news());
-      isFirst = false;
-      if (hasEnded) return;
-      controller.enqueue(encoder.encode(text));
-      if (performance.now() >= endsAt) {
-        controller.close();
-        end();
-      }
-    },
-    cancel: end,
-  });
-}
-
-function message(event: string, data: unknown): string {
-  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }

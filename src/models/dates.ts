@@ -24,7 +24,8 @@ export interface StayOptions {
 
 /**
  * Reads the check-in and check-out dates of a booking. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
- * or without a time. A date may also be a number of seconds or ms since 1970. Numbers below 1e11 are seconds.
+ * or without a time. A date may also be a number: `20260701`, or seconds or ms since 1970. Numbers below 1e11 are
+ * seconds. Numbers below 1e8 that are not `YYYYMMDD`, such as days since 1970, throw.
  *
  * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is not after check-in
  * @example
@@ -47,7 +48,11 @@ export function stay(
     const value: unknown = booking?.[field];
     return (
       dayOf(value, dayIn) ??
-      refuseField(field, value, "must be a date (YYYY-MM-DD), or a number of seconds or ms since 1970")
+      refuseField(
+        field,
+        value,
+        "must be a date (YYYY-MM-DD or YYYYMMDD), or a number of seconds or ms since 1970",
+      )
     );
   };
   const checkIn = read("checkIn");
@@ -72,12 +77,21 @@ export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   const [match, year, , month, day, hour, minute, second = "00", offset] = written.exec(value) ?? [];
   if (match === undefined || !isDay(Number(year), Number(month), Number(day))) return undefined;
   const date = `${year}-${month}-${day}`;
+  if (!hasTime(value)) return undefined;
   const instant = offset && parseTimestamp(`${date}T${hour}:${minute}:${second}${offset}`);
   return dayIn && instant ? dayIn(instant) : date;
 }
 
+/** Whether the time after a date exists, such as 15:00 but not 25:00. A text without a time counts as well. */
+function hasTime(text: string): boolean {
+  const [, hour, minute, second = "00"] = /^.{8,10}[T\s](\d\d):?(\d\d)(?::?(\d\d))?/i.exec(text) ?? [];
+  return hour === undefined || parseTimestamp(`2000-01-01T${hour}:${minute}:${second}`) !== undefined;
+}
+
+/** Returns the day of a number: seconds or ms since 1970, or the digits of a date. */
 function counted(number: number, dayIn: DayIn = utcDay): string | undefined {
-  return dayIn(new Date(number < 1e11 ? number * 1000 : number));
+  if (number >= leastTime) return dayIn(new Date(number < 1e11 ? number * 1000 : number));
+  return Number.isInteger(number) && number >= 1e7 ? dayOf(String(number)) : undefined;
 }
 
 const utcDay: DayIn = (instant) => {

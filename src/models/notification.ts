@@ -1,6 +1,7 @@
 import type { ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import type { Issue } from "../errors.ts";
+import { nearest } from "../option-names.ts";
 import { isoTimestamp } from "./dates.ts";
 import { toInteger } from "./ids.ts";
 import { integer, tolerant } from "./records.ts";
@@ -23,7 +24,7 @@ export interface WebhookNotification {
   eventId: string;
   /** The time of the event as the platform sent it. `event.timestamp` is the parsed time. */
   timestamp?: string | number | null | undefined;
-  /** The code of the booking that the event is about. */
+  /** The code of the booking that the event is about. The schema converts a whole number to text. */
   bookingCode?: string | null | undefined;
   /** The id of the listing that the event is about. The schema converts a string of digits to a number. */
   listingId?: number | null | undefined;
@@ -45,7 +46,7 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
   {
     eventId: string.regex(uuid, "must be a UUID: 8-4-4-4-12 hexadecimal digits"),
     timestamp: tolerant(z.union([z.string(), z.number()])),
-    bookingCode: string.superRefine(checkBookingCode).nullish(),
+    bookingCode: z.preprocess(textOf, string.superRefine(checkBookingCode).nullish()),
     listingId: integer.nullish(),
   },
   { error: "must be a JSON object" },
@@ -60,6 +61,8 @@ export interface ParsedNotification {
   readonly timestamp: string | undefined;
   readonly bookingCode: string | null;
   readonly listingId: number | null;
+  /** The key that probably stands for `bookingCode` or `listingId`, if the notification has neither of them. */
+  readonly misspelt?: { readonly key: string; readonly meant: string } | undefined;
 }
 
 /**
@@ -81,13 +84,25 @@ export function parseNotification(
     fields = result.data;
   }
   const { eventId, timestamp, bookingCode = null, listingId = null } = fields;
+  const misspelt =
+    references && bookingCode === null && listingId === null ? misspeltIn(given as object) : undefined;
   return {
     ok: true,
     eventId: eventId.toLowerCase(),
     timestamp: isoTimestamp(timestamp),
     bookingCode,
     listingId,
+    ...(misspelt && { misspelt }),
   };
+}
+
+function misspeltIn(fields: object): ParsedNotification["misspelt"] {
+  const known = ["eventId", "timestamp", "bookingCode", "listingId"];
+  for (const key of Object.keys(fields).slice(0, 100)) {
+    const meant = known.includes(key) ? undefined : nearest(key, ["bookingCode", "listingId"]);
+    if (meant !== undefined) return { key: key.slice(0, 100), meant };
+  }
+  return undefined;
 }
 
 /**
@@ -109,6 +124,11 @@ export function usualFields(value: unknown): WebhookNotification | undefined {
   return { eventId, timestamp, bookingCode, listingId: listingId as number | null };
 }
 
+/** Converts a whole number to text, because a platform may send a code of digits as a number. */
+function textOf(code: unknown): unknown {
+  return Number.isSafeInteger(code) && (code as number) > 0 ? String(code) : code;
+}
+
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
@@ -118,7 +138,7 @@ function counted(value: object, references: boolean): object {
   const { bookingCode, listingId } = value as { bookingCode?: unknown; listingId?: unknown };
   if (Array.isArray(value)) return value;
   if (!references) return { ...value, bookingCode: null, listingId: null };
-  if (isBlank(listingId) && typeof bookingCode === "string" && !isBlank(bookingCode))
+  if (isBlank(listingId) && typeof textOf(bookingCode) === "string" && !isBlank(bookingCode))
     return { ...value, listingId: null };
   if (isBlank(bookingCode) && toInteger(listingId) !== undefined && !isBlank(listingId))
     return { ...value, bookingCode: null };

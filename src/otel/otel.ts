@@ -13,7 +13,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import * as z from "zod";
-import type { TracedRequest } from "../client/client-options.ts";
+import type { RequestObservation, ResponseObservation } from "../client/observers.ts";
 import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/work.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
@@ -49,7 +49,7 @@ export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
   return {
     recorded: (event, added) => recorded(tracer, instruments, event, added),
     process: (event, run) => process(tracer, instruments, event, run),
-    request: (info, run) => request(tracer, info, run),
+    ...requestSpans(tracer),
     observe: (observation) => instruments.observations.add(1, attributesOf(observation)),
     watch: (waiting) => instruments.watch(waiting),
   };
@@ -148,35 +148,32 @@ function parentOf({ lease }: ClaimedEvent): Context {
   return lease === "" ? context.active() : ROOT_CONTEXT;
 }
 
-/** Sends a request inside a client span. */
-async function request<R extends { readonly status: number }>(
-  tracer: Tracer,
-  { method, route, url, resendCount }: TracedRequest,
-  run: () => Promise<R>,
-): Promise<R> {
-  const { hostname, port, protocol } = new URL(url);
-  const span = tracer.startSpan(`${method} ${route}`, {
-    kind: SpanKind.CLIENT,
-    attributes: {
-      "http.request.method": method,
-      "url.full": url,
-      "url.template": route,
-      "server.address": hostname,
-      "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
-      ...(resendCount > 0 && { "http.request.resend_count": resendCount }),
+/** Makes a client span for each request. */
+function requestSpans(tracer: Tracer) {
+  const spans = new Map<string, Span>();
+  return {
+    onRequest({ id, method, route, url, resendCount }: RequestObservation): void {
+      const { hostname, port, protocol } = new URL(url);
+      const attributes = {
+        "http.request.method": method,
+        "url.full": url,
+        "url.template": route,
+        "server.address": hostname,
+        "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
+        ...(resendCount > 0 && { "http.request.resend_count": resendCount }),
+      };
+      spans.set(id, tracer.startSpan(`${method} ${route}`, { kind: SpanKind.CLIENT, attributes }));
     },
-  });
-  try {
-    const result = await context.with(trace.setSpan(context.active(), span), run);
-    span.setAttribute("http.response.status_code", result.status);
-    if (result.status >= 400) fail(span, { "error.type": String(result.status) });
-    return result;
-  } catch (error) {
-    fail(span, { "error.type": errorName(error) }, error);
-    throw error;
-  } finally {
-    span.end();
-  }
+    onResponse({ id, status, error }: ResponseObservation): void {
+      const span = spans.get(id);
+      if (!span) return;
+      spans.delete(id);
+      if (status !== undefined) span.setAttribute("http.response.status_code", status);
+      if (error) fail(span, { "error.type": error.name }, error);
+      else if (status >= 400) fail(span, { "error.type": String(status) });
+      span.end();
+    },
+  };
 }
 
 type Instruments = ReturnType<typeof instrumentsOf>;

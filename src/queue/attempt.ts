@@ -1,6 +1,6 @@
 import { atMost } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
-import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
+import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
@@ -10,7 +10,7 @@ import type { AttemptResult, QueueOptions, WorkFailure, WorkResult } from "./wor
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
-/** How long the queue tries to record the end of an attempt while the store fails, ms. The lease may still hold. */
+/** How long an attempt tries to record its end while the store fails, ms. Afterwards, the event is handled again. */
 const SETTLE_FOR = 10 * 60_000;
 
 export type AttemptEnd = AttemptResult["outcome"];
@@ -39,7 +39,10 @@ export class Attempt<Tx> {
   readonly #reading: Reading;
   readonly #startedAt = performance.now();
   readonly #run: CancellableRun<Tx>;
-  readonly #lost = Promise.withResolvers<"lost">();
+  /** Resolves when the attempt must not wait for the store any more. */
+  readonly #over = Promise.withResolvers<void>();
+  /** When the attempt stops trying to record its end, on the monotonic clock. */
+  #settleUntil = Number.POSITIVE_INFINITY;
 
   constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
     this.#queue = queue;
@@ -53,7 +56,7 @@ export class Attempt<Tx> {
       onExpiring: () => this.#run.cut("expiring"),
       onLost: () => {
         this.#run.cut("lost");
-        this.#lost.resolve("lost");
+        this.#over.resolve();
       },
     });
     this.ended = this.#attempt().catch((error) => {
@@ -73,6 +76,12 @@ export class Attempt<Tx> {
   /** Aborts the attempt and releases its lease. The event is due at once, and the attempt does not count. */
   release(): void {
     this.#run.cut("released");
+  }
+
+  /** Ends the attempt although the store has not recorded its end. */
+  giveUp(): void {
+    this.#settleUntil = Number.NEGATIVE_INFINITY;
+    this.#over.resolve();
   }
 
   #answered(): void {
@@ -103,7 +112,7 @@ export class Attempt<Tx> {
     this.#queue.observe({ kind: "started", ...this.#about });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
-    return { outcome: result.by === "lost" ? this.#giveUp() : await this.#release() };
+    return { outcome: result.by === "lost" ? this.#lost() : await this.#release() };
   }
 
   /** Parks an event that has no attempt left: its last attempt was lost, or `maxAttempts` was lowered meanwhile. */
@@ -165,14 +174,16 @@ export class Attempt<Tx> {
   /**
    * Tells the store how the attempt ended, and lets the store decide whether the lease still holds. Tries again while
    * the store fails.
+   *
+   * @returns the failure of the user's writes, or how the attempt ended
    */
   async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
-    const { eventId } = this.claim;
     const { lease } = this;
-    const { leaseDuration } = this.#queue.policy;
-    const until = performance.now() + SETTLE_FOR;
+    const { eventId } = this.claim;
     lease.ending = true;
-    for (let tries = 0, failedAt: number | undefined; ; tries += 1) {
+    this.#settleUntil = Math.min(this.#settleUntil, performance.now() + SETTLE_FOR);
+    let failedAt: number | undefined;
+    for (let tries = 0; ; tries += 1) {
       // If the lease was renewed after a failure, the store works. Its next failure is not an outage.
       const storeWorks = failedAt !== undefined && lease.renewedAt > failedAt;
       try {
@@ -180,31 +191,47 @@ export class Attempt<Tx> {
         // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
         // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
         if (outcome.state === "done" && !writes) this.#options.onSettling();
-        const recorded = await Promise.race([
-          settling,
-          this.#lost.promise,
-          atMost(leaseDuration, [settling]),
-        ]);
-        return recorded === true ? outcome.state : this.#giveUp();
+        return (await this.#isSettled(settling, writes !== undefined)) ? outcome.state : this.#lost();
       } catch (error) {
         const failure = writes?.failureIn(error) ?? (storeWorks && writes ? { error } : undefined);
         if (failure) return failure;
         // Without a renewal, the lease ends, and the next attempt counts this one as lost.
-        if (storeWorks) lease.abandon();
-        if ((lease.abandoned && !lease.held) || performance.now() > until) throw error;
+        if (storeWorks) lease.abandoned = true;
+        const isHopeless = error instanceof NoAnswer || (lease.abandoned && !lease.held);
+        if (isHopeless || performance.now() > this.#settleUntil) throw error;
         failedAt ??= performance.now();
-        this.#queue.logger.warn(
+        this.#queue.logger.limited(
+          "settle",
+          "warn",
           `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
           { eventId, error },
         );
-        const wait = SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2];
-        await (lease.lost ? undefined : atMost(wait, [this.#lost.promise]));
-        if (lease.lost) return this.#giveUp();
+        await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#over.promise]);
+        if (lease.lost) return this.#lost();
       }
     }
   }
 
-  #giveUp(): AttemptEnd {
+  /**
+   * @returns the answer of `settle`, or `false` if the lease is lost before
+   * @throws NoAnswer if the store does not answer
+   */
+  async #isSettled(settling: Promise<boolean>, withWrites: boolean): Promise<boolean> {
+    const { leaseDuration, attemptTimeout } = this.#queue.policy;
+    // The user's writes are part of the work.
+    const patience = withWrites ? Math.max(leaseDuration, attemptTimeout) : leaseDuration;
+    let isHeld: boolean | undefined;
+    const answered = (async () => {
+      isHeld = await settling;
+    })();
+    // Wait in two halves: when a blocked event loop goes on, timers ring before the store's answer is read.
+    await atMost(patience / 2, [answered, this.#over.promise]);
+    if (isHeld === undefined) await atMost(patience / 2, [answered, this.#over.promise]);
+    if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
+    return isHeld === true;
+  }
+
+  #lost(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#queue.logger.warn(
       `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event will be handled again`,
@@ -228,8 +255,14 @@ export class Attempt<Tx> {
 }
 
 /** Returns the key under which `CircuitBreaker` and `RefusedReads` count the event's record. */
-export function recordOf({ ref, eventId }: ClaimedEvent): string {
+export function recordOf({ ref, eventId }: NewEvent): string {
   return ref ?? eventId;
+}
+
+class NoAnswer extends Error {
+  constructor(patience: number) {
+    super(`the store did not answer within ${patience} ms`);
+  }
 }
 
 interface WriteFailure {

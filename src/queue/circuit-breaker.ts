@@ -91,6 +91,8 @@ export class CircuitBreaker {
     this.#newlyUnreached.clear();
     if (!this.#open) return;
     this.#open = undefined;
+    // The callback of this attempt may still run when the next pause begins, and must not block the tries in that pause.
+    this.#trying = undefined;
     this.#pauses = 0;
     this.#options.onResume();
   }
@@ -119,6 +121,7 @@ export class CircuitBreaker {
   #pauseFor(outage: Outage, error: unknown): void {
     this.#pauses += 1;
     this.#epoch += 1;
+    this.#trying = undefined;
     const asked = outage.retryAfter !== undefined;
     const wait = asked
       ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)

@@ -1,5 +1,6 @@
 import { MAX_TIMER } from "../async.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
+import type { Lease } from "./leases.ts";
 
 /** Limits of a drain. */
 export interface DrainOptions {
@@ -21,11 +22,19 @@ export interface DrainResult {
 }
 
 /** The events that a running drain has seen, and their results. */
-export class DrainTally<Tx> {
+export class Drain<Tx> {
+  readonly stop: Stop;
+  readonly startedAt = performance.now();
+  /** The leases of events that are due again after their attempt in this drain. */
+  readonly held: Lease[] = [];
   readonly #known = new Set<string>();
   readonly #open = new Set<Attempt<Tx>>();
   #done = 0;
   #failed = 0;
+
+  constructor(stop: Stop) {
+    this.stop = stop;
+  }
 
   /** Counts the attempt, unless the drain has seen another attempt at the same event. */
   add(attempt: Attempt<Tx>): void {

@@ -6,8 +6,8 @@ import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 export const GRACE = 3000;
 /** The longest wait after a failed renewal, ms. */
 const RENEW_AGAIN = 1000;
-/** A timer that comes later than this, ms, shows that the event loop was blocked or the process was frozen. */
-const BLOCKED = 1000;
+/** The alarm rings at least this often while the process holds leases, ms, so that it notices a blocked event loop. */
+const HEARTBEAT = 1000;
 
 interface LeaseEvents {
   /** Called shortly before the lease ends, if no renewal has succeeded. */
@@ -22,23 +22,26 @@ interface LeaseEvents {
  */
 export class Lease {
   readonly claim: ClaimedEvent;
+  /** When the lease ends, on the monotonic clock. */
   endsAt: number;
-  /** The end by the system clock, which a store on this machine reads. */
-  endsAtDate: number;
   /** When the last successful renewal was sent, on the monotonic clock. */
   renewedAt = Number.NEGATIVE_INFINITY;
   /** Whether `onExpiring` was called since the last renewal. */
   expiring = false;
   /** `true` while the store records the attempt's end. During this time, a missing lease does not count as lost. */
   ending = false;
-  readonly #events: LeaseEvents;
+  /** Whether the store has said that the lease is lost. */
   lost = false;
+  /** `true` if the lease is not renewed any more. */
   abandoned = false;
+  readonly #events: LeaseEvents;
+  /** The end by the system clock, which a store on this machine reads. */
+  #endsAtDate: number;
 
-  constructor(claim: ClaimedEvent, endsAt: number, events: LeaseEvents) {
+  constructor(claim: ClaimedEvent, endsAt: number, events: LeaseEvents = {}) {
     this.claim = claim;
     this.endsAt = endsAt;
-    this.endsAtDate = Date.now() + endsAt - performance.now();
+    this.#endsAtDate = Date.now() + endsAt - performance.now();
     this.#events = events;
   }
 
@@ -47,10 +50,17 @@ export class Lease {
     return !this.lost && performance.now() < this.endsAt;
   }
 
+  /** Whether the lease has ended by the monotonic clock or by the system clock. */
+  hasEndedAt(now: number, date: number): boolean {
+    return this.endsAt <= now || this.#endsAtDate <= date;
+  }
+
   renewed(sentAt: number, duration: number): void {
+    // An answer may arrive after the answer to a later renewal.
+    if (sentAt <= this.renewedAt) return;
     this.renewedAt = sentAt;
     this.endsAt = sentAt + duration;
-    this.endsAtDate = Date.now() + this.endsAt - performance.now();
+    this.#endsAtDate = Date.now() + this.endsAt - performance.now();
     this.expiring = false;
   }
 
@@ -62,11 +72,6 @@ export class Lease {
   lose(): void {
     this.lost = true;
     this.#events.onLost?.();
-  }
-
-  /** Lets the lease end: it is renewed no more. */
-  abandon(): void {
-    this.abandoned = true;
   }
 }
 
@@ -81,6 +86,10 @@ export class Leases<Tx> {
   #renewAt = 0;
   /** When the alarm rings, on the monotonic clock. */
   #alarmAt = Number.POSITIVE_INFINITY;
+  /** When the event loop was last seen running, on the monotonic clock. */
+  #seenAt = 0;
+  /** No lease expires before this time on the monotonic clock. */
+  #expireFrom = Number.NEGATIVE_INFINITY;
   #renewing: Promise<void> | undefined;
 
   constructor(store: EventStore<Tx>, duration: number, log: Log) {
@@ -90,10 +99,12 @@ export class Leases<Tx> {
   }
 
   add(lease: Lease): void {
-    if (this.#leases.size === 0) this.#renewAt = performance.now() + this.#duration / 3;
+    const now = performance.now();
+    if (this.#leases.size === 0) this.#renewAt = now + this.#duration / 3;
     this.#leases.add(lease);
+    this.#seenAt = now;
     // Do not set a timer or scan all leases for each attempt, because many attempts take less than 1 ms.
-    this.#wakeAt(Math.min(this.#renewAt, lease.endsAt - this.#grace));
+    this.#wakeAt(Math.min(this.#renewAt, lease.endsAt - this.#grace, now + HEARTBEAT));
   }
 
   delete(lease: Lease): void {
@@ -101,17 +112,21 @@ export class Leases<Tx> {
   }
 
   /**
-   * Renews leases that have ended by a clock of this process, because the event loop was blocked or the system clock
-   * jumped. A claim that follows would take their events, which this process still handles.
+   * Whether a lease has ended by a clock of this process, because the event loop was blocked or the system clock jumped.
+   * A claim would then take an event that this process still handles.
    */
-  async renewEnded(): Promise<void> {
+  get anyEnded(): boolean {
     const [now, date] = [performance.now(), Date.now()];
-    for (const { endsAt, endsAtDate, abandoned } of this.#leases) {
-      if (abandoned || (endsAt > now && endsAtDate > date)) continue;
-      if (this.#renewing === undefined) this.#renew(now);
-      await atMost(this.#patience, [this.#renewing!]);
-      return;
-    }
+    for (const lease of this.#leases) if (!lease.abandoned && lease.hasEndedAt(now, date)) return true;
+    return false;
+  }
+
+  /** Renews all leases now, or waits for the renewal in flight. Resolves to `false` if the store does not answer. */
+  async renew(): Promise<boolean> {
+    if (!this.#renewing) this.#send(performance.now());
+    const renewing = this.#renewing!;
+    await atMost(this.#patience, [renewing]);
+    return this.#renewing !== renewing;
   }
 
   /** The signal aborts this many ms before the lease ends, so that a callback can clean up before the next attempt. */
@@ -129,31 +144,32 @@ export class Leases<Tx> {
     const late = now - this.#alarmAt;
     this.#alarmAt = Number.POSITIVE_INFINITY;
     if (this.#leases.size === 0) return;
-    if (late > BLOCKED) this.#tellBlocked(late);
-    if (now >= this.#renewAt) this.#renew(now);
     // After a blocked event loop, a renewal first shows whether the leases still hold.
-    if (late <= BLOCKED) {
-      for (const lease of [...this.#leases])
-        if (!lease.expiring && now >= lease.endsAt - this.#grace) lease.expire();
-    }
-    this.#schedule(late > BLOCKED ? now + this.#patience : now);
+    if (late > Math.min(HEARTBEAT, this.#patience)) this.#expireFrom = now + this.#patience;
+    if (late > this.#duration / 3) this.#tellBlocked(now - this.#seenAt);
+    this.#seenAt = now;
+    if (now >= this.#renewAt) this.#send(now);
+    for (const lease of [...this.#leases])
+      if (!lease.expiring && now >= this.#expiresAt(lease)) lease.expire();
+    this.#schedule();
   }
 
-  #tellBlocked(late: number): void {
-    const seconds = Math.round(late / 1000);
+  #tellBlocked(ms: number): void {
     this.#log.limited(
       "blocked",
       "warn",
-      `the event loop was blocked for ${seconds} s, so leases were not renewed in time. Move long computations out of callbacks, or raise leaseDuration`,
+      `the event loop was blocked for ${Math.max(1, Math.round(ms / 1000))} s, so leases may end while their callbacks run. Move long computations out of callbacks, or raise leaseDuration`,
     );
   }
 
-  /** @param from - when leases may be looked at again */
-  #schedule(from: number): void {
-    let next = this.#renewAt;
-    for (const { expiring, endsAt } of this.#leases)
-      if (!expiring) next = Math.min(next, Math.max(from, endsAt - this.#grace));
-    if (next < Number.POSITIVE_INFINITY) this.#wakeAt(next);
+  #expiresAt({ endsAt }: Lease): number {
+    return Math.max(this.#expireFrom, endsAt - this.#grace);
+  }
+
+  #schedule(): void {
+    let next = Math.min(this.#renewAt, performance.now() + HEARTBEAT);
+    for (const lease of this.#leases) if (!lease.expiring) next = Math.min(next, this.#expiresAt(lease));
+    this.#wakeAt(next);
   }
 
   #wakeAt(at: number): void {
@@ -162,16 +178,15 @@ export class Leases<Tx> {
     this.#alarm.set(Math.max(1, at - performance.now()));
   }
 
-  #renew(sentAt: number): void {
-    const leases = [...this.#leases].filter(({ abandoned }) => !abandoned);
+  #send(sentAt: number): void {
     this.#renewAt = Number.POSITIVE_INFINITY;
-    let waiting = true;
     const renewAt = (at: number): void => {
-      if (!waiting) return;
-      waiting = false;
+      // The patience has ended, and another renewal was sent or will be.
+      if (this.#renewing !== renewing) return;
+      this.#renewing = undefined;
       clearTimeout(timer);
       this.#renewAt = at;
-      this.#schedule(performance.now());
+      this.#schedule();
     };
     const timer = idleTimer(() => {
       const ms = Math.round(this.#patience);
@@ -179,18 +194,17 @@ export class Leases<Tx> {
         this.#log.warn(`the store did not renew leases within ${ms} ms. Trying again`);
       renewAt(performance.now());
     }, this.#patience);
-    const renewing = this.#send(leases, sentAt).then(renewAt);
+    const renewing = this.#renewed(sentAt).then(renewAt);
     this.#renewing = renewing;
-    void renewing.finally(() => {
-      if (this.#renewing === renewing) this.#renewing = undefined;
-    });
   }
 
   /** Never rejects. @returns when to renew the next time */
-  async #send(leases: readonly Lease[], sentAt: number): Promise<number> {
+  async #renewed(sentAt: number): Promise<number> {
+    const leases = [...this.#leases].filter(({ abandoned }) => !abandoned);
     try {
       const claims = leases.map(({ claim }) => claim);
-      const held = new Set((await this.#store.renew(claims, this.#duration)).map(({ lease }) => lease));
+      const renewed = claims.length === 0 ? [] : await this.#store.renew(claims, this.#duration);
+      const held = new Set(renewed.map(({ lease }) => lease));
       for (const lease of leases) {
         if (held.has(lease.claim.lease)) lease.renewed(sentAt, this.#duration);
         else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);

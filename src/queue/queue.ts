@@ -2,7 +2,7 @@ import { atMost, idleTimer } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
-import { type DrainOptions, type DrainResult, DrainTally, Stop } from "./drain.ts";
+import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import { Pruner } from "./pruner.ts";
 import { RefusedReads } from "./refused-reads.ts";
@@ -18,6 +18,8 @@ const STORE_FAILED = [200, 1000, 5000] as const;
 const LOOK_AGAIN = 250;
 /** How long to wait for the store to release leases, ms. */
 const GIVE_BACK = 5000;
+/** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
+const RENEWALS = 3;
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
 
@@ -31,18 +33,17 @@ interface Room {
   readonly wait: number | undefined;
 }
 
-interface FillOptions {
+interface FillOptions<Tx> {
   readonly limit: number;
   /** Claims only this event. */
   readonly eventId?: string | undefined;
-  /** Returns `true` for an event that must not start. The queue keeps its lease, and returns the claim in `held`. */
-  readonly holds?: ((eventId: string) => boolean) | undefined;
+  /** The drain that claims. */
+  readonly drain?: Drain<Tx> | undefined;
 }
 
 interface Filled<Tx> {
   readonly claimed: number;
   readonly started: readonly Attempt<Tx>[];
-  readonly held: readonly Lease[];
 }
 
 /** Handles the events of a store: in the loop, in drains, and inline. All of them claim by `#fill`. */
@@ -57,10 +58,11 @@ export class Queue<Tx> {
   readonly #settling = new Set<Attempt<Tx>>();
   /** The latest running attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
-  readonly #drains = new Set<DrainTally<Tx>>();
+  readonly #drains = new Set<Drain<Tx>>();
   /** How many slots claims in flight have reserved. */
   #reserved = 0;
-  readonly #claiming = new Set<Promise<unknown>>();
+  /** Claims in flight, and claims that the queue gives back. These promises never reject. */
+  readonly #claiming = new Set<Promise<void>>();
   /** Resolves at the next change of the fields above, and when an event may be due. */
   #changed = Promise.withResolvers<void>();
   /** Counts the ends of attempts. The next event of a record may be due after an end. */
@@ -81,10 +83,10 @@ export class Queue<Tx> {
       onPause: (pause) => options.observe({ kind: "paused", ...pause }),
       onResume: () => {
         options.observe({ kind: "resumed" });
-        this.wake();
+        this.#wake();
       },
     });
-    this.#refusedReads = new RefusedReads(options.logger, () => this.wake());
+    this.#refusedReads = new RefusedReads(options.logger, () => this.#wake());
     this.#leases = new Leases(options.store, leaseDuration, options.logger);
     this.#pruner = new Pruner(options);
   }
@@ -102,16 +104,16 @@ export class Queue<Tx> {
   /** Starts the loop, which handles events as they become due. Does not keep the process alive. */
   start(): void {
     if (this.#closing || this.#started) return;
+    this.#unsubscribe = this.#options.store.subscribe?.(() => this.#wake());
     this.#started = true;
     this.#pruner.start();
-    this.#unsubscribe = this.#options.store.subscribe?.(() => this.wake());
     void this.#loop();
   }
 
-  /** Makes the loop look for due events now. */
+  /** Makes the loop look for due events, after this process has added one. */
   wake(): void {
-    this.#dueAt = NOW;
-    this.#change();
+    // A store with `subscribe` has already woken the loop.
+    if (!this.#unsubscribe) this.#wake();
   }
 
   /** Handles the due events at the user's request. During a pause without `Retry-After`, tries the platform at once. */
@@ -138,21 +140,31 @@ export class Queue<Tx> {
    * end, or at `deadline` on the monotonic clock.
    */
   async runNow(eventId: string, deadline: number): Promise<void> {
-    while (!this.#closing) {
+    await atMost(deadline - performance.now(), [this.#runNow(eventId, deadline)]);
+  }
+
+  async #runNow(eventId: string, deadline: number): Promise<void> {
+    for (;;) {
       const now = performance.now();
-      if (now >= deadline) return;
-      const { limit, wait = LOOK_AGAIN } = this.#roomAt(now);
+      if (this.#closing || now >= deadline) return;
       const running = [...this.#running].find(({ claim }) => claim.eventId === eventId);
-      const { started } = running || limit === 0 ? { started: [] } : await this.#fill({ limit: 1, eventId });
-      const attempt = running ?? started[0];
+      const { limit, wait = LOOK_AGAIN } = this.#roomAt(now);
+      const attempt =
+        running ?? (limit > 0 ? (await this.#fill({ limit: 1, eventId })).started[0] : undefined);
       if (attempt) {
-        await atMost(deadline - performance.now(), [attempt.ended]);
-        for (const added of attempt.added) await this.runNow(added, deadline);
+        await attempt.ended;
+        for (const added of attempt.added) await this.#runNow(added, deadline);
         return;
       }
-      if (this.breaker.pause || (limit > 0 && !(await this.#waitsForItsTurn(eventId)))) return;
-      const within = Math.min(deadline - now, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : wait);
-      await atMost(within, [limit > 0 ? this.#nextEnding() : this.#changed.promise]);
+      if (this.breaker.pause) return;
+      if (limit === 0) {
+        await atMost(Math.min(wait, LOOK_AGAIN), [this.#changed.promise]);
+        continue;
+      }
+      const event = await this.#options.store.get(eventId);
+      if (event?.state !== "pending" && event?.state !== "processing") return;
+      const before = this.#byRecord.get(recordOf(event));
+      await atMost(LOOK_AGAIN, before ? [before.ended] : []);
     }
   }
 
@@ -164,16 +176,16 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#started = false;
-    this.#unsubscribe?.();
     this.#stopped.resolve();
     this.#change();
-    const idle = Promise.all([...this.#running].map(({ ended }) => ended));
+    const ends = [...this.#running].map(({ ended }) => ended);
     await Promise.all([
-      atMost(timeout, [Promise.all([idle, Promise.allSettled(this.#claiming)])]),
+      atMost(timeout, [Promise.all([...ends, ...this.#claiming])]),
       atMost(timeout, [this.#pruner.close()]),
     ]);
     await this.#release([...this.#running]);
-    await atMost(GRACE, [Promise.allSettled(this.#claiming)]);
+    await atMost(GRACE, [this.#claimed()]);
+    this.#unsubscribe?.();
   }
 
   /** Claims due events while there is room, and sleeps until the next event is due. */
@@ -233,11 +245,9 @@ export class Queue<Tx> {
 
   /** Makes one attempt at each event that is due, and waits for the attempts that already run. */
   async #drain(stop: Stop): Promise<DrainResult> {
-    const tally = new DrainTally<Tx>();
-    for (const attempt of this.#running) tally.add(attempt);
-    this.#drains.add(tally);
-    const startedAt = performance.now();
-    const held: Lease[] = [];
+    const drain = new Drain<Tx>(stop);
+    for (const attempt of this.#running) drain.add(attempt);
+    this.#drains.add(drain);
     /** The endings that the last empty claim has seen. */
     let looked = -1;
     try {
@@ -245,35 +255,33 @@ export class Queue<Tx> {
         const changed = this.#changed.promise;
         const now = performance.now();
         const { limit, wait } = this.#roomAt(now);
-        const refused = this.#refusedReads;
-        const onlyRefused = refused.limiting && now - Math.max(startedAt, refused.since) >= ONLY_REFUSED;
-        const hopeless = onlyRefused && !stop.timed;
+        const isOver = this.breaker.pause !== undefined || this.#isHopeless(drain, now);
         const endings = this.#endings;
-        if (limit > 0 && !hopeless && looked !== endings) {
-          // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
-          const holds = (eventId: string) => stop.asked || tally.knows(eventId);
-          const filled = await this.#fill({ limit, holds });
-          held.push(...filled.held);
-          if (filled.claimed === 0) looked = endings;
-          continue;
-        }
-        const paused = this.breaker.pause !== undefined;
-        if (tally.open.length === 0 && (limit > 0 || paused || hopeless || this.#closing)) {
-          if (this.#claiming.size === 0) break;
+        if (limit > 0 && !this.#isHopeless(drain, now) && looked !== endings) {
+          const filled = await Promise.race([this.#fill({ limit, drain }), stop.requested]);
+          if (filled?.claimed === 0) looked = endings;
+        } else if (drain.open.length > 0 || !(limit > 0 || isOver || this.#closing)) {
+          const within = limit > 0 || isOver ? undefined : wait;
+          const either = [changed, stop.requested];
+          await (within === undefined ? Promise.race(either) : atMost(within, either));
+        } else {
           // The loop may be claiming the last due events at this moment.
-          await Promise.race([Promise.allSettled(this.#claiming), stop.requested]);
-          if (tally.open.length === 0) break;
-          continue;
+          await Promise.race([Promise.all(this.#claiming), stop.requested]);
+          if (drain.open.length === 0 && this.#endings === endings) break;
         }
-        const within = limit > 0 || paused || hopeless ? undefined : wait;
-        await this.#sleep(within, Promise.race([changed, stop.requested]));
       }
-      if (stop.asked) await this.#release(tally.open);
-      return tally.result;
+      if (stop.asked) await this.#release(drain.open);
+      return drain.result;
     } finally {
-      this.#drains.delete(tally);
-      await Promise.all(held.map((lease) => this.#giveBack(lease.claim, lease)));
+      this.#drains.delete(drain);
+      await Promise.all(drain.held.map((lease) => this.#giveBack(lease.claim, lease)));
     }
+  }
+
+  /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
+  #isHopeless({ stop, startedAt }: Drain<Tx>, now: number): boolean {
+    const { limiting, since } = this.#refusedReads;
+    return !stop.timed && limiting && now - Math.max(startedAt, since) >= ONLY_REFUSED;
   }
 
   /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
@@ -293,25 +301,22 @@ export class Queue<Tx> {
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link #roomAt}. */
-  async #fill({ limit, eventId, holds = () => false }: FillOptions): Promise<Filled<Tx>> {
+  async #fill({ limit, eventId, drain }: FillOptions<Tx>): Promise<Filled<Tx>> {
     const { limiting } = this.#refusedReads;
     this.#reserved += limit;
     if (limiting) this.#refusedReads.take(limit);
-    const claiming = this.#claim(limit, eventId);
-    this.#claiming.add(claiming);
     const started: Attempt<Tx>[] = [];
-    const held: Lease[] = [];
     try {
-      const claims = await claiming;
+      const claims = await this.#track(this.#claim(limit, eventId));
       for (const { event, leaseEndsAt } of claims) {
-        const late = this.#closing || this.breaker.waitAt(performance.now()) > 0 || this.breaker.room === 0;
-        if (late) void this.#giveBack(event);
-        else if (holds(event.eventId)) held.push(this.#hold(event, leaseEndsAt));
+        const isLate = this.#closing || this.breaker.room === 0 || this.breaker.waitAt(performance.now()) > 0;
+        if (isLate || drain?.stop.asked) void this.#giveBack(event);
+        // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
+        else if (drain?.knows(event.eventId)) drain.held.push(this.#hold(event, leaseEndsAt));
         else started.push(this.#start(event, leaseEndsAt));
       }
-      return { claimed: claims.length, started, held };
+      return { claimed: claims.length, started };
     } finally {
-      this.#claiming.delete(claiming);
       this.#reserved -= limit;
       // A claim without an attempt reads no record, so it must not use up the limit of reads.
       if (limiting) this.#refusedReads.take(started.length - limit);
@@ -323,7 +328,8 @@ export class Queue<Tx> {
   async #claim(limit: number, eventId: string | undefined) {
     const { store, worker, policy } = this.#options;
     const { leaseDuration } = policy;
-    await this.#leases.renewEnded();
+    // Check the leases again after each wait: the event loop may have been blocked meanwhile.
+    for (let n = 0; n < RENEWALS && this.#leases.anyEnded; n += 1) if (!(await this.#leases.renew())) break;
     const newestFirst = eventId === undefined && this.#refusedReads.takesNewest();
     const sentAt = performance.now();
     const options = {
@@ -356,7 +362,7 @@ export class Queue<Tx> {
     this.#running.add(attempt);
     this.#byRecord.set(record, attempt);
     this.#leases.add(attempt.lease);
-    for (const tally of this.#drains) tally.add(attempt);
+    for (const drain of this.#drains) drain.add(attempt);
     void attempt.ended.then((end) => this.#ended(attempt, end));
     return attempt;
   }
@@ -367,14 +373,14 @@ export class Queue<Tx> {
     this.#settling.delete(attempt);
     if (this.#byRecord.get(record) === attempt) this.#byRecord.delete(record);
     this.#leases.delete(attempt.lease);
-    for (const tally of this.#drains) tally.ended(attempt, end);
+    for (const drain of this.#drains) drain.ended(attempt, end);
     this.#endings += 1;
-    this.wake();
+    this.#wake();
   }
 
   /** Keeps the lease of a claim without an attempt. */
   #hold(event: ClaimedEvent, leaseEndsAt: number): Lease {
-    const lease = new Lease(event, leaseEndsAt, {});
+    const lease = new Lease(event, leaseEndsAt);
     this.#leases.add(lease);
     return lease;
   }
@@ -384,12 +390,15 @@ export class Queue<Tx> {
     for (const attempt of attempts) attempt.release();
     // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
     await atMost(GRACE + GIVE_BACK, [Promise.all(attempts.map(({ ended }) => ended))]);
+    for (const attempt of attempts) attempt.giveUp();
   }
 
+  /** Releases a claim that gets no attempt. Never rejects. */
   async #giveBack(claim: ClaimedEvent, lease?: Lease): Promise<void> {
     if (lease) this.#leases.delete(lease);
     try {
-      await this.#options.store.settle(claim, { state: "released" });
+      const settling = (async () => this.#options.store.settle(claim, { state: "released" }))();
+      await this.#track(atMost(GIVE_BACK, [settling]));
     } catch (error) {
       const { eventId } = claim;
       this.#options.logger.warn(
@@ -399,15 +408,23 @@ export class Queue<Tx> {
     }
   }
 
-  /** Ignores free slots. Two inline requests that found nothing would otherwise wake each other forever. */
-  async #nextEnding(): Promise<void> {
-    const endings = this.#endings;
-    while (this.#endings === endings && !this.#closing) await this.#changed.promise;
+  #track<T>(call: Promise<T>): Promise<T> {
+    const settled: Promise<void> = call.then(
+      () => void this.#claiming.delete(settled),
+      () => void this.#claiming.delete(settled),
+    );
+    this.#claiming.add(settled);
+    return call;
   }
 
-  async #waitsForItsTurn(eventId: string): Promise<boolean> {
-    const event = await this.#options.store.get(eventId);
-    return event?.state === "pending" || event?.state === "processing";
+  /** Resolves when no claim is in flight, and none is being given back. */
+  async #claimed(): Promise<void> {
+    while (this.#claiming.size > 0) await Promise.all(this.#claiming);
+  }
+
+  #wake(): void {
+    this.#dueAt = NOW;
+    this.#change();
   }
 
   #change(): void {

@@ -17,7 +17,7 @@ export function createPage(
   const { sandbox } = source;
   const site: Site = {
     name: "Stayhook sandbox",
-    live: { every: 300, unfocused: true },
+    every: 300,
     view: async (visit) => viewOf(source, visit),
     act: async (form, visit) => {
       try {

@@ -6,7 +6,9 @@ import { createRandom } from "./random.ts";
 import {
   createBookings,
   createListings,
+  type SandboxBooking,
   type SandboxBookings,
+  type SandboxListing,
   type SandboxListings,
 } from "./sandbox-records.ts";
 
@@ -16,6 +18,15 @@ export interface SandboxWebhookConfig {
   readonly isActive: boolean;
   /** The URL of each topic. */
   readonly endpoints: Readonly<Record<string, string>>;
+}
+
+/** What a sandbox can keep in a file, so that a later sandbox continues with it. */
+export interface SandboxState {
+  readonly bookings: readonly SandboxBooking[];
+  readonly listings: readonly SandboxListing[];
+  /** The ids of the listings for which `publish` sends no notification any more. */
+  readonly accepted: readonly number[];
+  readonly webhookConfig: SandboxWebhookConfig | null;
 }
 
 /** A notification in the format of the platform. */
@@ -49,6 +60,8 @@ export interface Platform {
   readonly bookings: SandboxBookings;
   readonly listings: SandboxListings;
   readonly webhookConfig: SandboxWebhookConfig | undefined;
+  /** A copy of everything that a later sandbox needs to continue. */
+  state(): SandboxState;
   answer(request: PlatformRequest): PlatformResponse;
   /** Returns the endpoint URL of a topic, or `undefined` if no active webhook configuration has the topic. */
   endpointOf(topic: string): string | undefined;
@@ -61,8 +74,12 @@ export function createPlatform(options: {
   readonly now: () => number;
   /** Called for each notification, as soon as its event happens. */
   readonly deliver: (topic: string, url: string, notification: SandboxNotification) => void;
+  /** The state of an earlier sandbox. */
+  readonly given?: SandboxState | undefined;
+  /** Called after each change of the state. */
+  readonly changed: () => void;
 }): Platform {
-  const { seed } = options;
+  const { seed, given, changed } = options;
   const ids = createRandom(seed, "eventId");
 
   const endpointOf = (topic: string): string | undefined => {
@@ -78,12 +95,18 @@ export function createPlatform(options: {
     if (url !== undefined) options.deliver(topic, url, notification);
   };
 
-  const listings = createListings(createRandom(seed, "listings"), (id) => notify("listings", null, id));
-  const bookings = createBookings(createRandom(seed, "bookings"), listings, (code) =>
-    notify("bookings", code, null),
-  );
+  const accepted = new Set(given?.accepted);
+  const listings = createListings(createRandom(seed, "listings"), given?.listings ?? [], accepted, {
+    notify: (id) => notify("listings", null, id),
+    change: changed,
+  });
+  const bookings = createBookings(createRandom(seed, "bookings"), listings, given?.bookings ?? [], {
+    notify: (code) => notify("bookings", code, null),
+    change: changed,
+  });
   const { accessToken } = options;
-  const state: PlatformState = { accessToken, bookings, listings, webhookConfig: undefined };
+  const webhookConfig = given?.webhookConfig ?? undefined;
+  const state: PlatformState = { accessToken, bookings, listings, webhookConfig };
 
   return {
     bookings,
@@ -91,7 +114,18 @@ export function createPlatform(options: {
     get webhookConfig() {
       return state.webhookConfig;
     },
-    answer: (request) => answer(state, request),
+    state: () => ({
+      bookings: bookings.list(),
+      listings: listings.list(),
+      accepted: [...accepted],
+      webhookConfig: state.webhookConfig ?? null,
+    }),
+    answer(request) {
+      const before = state.webhookConfig;
+      const answered = answer(state, request);
+      if (state.webhookConfig !== before) changed();
+      return answered;
+    },
     endpointOf,
   };
 }

@@ -68,16 +68,23 @@ export const bookingMoves = {
   cancel: { from: (status) => status !== "Declined" && status !== "Cancelled", to: "Cancelled" },
 } satisfies Record<string, Move>;
 
-/** @param notify - called after each change that causes a notification */
+/**
+ * @param given - the bookings of an earlier sandbox
+ * @param on.notify - called after each change that causes a notification
+ * @param on.change - called after each change
+ */
 export function createBookings(
   random: Random,
   listings: SandboxListings,
-  notify: (bookingCode: string) => void,
+  given: readonly SandboxBooking[],
+  on: { readonly notify: (bookingCode: string) => void; readonly change: () => void },
 ): SandboxBookings {
   const bookings = createRecords<string, SandboxBooking, keyof typeof bookingMoves>(
     "booking",
     "bookingCode",
     bookingMoves,
+    given,
+    on.change,
   );
 
   const add = (fields: Fields, status: string): SandboxBooking => {
@@ -90,7 +97,7 @@ export function createBookings(
   };
 
   const notified = (booking: SandboxBooking): SandboxBooking => {
-    notify(booking.bookingCode);
+    on.notify(booking.bookingCode);
     return booking;
   };
 
@@ -204,15 +211,31 @@ export const listingMoves = {
 const places = ["Harbour", "Orchard", "Old Mill", "Lakeside", "Station", "Cathedral", "Vineyard"] as const;
 const kinds = ["Loft", "Cottage", "Studio", "Apartment", "House", "Cabin"] as const;
 
-/** @param notify - called when a listing is published for the first time */
-export function createListings(random: Random, notify: (listingId: number) => void): SandboxListings {
+/**
+ * @param given - the listings of an earlier sandbox
+ * @param accepted - the listings for which `publish` sends no notification: published before, or not created as
+ *   `InReview`. This function adds to the set
+ * @param on.notify - called when a listing is published for the first time
+ * @param on.change - called after each change
+ */
+export function createListings(
+  random: Random,
+  given: readonly SandboxListing[],
+  accepted: Set<number>,
+  on: { readonly notify: (listingId: number) => void; readonly change: () => void },
+): SandboxListings {
   const listings = createRecords<number, SandboxListing, keyof typeof listingMoves>(
     "listing",
     "listingId",
     listingMoves,
+    given,
+    on.change,
   );
-  /** The listings for which `publish` sends no notification: published before, or not created as `InReview`. */
-  const accepted = new Set<number>();
+
+  const accept = (listingId: number): void => {
+    accepted.add(listingId);
+    on.change();
+  };
 
   const add = (fields: Fields, status: string): SandboxListing => {
     const { listingId = listings.freeId(() => random.integer(10_000, 9_999_999)) } = fields;
@@ -228,14 +251,14 @@ export function createListings(random: Random, notify: (listingId: number) => vo
     async create(fields) {
       const [status, rest] = takeStatus(fields);
       const listing = add(rest, status);
-      if (status !== "InReview") accepted.add(listing.listingId);
+      if (status !== "InReview") accept(listing.listingId);
       return listing;
     },
     async publish(listingId) {
       const listing = listings.move(listingId, "publish");
       if (!accepted.has(listingId)) {
-        accepted.add(listingId);
-        notify(listingId);
+        accept(listingId);
+        on.notify(listingId);
       }
       return listing;
     },
@@ -300,11 +323,18 @@ function createRecords<
   Id extends string | number,
   R extends { readonly status: string },
   Name extends string,
->(kind: "booking" | "listing", idField: string, moves: Readonly<Record<Name, Move>>) {
-  const records = new Map<Id, R>();
+>(
+  kind: "booking" | "listing",
+  idField: string & keyof R,
+  moves: Readonly<Record<Name, Move>>,
+  given: readonly R[],
+  changed: () => void,
+) {
+  const records = new Map(given.map((record) => [record[idField] as Id, record]));
   const known = (id: Id): R => records.get(id) ?? refuse(`there is no ${kind} ${String(id)}`, idField);
   const put = (id: Id, record: R): R => {
     records.set(id, record);
+    changed();
     return copy(record);
   };
   const change = (id: Id, fields: object): R => put(id, { ...known(id), ...fields });

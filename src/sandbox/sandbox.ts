@@ -32,7 +32,13 @@ import {
   type SandboxSettings,
   toDeliverySettings,
 } from "./options.ts";
-import { createPlatform, type Platform, problemWithUrl, type SandboxWebhookConfig } from "./platform.ts";
+import {
+  createPlatform,
+  type Platform,
+  problemWithUrl,
+  type SandboxState,
+  type SandboxWebhookConfig,
+} from "./platform.ts";
 import { copy, refuse, type SandboxBookings, type SandboxListings } from "./sandbox-records.ts";
 
 /** The platform in memory: its API, its records and its notifications. {@link createSandbox} makes a sandbox. */
@@ -171,9 +177,20 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
   return createSandboxWith(options, render);
 }
 
-/** Makes a sandbox for this project's tests, which render the API's answers in other formats. */
-export function createSandboxWith(options: SandboxOptions, rendered: Render): Sandbox {
-  return new InMemorySandbox(readOptions(options), rendered);
+/**
+ * Makes a sandbox for this project's tests, which render the API's answers in other formats, and for the command
+ * line, which keeps the state in a file.
+ */
+export function createSandboxWith(options: SandboxOptions, rendered: Render, keeper?: StateKeeper): Sandbox {
+  return new InMemorySandbox(readOptions(options), rendered, keeper);
+}
+
+/** Keeps the bookings, the listings and the webhook configuration for a later sandbox. */
+export interface StateKeeper {
+  /** The state of an earlier sandbox. */
+  readonly given: SandboxState | undefined;
+  /** Called after each change. */
+  save(state: SandboxState): void;
 }
 
 const portError = "must be an integer from 0 to 65535";
@@ -206,7 +223,7 @@ class InMemorySandbox implements Sandbox {
   #server: Listening | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: SandboxSettings, rendered: Render) {
+  constructor(settings: SandboxSettings, rendered: Render, keeper: StateKeeper | undefined) {
     const { seed, accessToken, log, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
@@ -221,7 +238,11 @@ class InMemorySandbox implements Sandbox {
       accessToken,
       now: clock.now,
       deliver: (topic, url, notification) => void queue.add({ topic, url, notification }),
+      given: keeper?.given,
+      changed: () => keeper?.save(platform.state()),
     });
+    // A file that cannot be written is an error now, not at the first change.
+    keeper?.save(platform.state());
     const faults = createFaults(seed, settings.faults);
     this.#settings = settings;
     this.#queue = queue;

@@ -1,3 +1,4 @@
+import { duration } from "../console/html.ts";
 import { StayhookError } from "../errors.ts";
 import type { SandboxDeliveryOptions, SandboxFault } from "./options.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -268,11 +269,11 @@ function faultOf(fields: URLSearchParams): SandboxFault {
 const joined = (...parts: readonly (string | false | undefined)[]): string =>
   parts.filter(Boolean).join(", ");
 
-/** Says what a fault does: `503 (Retry-After 2), 3000 ms slower`. */
+/** Says what a fault does: `503 (Retry-After 2), 3.0 s slower`. */
 export function describeFault({ status, retryAfter, delay, cutOff }: SandboxFault): string {
   return joined(
     status !== undefined && `${status}${retryAfter === undefined ? "" : ` (Retry-After ${retryAfter})`}`,
-    delay !== undefined && `${[delay].flat().join(" to ")} ms slower`,
+    delay !== undefined && `${[delay].flat().map(duration).join(" to ")} slower`,
     cutOff && "cut off",
   );
 }

@@ -1,5 +1,5 @@
 import { runWrapped } from "../async.ts";
-import type { RequestTelemetry } from "../client/client-options.ts";
+import type { Observers } from "../client/observers.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
@@ -133,12 +133,13 @@ export interface WaitingEvents {
 }
 
 /**
- * Traces and measures a handler and its client. For OpenTelemetry, use `telemetry()` of `stayhook/otel`.
+ * Traces and measures a handler and its client. For OpenTelemetry, use `telemetry()` of `stayhook/otel`. The client
+ * calls `onRequest` and `onResponse`, and the handler calls the other functions.
  *
  * The handler still handles an event if one of these functions throws, hangs or does not call `run`. The handler logs
  * such a failure at most once a minute.
  */
-export interface Telemetry extends RequestTelemetry {
+export interface Telemetry extends Observers {
   /**
    * Called before the store records a new event.
    *

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
-import type { EventStore } from "stayhook";
+import type { EventStore, RecordSnapshot } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -57,10 +57,12 @@ async function fill(store: EventStore<never>): Promise<void> {
 
 async function contentOf(store: EventStore<never>) {
   const events = await store.list({ limit: 2 * EVENTS });
+  const snapshots: RecordSnapshot[] = [];
+  for await (const snapshot of store.snapshots()) snapshots.push(snapshot);
   return {
     events,
     counts: await store.counts(),
-    snapshots: (await Array.fromAsync(store.snapshots())).sort((a, b) => (a.ref < b.ref ? -1 : 1)),
+    snapshots: snapshots.sort((a, b) => (a.ref < b.ref ? -1 : 1)),
     lastReceivedAt: await store.lastReceivedAt(),
   };
 }

@@ -272,6 +272,8 @@ describe("events", () => {
       newest.slice(2),
     );
     expect(await ids("--state", "parked")).toEqual(parked.toReversed());
+    // A waiting event says when it is due, before the error.
+    expect((await events("ls", "--state", "pending")).stdout).toMatch(/\t-\t\d{4}-\S+Z\t-\n$/);
     const { stdout } = await events("ls", "--state", "parked");
     expect(stdout).toMatch(
       /^\S+\tparked\tbooking\.Request\tbooking:BAD\t1\t\S+Z\tcallback\t.*the calendar is closed/,

@@ -1,5 +1,8 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { StayhookClient } from "stayhook";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { cli, receiver, serve, start, until } from "./support.ts";
 
 /** Starts the command on a free port. Resolves when the sandbox listens. */
@@ -255,6 +258,88 @@ describe("sandbox", () => {
     const { code, stderr } = await cli(["sandbox", "--port", "0", "--host", "0.0.0.0"]);
     expect(code).toBe(2);
     expect(stderr).toContain("STAYHOOK_ACCESS_TOKEN");
+  });
+
+  test("--demo begins with a few listings and bookings of each status, and sends nothing", async () => {
+    const { url: to, received } = await receiver();
+    const running = await sandbox(["--demo", "--to", to]);
+    const client = new StayhookClient({ baseUrl: running.url, accessToken: "sandbox" });
+    const listings = await client.listings.list();
+    expect(new Set(listings.map(({ status }) => status))).toEqual(
+      new Set(["Published", "InReview", "Hidden"]),
+    );
+    running.type("list");
+    for (const status of ["Request", "Confirmed", "Declined", "Cancelled"])
+      await until(() => expect(running.stdout()).toMatch(new RegExp(`^booking \\w+ is ${status}$`, "m")));
+    expect(received()).toEqual([]);
+  });
+
+  describe("--state", () => {
+    function stateFile() {
+      const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+      onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+      return join(directory, "sandbox.json");
+    }
+    const begin = async (file: string, ...args: string[]) => {
+      const running = start(["sandbox", "--port", "0", "--state", file, ...args]);
+      await until(() => expect(running.stdout()).toContain("The sandbox listens"));
+      const [baseUrl = ""] = /http:\/\/127\.0\.0\.1:\d+/.exec(running.stdout()) ?? [];
+      return { ...running, client: new StayhookClient({ baseUrl, accessToken: "sandbox" }) };
+    };
+
+    test("keeps bookings, listings and the webhook configuration over a restart", async () => {
+      const file = stateFile();
+      const { url: to, received } = await receiver();
+      const first = await begin(file, "--to", to, "--demo");
+      first.type("request AB12");
+      first.type("alter AB12 checkIn=2030-07-01 checkOut=2030-07-04 guest=Ann");
+      first.type("submit Old Mill");
+      await until(() => expect(first.stdout()).toContain("(Old Mill) is InReview"));
+      const [, id = ""] = /listing (\d+) \(Old Mill\)/.exec(first.stdout()) ?? [];
+      first.type(`publish ${id}`);
+      await until(() => expect(received()).toHaveLength(3));
+      // The file is written after each change, so that even a killed sandbox loses nothing.
+      expect(readFileSync(file, "utf8")).toContain("AB12");
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+      const config = await first.client.webhookConfig.get();
+      const listings = await first.client.listings.list();
+      first.interrupt();
+      await first.ended;
+
+      const second = await begin(file, "--demo");
+      expect(await second.client.webhookConfig.get()).toEqual(config);
+      expect(await second.client.listings.list()).toEqual(listings);
+      const booking = { status: "Request", checkIn: "2030-07-01", checkOut: "2030-07-04", guest: "Ann" };
+      expect(await second.client.bookings.get("AB12")).toMatchObject(booking);
+      second.type(`hide ${id}`);
+      second.type(`publish ${id}`);
+      second.type("approve AB12");
+      await until(() => expect(received()).toHaveLength(4));
+      // A listing that was published before sends no notification, and no event id comes again.
+      const sent = received().map((body) => JSON.parse(body));
+      expect(sent.at(-1)).toMatchObject({ bookingCode: "AB12" });
+      expect(new Set(sent.map(({ eventId }) => eventId)).size).toBe(4);
+    });
+
+    test("is refused with --seed, and for a file that is no state or cannot be written", async () => {
+      const file = stateFile();
+      const refused = (...args: string[]) => cli(["sandbox", "--port", "0", ...args]);
+      expect(await refused("--state", file, "--seed", "7")).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining("--seed cannot be combined with --state"),
+      });
+      for (const text of ["no json", "{}", '{"bookings":[{}]}']) {
+        writeFileSync(file, text);
+        const { code, stderr } = await refused("--state", file);
+        expect({ code, stderr }).toEqual({
+          code: 1,
+          stderr: expect.stringContaining(`${file} does not hold the state of a sandbox.`),
+        });
+        expect(readFileSync(file, "utf8")).toBe(text);
+      }
+      expect((await refused("--state", join(file, "below"))).stderr).toContain("cannot be read");
+      expect((await refused("--state", `${file}-none/sandbox.json`)).stderr).toContain("cannot be written");
+    });
   });
 
   test("--seed repeats the codes", async () => {

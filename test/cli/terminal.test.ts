@@ -41,8 +41,11 @@ async function offered(shell: "bash" | "zsh" | "fish", words: readonly string[])
   return found.split("\n").filter((word) => word !== "" && word.startsWith(last));
 }
 
-describe.each(["bash", "zsh", "fish"] as const)("completion in %s", (shell) => {
-  test.skipIf(!existsSync(`/usr/bin/${shell}`))("offers commands, subcommands and options", async () => {
+// Every machine that runs these tests has bash. .ci/run installs the other two.
+const shells = (["bash", "zsh", "fish"] as const).filter((shell) => existsSync(`/usr/bin/${shell}`));
+
+describe.each(shells)("completion in %s", (shell) => {
+  test("offers commands, subcommands and options", async () => {
     expect(await offered(shell, ["stayhook", "con"])).toEqual(["config", "console"]);
     expect(await offered(shell, ["stayhook", "events", "re"])).toEqual(["replay"]);
     expect(await offered(shell, ["stayhook", "events", "ls", "--s"])).toEqual(

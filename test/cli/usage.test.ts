@@ -196,6 +196,15 @@ describe("the access token", () => {
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("no option -k.") });
   });
 
+  test("is not in the error if it stands before the subcommand", async () => {
+    const { code, stderr } = await cli(["events", "--token", "hunter2", "ls"]);
+    expect({ code, stderr }).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("STAYHOOK_ACCESS_TOKEN"),
+    });
+    expect(stderr).not.toContain("hunter2");
+  });
+
   test("is not in the error of too many arguments", async () => {
     const { stderr } = await cli(["config", "get", "hunter2"]);
     expect(stderr).not.toContain("hunter2");

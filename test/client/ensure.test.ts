@@ -5,22 +5,32 @@ import { clientOf, platform, type Received, type Reply, rejection } from "./supp
 const bookings = "https://hooks.example/b";
 const listings = "https://hooks.example/l";
 
-/** Calls `ensure`. The platform answers each GET with the next of `reads`, and every other request with `writes`. */
+/**
+ * Calls `ensure`. The platform answers each GET with the next of `reads`, and every other request with `writes`. After
+ * a write with 204, it answers GET with `after`, by default the written configuration. `sent` leaves out this GET.
+ */
 async function ensuring(
   reads: Reply[],
   input: EnsureInput,
   writes: Reply | ((request: Received) => Reply) = { status: 204 },
+  after?: Reply,
 ) {
   let read = 0;
+  let written: string | undefined;
+  const sent: [method: string, body?: unknown][] = [];
   const server = await platform((request) => {
-    if (request.method === "GET") return reads[Math.min(read++, reads.length - 1)] ?? {};
-    return typeof writes === "function" ? writes(request) : writes;
+    const { method, body } = request;
+    if (method === "GET" && written !== undefined) return after ?? { text: written };
+    sent.push(body ? [method, JSON.parse(body)] : [method]);
+    if (method === "GET") return reads[Math.min(read++, reads.length - 1)] ?? {};
+    const reply = typeof writes === "function" ? writes(request) : writes;
+    if (reply.status === 204) written = body;
+    return reply;
   });
   const outcome = await clientOf(server, { maxRetries: 0 })
     .webhookConfig.ensure(input)
     .catch((error) => error);
-  const sent = server.requests.map(({ method, body }) => (body ? [method, JSON.parse(body)] : [method]));
-  return { outcome, sent };
+  return { outcome, sent, requests: server.requests.length };
 }
 
 describe("ensure", () => {
@@ -258,10 +268,48 @@ describe("ensure", () => {
     expect(sent).toEqual([["GET"]]);
   });
 
+  const current = { isActive: true, endpoints: { listings } };
+
+  it.each<[string, Reply]>([
+    ["create", { status: 404 }],
+    ["update", { json: current }],
+  ])("reads the configuration back after a %s whose answer shows none", async (_, first) => {
+    const held = { isActive: true, endpoints: { bookings }, version: 9 };
+    const { outcome, requests } = await ensuring([first], { endpoints: { bookings } }, undefined, {
+      json: held,
+    });
+    expect(outcome.config).toEqual(held);
+    expect(requests).toBe(3);
+    const gone = await ensuring([first], { endpoints: { bookings } }, undefined, { status: 404 });
+    expect(gone.outcome).toMatchObject({
+      name: "NotFoundError",
+      code: "not_found",
+      message: expect.stringContaining("the platform does not have it"),
+    });
+    expect(gone.requests).toBe(3);
+  });
+
+  it.each([
+    [{ status: "error" }],
+    [{ ok: false }],
+    [{ code: 500, message: "down" }],
+    [{ success: false }],
+    [{ error: "down" }],
+  ])("rejects if a write is answered with 2xx and a failure: %j", async (json) => {
+    for (const first of [{ status: 404 }, { json: current }]) {
+      const { outcome, requests } = await ensuring([first], { endpoints: { bookings } }, { json });
+      expect(outcome).toMatchObject({ name: "APIError", status: 200, body: json });
+      expect(requests).toBe(2);
+    }
+  });
+
   it("passes options on to each of its requests", async () => {
-    const server = await platform(({ method }) => ({ status: method === "GET" ? 404 : 204 }));
+    let reads = 0;
+    const server = await platform(({ method }) =>
+      method === "GET" ? (reads++ === 0 ? { status: 404 } : { json: current }) : { status: 204 },
+    );
     await clientOf(server).webhookConfig.ensure({ endpoints: { bookings } }, { headers: { "x-a": "b" } });
-    expect(server.requests.map(({ headers }) => headers["x-a"])).toEqual(["b", "b"]);
+    expect(server.requests.map(({ headers }) => headers["x-a"])).toEqual(["b", "b", "b"]);
     const error = await rejection(
       clientOf(server).webhookConfig.ensure({ endpoints: {} }, { signal: AbortSignal.abort() }),
     );

@@ -29,6 +29,8 @@ describe("a list", () => {
     [{ tags: ["a"], rentals: rows }],
     [{ data: ["a"], results: rows }],
     [{ success: false, error: "late", listings: rows }],
+    [{ before: [listing], after: rows }],
+    [{ data: { old: [], new: rows } }],
   ])("is found: %j", async (json) => {
     expect(await (await answering({ json })).listings.list()).toEqual(read);
   });
@@ -60,6 +62,22 @@ describe("a list", () => {
     const error = await rejection((await answering(reply)).listings.list());
     expect(error).toMatchObject({ name: "ResponseValidationError", valid: [] });
     expect(listFactsOf(error)).toBeUndefined();
+  });
+
+  it.each<[unknown, unknown[][]]>([
+    [{ data: rows, rentals: [listing] }, [["data"], ["rentals"]]],
+    [{ listings: [], data: rows }, [["listings"], ["data"]]],
+    [
+      { result: { listings: rows, hidden: [listing] } },
+      [
+        ["result", "listings"],
+        ["result", "hidden"],
+      ],
+    ],
+  ])("is not one of two, of which nobody knows which counts: %j", async (json, paths) => {
+    const error = await rejection((await answering({ json })).listings.list());
+    expect(error).toMatchObject({ name: "ResponseValidationError", issues: paths.map((path) => ({ path })) });
+    for (const path of paths) expect(error.message).toContain(path.join("."));
   });
 
   it.each([
@@ -345,5 +363,48 @@ describe("nextPage", () => {
     );
     expect(error).toMatchObject({ name: "AbortError", cause: "enough" });
     expect(server.requests).toHaveLength(2);
+  });
+
+  it("for await gives the rows of each page before the next page is read, and may end early", async () => {
+    const server = await paged(3);
+    const client = clientOf(server, { nextPage: until(3) });
+    const seen: unknown[] = [];
+    for await (const { listingId } of client.listings.list()) seen.push([listingId, server.requests.length]);
+    expect(seen).toEqual([
+      [1, 1],
+      [2, 2],
+      [3, 3],
+    ]);
+    for await (const { listingId } of client.listings.list()) if (listingId === 2) break;
+    expect(server.requests).toHaveLength(5);
+  });
+
+  it("for await gives all valid rows, and then throws for an invalid one", async () => {
+    const server = await paged(2, (page) => ({
+      data: page === 1 ? [{ listingId: 1 }, row(10)] : [row(2)],
+      page,
+    }));
+    const seen: number[] = [];
+    const loop = async () => {
+      for await (const { listingId } of clientOf(server, { nextPage: until(2) }).listings.list())
+        seen.push(listingId);
+    };
+    expect(await rejection(loop())).toMatchObject({
+      name: "ResponseValidationError",
+      valid: [row(10), row(2)],
+    });
+    expect(seen).toEqual([10, 2]);
+  });
+
+  it("is asked once, however often the result is awaited, and not at all if nobody does", async () => {
+    const server = await paged(2);
+    const list = clientOf(server, { nextPage: until(2) }).listings.list();
+    expect(server.requests).toEqual([]);
+    expect(await list).toEqual([row(1), row(2)]);
+    expect(await list.then((rows) => rows.length)).toBe(2);
+    expect((await list.withResponse()).data).toBe(await list.finally(() => {}));
+    expect(server.requests).toHaveLength(2);
+    const failing = clientOf(await platform([{ status: 403 }])).listings.list();
+    expect(await failing.catch((error) => error.status)).toBe(403);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { RequestObservation, ResponseObservation } from "../../src/client/client-options.ts";
+import type { RequestObservation, ResponseObservation } from "../../src/client/observers.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
@@ -16,10 +16,13 @@ describe("observers", () => {
     const { seen, client } = await observe([{ json: { ...booking, bookingCode: "A/B" } }]);
     await client.bookings.get("A/B", { query: { key: "hidden" } });
     const request = {
+      id: seen[0]?.id,
       method: "GET",
       route: "/v2/bookings/{bookingCode}",
       path: "/v2/bookings/A%2FB",
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/v2\/bookings\/A%2FB$/),
       attempt: 1,
+      resendCount: 0,
     };
     expect(seen).toEqual([request, { ...request, status: 200, duration: expect.any(Number) }]);
   });
@@ -45,6 +48,8 @@ describe("observers", () => {
       [2, path, 200],
     ]);
     expect(new Set(seen.map(({ route }) => route))).toEqual(new Set(["/v2/bookings/{bookingCode}"]));
+    expect(seen.map(({ resendCount }) => resendCount)).toEqual([0, 0, 1, 1, 2, 2, 3, 3]);
+    expect(new Set(seen.map(({ id }) => id)).size).toBe(4);
   });
 
   it.each([
@@ -104,6 +109,28 @@ describe("observers", () => {
     const client = clientOf(server, { onRequest: observer, onResponse: observer, logger });
     expect(await client.bookings.get("A")).toEqual(booking);
     expect(server.requests.map(({ method }) => method)).toEqual(["GET", "GET"]);
-    expect(warnings.length).toBe(/throws|rejects/.test(_) ? 4 : 0);
+    const said = ["onRequest", "onResponse", "onRequest", "onResponse"];
+    const expected = said.map((name) => `stayhook: the client's \`${name}\` threw: Error: observer`);
+    expect(warnings).toEqual(/throws|rejects/.test(_) ? expected : []);
+  });
+
+  it("beside them, a logger gets one debug line for each request", async () => {
+    const lines: string[] = [];
+    const server = await platform([{ status: 503, headers: { "retry-after": "0" } }, { json: booking }]);
+    const client = clientOf(server, { logger: ({ level, message }) => lines.push(`${level} ${message}`) });
+    await client.bookings.get("A", { query: { key: "hidden" } });
+    expect(lines.map((line) => line.replace(/\d+ ms$/, "… ms"))).toEqual([
+      "debug stayhook: attempt 1 of GET /v2/bookings/A was answered with 503 after … ms",
+      "debug stayhook: attempt 2 of GET /v2/bookings/A was answered with 200 after … ms",
+    ]);
+    const gone = clientOf(
+      { url: "http://127.0.0.1:1", requests: [] },
+      {
+        maxRetries: 0,
+        logger: ({ message }) => lines.push(message),
+      },
+    );
+    await rejection(gone.bookings.get("A"));
+    expect(lines[2]).toMatch(/got no complete answer \(connection_failed\) after \d+ ms$/);
   });
 });

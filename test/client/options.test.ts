@@ -1,8 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
 import { InvalidArgumentError } from "../../src/errors.ts";
 import { stay } from "../../src/models/dates.ts";
+import { Booking } from "../../src/models/records.ts";
 import { checkNoUnknown } from "../../src/option-names.ts";
 import { accessToken, fakeFetch, rejection } from "./support.ts";
 
@@ -226,5 +228,60 @@ describe("the constructor", () => {
     expect(() => new StayhookClient(undefined as never)).toThrow(
       expect.objectContaining({ name: "InvalidArgumentError" }),
     );
+  });
+});
+
+describe("the environment", () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  it("gives the base URL and the token that the options leave out", async () => {
+    vi.stubEnv("STAYHOOK_BASE_URL", "https://env.example/api");
+    vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "env-token");
+    const { calls, fetch } = fakeFetch([new Response("{}")]);
+    await new StayhookClient({ fetch }).request("GET", "/x");
+    await new StayhookClient({ fetch, baseUrl: "https://own.example", accessToken: "own" }).request(
+      "GET",
+      "/x",
+    );
+    expect(calls.map(({ url, init }) => [url, new Headers(init.headers).get("authorization")])).toEqual([
+      ["https://env.example/api/x", "Bearer env-token"],
+      ["https://own.example/x", "Bearer own"],
+    ]);
+    expect(() => new StayhookClient()).not.toThrow();
+    // An option that is given and wrong is wrong.
+    expect(() => new StayhookClient({ accessToken: "" })).toThrow("accessToken: must not be empty");
+    expect(() => new StayhookClient({ accessToken: null as never })).toThrow("accessToken: must be a string");
+  });
+
+  it("is named by the error if it has neither", () => {
+    vi.stubEnv("STAYHOOK_BASE_URL", "");
+    vi.stubEnv("STAYHOOK_ACCESS_TOKEN", undefined);
+    expect(() => new StayhookClient()).toThrow(
+      /^baseUrl: .*STAYHOOK_BASE_URL; accessToken: .*STAYHOOK_ACCESS_TOKEN$/,
+    );
+  });
+});
+
+describe("withOptions", () => {
+  const client = new StayhookClient({
+    ...{ baseUrl: "https://h.example", accessToken, fetch, maxRetries: 0, headers: { a: "1" } },
+    models: { booking: Booking.extend({ guestName: z.string() }) },
+  });
+
+  it("gives a client of its own, with some options replaced", async () => {
+    const { calls, fetch: other } = fakeFetch([Response.json({ bookingCode: "A", status: "x" })]);
+    const changed = client.withOptions({ fetch: other, headers: { b: "2" } });
+    expect(await rejection(changed.bookings.get("A"))).toMatchObject({ issues: [{ path: ["guestName"] }] });
+    expect(calls[0]?.url).toBe("https://h.example/v2/bookings/A");
+    const headers = new Headers(calls[0]?.init.headers);
+    expect([headers.get("a"), headers.get("b")]).toEqual([null, "2"]);
+    const plain = changed.withOptions({ models: { booking: Booking } });
+    expect(await plain.bookings.get("A")).toEqual({ bookingCode: "A", status: "x" });
+    expect(calls).toHaveLength(2);
+  });
+
+  it("checks the options like the constructor", () => {
+    expect(() => client.withOptions({ timeuot: 5 } as object)).toThrow("did you mean `timeout`?");
+    expect(() => client.withOptions({ accessToken: "" })).toThrow("accessToken: must not be empty");
   });
 });

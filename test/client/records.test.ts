@@ -49,6 +49,52 @@ describe("a record", () => {
     expect(await (await answering({ json })).bookings.get("A")).toEqual(json);
   });
 
+  const older = { ...booking, status: "Initiated" };
+  it.each([
+    [{ before: older, after: booking }],
+    [{ after: booking, before: older }],
+    [{ data: { old: older, new: booking } }],
+    [{ previous: older, current: booking }],
+    [{ oldBooking: older, newBooking: booking }],
+    [{ data: booking, result: booking }],
+    [{ bookingCode: "A", status: "Request", data: booking }],
+    [{ data: booking, related: { ...older, bookingCode: "B" } }],
+    [{ booking, listing: { listingId: 7, status: "Published" } }],
+  ])("is the newer of a pair: %j", async (json) => {
+    const read = await (await answering({ json })).bookings.get("A");
+    expect(read).toMatchObject(booking);
+  });
+
+  it("of a listing is not the booking beside it", async () => {
+    const json = { booking: { ...booking, listingId: 7 }, listing };
+    expect(await (await answering({ json })).listings.get(7)).toEqual(listing);
+  });
+
+  it.each<[unknown, unknown[][]]>([
+    [{ one: older, other: booking }, [["one"], ["other"]]],
+    [
+      { data: { booking: older, result: booking } },
+      [
+        ["data", "booking"],
+        ["data", "result"],
+      ],
+    ],
+    [{ bookingCode: "A", status: "ok", data: booking }, [[], ["data"]]],
+    [{ data: { bookingCode: "a", status: "success", booking } }, [["data"], ["data", "booking"]]],
+  ])("rejects with both paths if two parts look like it and differ: %j", async (json, paths) => {
+    const error = await rejection((await answering({ json })).bookings.get("A"));
+    expect(error).toMatchObject({ name: "ResponseValidationError", issues: paths.map((path) => ({ path })) });
+    for (const path of paths) expect(error.message).toContain(path.join("."));
+  });
+
+  it.each([[{ before: booking, after: null }], [{ old: booking }]])(
+    "is never the older of a pair: %j",
+    async (json) => {
+      const error = await rejection((await answering({ json })).bookings.get("A"));
+      expect(error.name).toBe("ResponseValidationError");
+    },
+  );
+
   it.each([
     [{ bookingCode: "A" }, ["status"]],
     [{ data: { bookingCode: "A" } }, ["data", "status"]],

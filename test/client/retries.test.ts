@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import { retryAfterMs } from "../../src/client/client-errors.ts";
@@ -15,8 +15,6 @@ const status = (code: number, headers: Record<string, string> = {}) =>
   new Response(null, { status: code, headers });
 const broken = new TypeError("fetch failed");
 
-// The first retry loads ky, which takes real time. Load it before the fake timers.
-beforeAll(() => import("ky"));
 beforeEach(() => void vi.useFakeTimers({ now: new Date("2026-05-04T00:00:00Z") }));
 afterEach(() => void vi.useRealTimers());
 

@@ -7,7 +7,10 @@ import {
   type BookingsResource,
   type Listing,
   type ListingsResource,
+  type ListPromise,
   listingIdOf,
+  type NotFoundError,
+  type RateLimitError,
   StayhookClient,
   stay,
   type WebhookConfig,
@@ -59,6 +62,28 @@ test("models flow into what is read", async () => {
   ).toEqualTypeOf<number>();
   // @ts-expect-error the output has no status
   new StayhookClient({ ...base, models: { booking: z.object({ bookingCode: z.string() }) } });
+});
+
+test("a list is an array when awaited, and its rows in a loop", async () => {
+  const client = new StayhookClient();
+  expectTypeOf(client.listings.list()).toEqualTypeOf<ListPromise<Listing>>();
+  expectTypeOf(client.listings.list()).toExtend<Promise<Listing[]>>();
+  for await (const listing of client.listings.list()) expectTypeOf(listing).toEqualTypeOf<Listing>();
+});
+
+test("withOptions keeps models, or takes others", async () => {
+  const MyBooking = Booking.extend({ guestName: z.string() });
+  const mine = new StayhookClient({ ...base, models: { booking: MyBooking } });
+  expectTypeOf(mine.withOptions({ timeout: 5 })).toEqualTypeOf(mine);
+  const other = mine.withOptions({ models: { booking: Booking.extend({ adults: z.number() }) } });
+  expectTypeOf((await other.bookings.get("A")).adults).toEqualTypeOf<number>();
+  // @ts-expect-error misspelled
+  mine.withOptions({ timeuot: 5 });
+});
+
+test("each error has a code of its own", () => {
+  const error = new Error() as NotFoundError | RateLimitError;
+  expectTypeOf(error.code).toEqualTypeOf<"not_found" | "rate_limited">();
 });
 
 test("a client with models of its own passes for any client", () => {

@@ -70,7 +70,7 @@ describe("authorize", () => {
       },
     ],
     ["a rejection", async () => Promise.reject(new Error("secret database password"))],
-  ])("%s refuses pages, assets, streams and changes, and reveals nothing", async (_, authorize) => {
+  ])("%s refuses pages, assets, updates and changes, and reveals nothing", async (_, authorize) => {
     const { url, eventId, store } = await parked({ authorize: authorize as () => boolean });
     for (const query of ["", `?event=${eventId}`, "?asset=script.js", "?live=1"]) {
       const { status, text } = await new Browser().get(`${url}/${query}`);
@@ -236,6 +236,35 @@ describe("a form from elsewhere is refused", () => {
     expect((await inbox.fetch(request("{}", "application/json"))).status).toBe(415);
     expect((await inbox.fetch(request("csrf=1", "text/plain"))).status).toBe(415);
   });
+});
+
+test("a form that does not arrive within 10 s is refused, and its first half changes nothing", async () => {
+  vi.useFakeTimers();
+  try {
+    const { inbox, eventId, store } = await parked();
+    const csrf = "a".repeat(64);
+    const half = new URLSearchParams({ csrf, do: "replay", event: eventId }).toString();
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new TextEncoder().encode(half)),
+    });
+    const headers = {
+      "content-type": "application/x-www-form-urlencoded",
+      cookie: `stayhook-csrf=${csrf}`,
+    };
+    const init = { method: "POST", body, headers, duplex: "half" } as RequestInit;
+    let status: number | undefined;
+    const answered = inbox.fetch(new Request("https://ops.example/", init)).then((answer) => {
+      status = answer.status;
+    });
+    await vi.advanceTimersByTimeAsync(9900);
+    expect(status).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(200);
+    await answered;
+    expect(status).toBe(408);
+    expect(await store.counts()).toMatchObject({ parked: 1 });
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("read only: no forms that change anything, and changes are refused", async () => {

@@ -1,6 +1,5 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { liveStream } from "../../src/console/site.ts";
-import { type inboxOf, servedInboxOf } from "./support.ts";
+import { inboxOf, servedInboxOf } from "./support.ts";
 
 /** Serves a console. The callback of a Cancelled booking fails while `state.isBroken`. */
 async function served(options: Parameters<typeof inboxOf>[0] = {}) {
@@ -296,116 +295,42 @@ describe("a record", () => {
   });
 });
 
-describe("the stream of a page", () => {
-  test("brings its values, and the page when it has changed", { timeout: 20_000 }, async () => {
-    const { handle, url } = await served();
-    const answer = await fetch(`${url}/?state=done&live=1`);
-    expect(answer.headers.get("content-type")).toBe("text/event-stream");
-    const events = eventsOf(answer);
-    expect(await events.next()).toMatchObject({ name: "stats", data: { received: 0, done: 0 } });
-    expect(await events.next()).toMatchObject({
-      name: "page",
-      data: expect.stringContaining("No events match"),
+describe("an open page asks for its contents again", () => {
+  const update = async (answer: Response) => ({
+    status: answer.status,
+    ...((await answer.json()) as object),
+  });
+  const ask = (query = "") => new Request(`https://ops.example/?live=1${query}`);
+
+  test("and gets the values of the plots and the contents of <main>", async () => {
+    const { handle, inbox } = await served();
+    const filtered = "&state=done&personal=1";
+    expect(await update(await inbox.fetch(ask(filtered)))).toEqual({
+      status: 200,
+      body: expect.stringContaining("No events match"),
+      stats: { received: 0, done: 0 },
     });
     const eventId = await handle("FINE", "Confirmed");
-    expect(await events.next()).toMatchObject({ name: "stats", data: { received: 1, done: 1 } });
-    expect(await events.next()).toMatchObject({
-      name: "page",
-      data: expect.stringContaining(`row-${eventId}`),
+    expect(await update(await inbox.fetch(ask(filtered)))).toEqual({
+      status: 200,
+      body: expect.stringMatching(new RegExp(`Hide personal data[^]*row-${eventId}`)),
+      stats: { received: 1, done: 1 },
     });
-    // Nothing has changed, so no page follows.
-    expect(await events.next()).toMatchObject({ name: "stats" });
-    expect(await events.next()).toMatchObject({ name: "stats" });
-    await events.end();
   });
 
-  test("is refused where 50 are open, and a page that is closed makes room", {
-    timeout: 20_000,
-  }, async () => {
-    const { inbox } = await served();
-    const open = () => inbox.fetch(new Request("https://ops.example/?live=1"));
-    const streams = await Promise.all(Array.from({ length: 50 }, open));
-    expect(streams.map(({ status }) => status)).toEqual(Array(50).fill(200));
-    expect((await open()).status).toBe(503);
-    await streams[0]?.body?.cancel();
-    const next = await open();
-    expect(next.status).toBe(200);
-    for (const stream of [...streams.slice(1), next]) await stream.body?.cancel();
+  test("and is asked each time whether it may", async () => {
+    let isAllowed = true;
+    const { inbox } = inboxOf({}, { authorize: () => isAllowed });
+    expect((await inbox.fetch(ask())).status).toBe(200);
+    isAllowed = false;
+    expect((await inbox.fetch(ask())).status).toBe(403);
   });
 
-  test("ends after two minutes, so that the browser asks again whether it may", async () => {
-    vi.useFakeTimers();
-    try {
-      const { inbox } = await served();
-      const { body } = await inbox.fetch(new Request("https://ops.example/?live=1"));
-      const reader = body!.getReader();
-      let [chunks, hasEnded] = [0, false];
-      const reading = (async () => {
-        for (; chunks < 100 && !hasEnded; chunks++) hasEnded = (await reader.read()).done;
-      })();
-      await vi.advanceTimersByTimeAsync(110_000);
-      expect(hasEnded).toBe(false);
-      await vi.advanceTimersByTimeAsync(20_000);
-      await reading;
-      expect(hasEnded).toBe(true);
-      expect(chunks).toBeGreaterThan(50);
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
-  test.each([
-    // The times at which the console reads the store, and the duration of each read, in ms.
-    ["reads a slow store less often", [0, 3000, 14_000, 25_000], () => 1000],
-    ["is not held up by one slow look", [0, 2000, 7000, 9000], (n: number) => (n === 2 ? 3000 : 0)],
-  ])("%s", async (_, expected, durationOf) => {
-    vi.useFakeTimers();
-    try {
-      const began = Date.now();
-      const looks: number[] = [];
-      const look = async () => {
-        looks.push(Date.now() - began);
-        await new Promise((resolve) => setTimeout(resolve, durationOf(looks.length)));
-        return { body: "", stats: {} };
-      };
-      const reader = liveStream(look, () => {}).getReader();
-      const reading = (async () => {
-        for (let n = 0; n < 100; n++) if ((await reader.read()).done) return;
-      })();
-      await vi.advanceTimersByTimeAsync(26_000);
-      expect(looks.slice(0, 4).map((at) => Math.round(at / 100) * 100)).toEqual(expected);
-      await reader.cancel();
-      await reading;
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
-  test("says where the store does not answer, and nothing more", async () => {
+  test("and hears that the store does not answer, and nothing more", async () => {
     const { inbox, store } = await served();
     await store.close();
-    const answer = await inbox.fetch(new Request("https://ops.example/?live=1"));
-    const events = eventsOf(answer);
-    expect(await events.next()).toEqual({ name: "trouble", data: true });
-    await events.end();
+    const answer = await inbox.fetch(ask());
+    expect(answer.status).toBe(503);
+    expect(await answer.text()).not.toContain("closed");
   });
-
-  function eventsOf({ body }: Response) {
-    const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
-    return {
-      end: () => reader.cancel(),
-      async next(): Promise<{ readonly name: string; readonly data: unknown }> {
-        for (let reads = 0; reads < 100; reads++) {
-          const match = /event: (\w+)\ndata: (.*)\n\n/.exec(text);
-          if (match) {
-            text = text.slice(match.index + match[0].length);
-            return { name: match[1] ?? "", data: JSON.parse(match[2] ?? "null") };
-          }
-          text += (await reader.read()).value ?? "";
-        }
-        throw new Error("the stream has no further event");
-      },
-    };
-  }
 });

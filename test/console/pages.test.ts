@@ -144,7 +144,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await page.waitForSelector("li.good:has-text('Handled')");
   });
 
-  test("new events appear while the page is open; selection and focus stay, and a blur pauses", async () => {
+  test("new events appear while the page is open; selection and focus stay, and a hidden page rests", async () => {
     const { url, receive, parked } = await season();
     const page = await openPage();
     await page.goto(url);
@@ -158,13 +158,56 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     expect(await page.textContent("[data-selected]")).toBe("1 selected");
     expect(await page.textContent(`#row-${added} time`)).toMatch(/now|ago/);
 
-    await page.evaluate(() => window.dispatchEvent(new Event("blur")));
+    await setHidden(page, true);
     await page.waitForSelector("[data-live-state]:text('Paused')");
     const unseen = await receive({ bookingCode: "RT8VB" });
     await page.waitForTimeout(2500);
     expect(await page.locator(`#row-${unseen}`).count()).toBe(0);
-    await page.evaluate(() => window.dispatchEvent(new Event("focus")));
+    await setHidden(page, false);
     await page.waitForSelector(`#row-${unseen}`);
+  });
+
+  test("a page that is no longer allowed says so, and asks no more", async () => {
+    let isAllowed = true;
+    let asked = 0;
+    const { url } = await servedInboxOf({}, { authorize: () => ++asked > 0 && isAllowed });
+    const page = await openPage({}, /responded with a status of 403/);
+    await page.goto(url);
+    await page.waitForSelector("[data-live-state]:text('Live')");
+    isAllowed = false;
+    await page.waitForSelector("[data-live-state]:text('Not live: load the page again')");
+    const before = asked;
+    await page.waitForTimeout(2500);
+    expect(asked).toBe(before);
+  });
+
+  test("a page of a store that fails says so, and recovers", async () => {
+    const { url, store } = await season();
+    const counts = store.counts.bind(store);
+    const page = await openPage({}, /responded with a status of 503/);
+    await page.goto(url);
+    await page.waitForSelector("[data-live-state]:text('Live')");
+    store.counts = async () => Promise.reject(new Error("gone"));
+    await page.waitForSelector("[data-live-state]:text('The store does not answer')");
+    store.counts = counts;
+    await page.waitForSelector("[data-live-state]:text('Live')");
+  });
+
+  test("a slow store is asked less often", async () => {
+    const { url, store } = await season();
+    const counts = store.counts.bind(store);
+    const asked: number[] = [];
+    store.counts = async () => {
+      asked.push(performance.now());
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      return counts();
+    };
+    const page = await openPage();
+    await page.goto(url);
+    // A look takes 500 ms, so the third one comes 5 s after the second one, not 2 s.
+    await page.waitForTimeout(12_000);
+    const looks = asked.filter((at, index) => index === 0 || at - asked[index - 1]! > 1000);
+    expect(looks).toHaveLength(3);
   });
 
   test("the plots are drawn from what was counted while the page is open", async () => {
@@ -193,6 +236,14 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     expect(await store.get(parked)).toMatchObject({ state: "pending" });
   });
 });
+
+/** Makes a page believe that its tab is in the background, or in the foreground again. */
+async function setHidden(page: Page, isHidden: boolean): Promise<void> {
+  await page.evaluate((value) => {
+    Object.defineProperty(document, "hidden", { value, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, isHidden);
+}
 
 /** Presses Tab until an element has the focus, as a user without a mouse does. */
 async function tabTo(page: Page, selector: string, key = "Tab"): Promise<void> {

@@ -108,6 +108,25 @@ const plans: Record<string, Plan> = {
     given: ["createWebhookHandler", "client", "store"],
     shows: (given) => logsARefusal(given, () => logged.at(-1)),
   },
+  "client-calls": { given: ["client"], shows: () => expect(said()[0]).toMatch(/^Confirmed \d+ 200 /) },
+  "client-new": {
+    given: [],
+    before: () => {
+      vi.stubEnv("STAYHOOK_BASE_URL", "https://api.example.com");
+      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "token");
+    },
+    shows: () => {},
+  },
+  "client-loop": {
+    given: ["client"],
+    before: async ({ platform }) => void (await platform.listings.create({ status: "Published" })),
+    shows: () => expect(said()[0]).toMatch(/^\d+ is Published$/),
+  },
+  "client-with-options": { given: ["client"], shows: () => expect(said()).toEqual(["HX3K9"]) },
+  "client-watch": {
+    given: ["client"],
+    shows: () => expect(said()[0]).toMatch(/^GET \/v2\/bookings\/\{bookingCode\}: 200 in \d+ ms$/),
+  },
   otel: {
     given: ["createWebhookHandler", "store"],
     before: ({ platform }) => {

@@ -9,6 +9,7 @@ export const standing = ["README.md", "docs/production.md", "docs/security.md"];
 
 /** Documents whose blocks use names that the text around them introduces. */
 export const documents = [
+  "docs/client.md",
   "docs/how-it-works.md",
   "docs/custom-store.md",
   "docs/stores/sqlite.md",

@@ -62,8 +62,10 @@ test("all options of the handler, with their defaults", () => {
 });
 
 test("all options of the client", () => {
-  const file = "src/client/client-options.ts";
-  const options = [...membersOf(file, "ClientOptions"), ...membersOf(file, "Observers")];
+  const options = [
+    ...membersOf("src/client/client-options.ts", "ClientOptions"),
+    ...membersOf("src/client/observers.ts", "Observers"),
+  ];
   expect(names(rowsOf("Client", "Option")).sort()).toEqual([...options].sort());
 });
 

@@ -125,7 +125,10 @@ describe("a notification", () => {
     "\ud800",
     "x\udc00",
     "x".repeat(257),
-    7,
+    0,
+    -7,
+    7.5,
+    2 ** 53,
     {},
     true,
   ])("refuses the booking code %j", (bookingCode) => {
@@ -245,7 +248,31 @@ describe("a notification", () => {
   );
 
   it("says of every field at once what is wrong with it", () => {
-    expect(issuesOf({ bookingCode: 1, listingId: "x" })).toEqual(["eventId", "bookingCode", "listingId"]);
+    expect(issuesOf({ bookingCode: {}, listingId: "x" })).toEqual(["eventId", "bookingCode", "listingId"]);
+  });
+
+  it.each([
+    [{ bookingCode: 4711 }, { bookingCode: "4711", listingId: null }],
+    [
+      { bookingCode: 4711, listingId: 0 },
+      { bookingCode: "4711", listingId: null },
+    ],
+  ])("takes a booking code that is a number as text: %j", (references, expected) => {
+    expect(parseNotification({ eventId, timestamp, ...references })).toMatchObject({ ok: true, ...expected });
+    expect(WebhookNotification.parse({ eventId, ...references })).toMatchObject({ bookingCode: "4711" });
+  });
+
+  it.each([
+    [{ bookingcode: "HX3K9" }, { key: "bookingcode", meant: "bookingCode" }],
+    [
+      { listing_id: 7, sent: true },
+      { key: "listing_id", meant: "listingId" },
+    ],
+    [{ guest: "A" }, undefined],
+    [{ bookingcode: "HX3K9", listingId: 7 }, undefined],
+  ])("names a misspelt key if it names no record: %j", (fields, misspelt) => {
+    const parsed = parseNotification({ eventId, timestamp, ...fields });
+    expect(parsed.ok && parsed.misspelt).toEqual(misspelt);
   });
 
   it("is not misled by fields of a prototype", () => {

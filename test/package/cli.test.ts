@@ -43,7 +43,7 @@ test.each([
   expect(stderr).toContain(command);
 });
 
-test("the sandbox ends by Ctrl-C, and outlives the end of its input", async () => {
+test("the sandbox serves its page, ends by Ctrl-C, and outlives the end of its input", async () => {
   const child = spawn(process.execPath, [script, "sandbox", "--port", "0"], {
     cwd: consumer.directory,
     stdio: ["ignore", "pipe", "inherit"],
@@ -55,6 +55,11 @@ test("the sandbox ends by Ctrl-C, and outlives the end of its input", async () =
     const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(printed) ?? [];
     if (!url) continue;
     expect((await fetch(`${url}/v2/listings`)).status).toBe(401);
+    // The build puts the text of these files into the package.
+    for (const file of ["style.css", "script.js", "icon.svg"]) {
+      const asset = await fetch(`${url}/?asset=${file}`);
+      expect(await asset.text()).toBe(readFileSync(join(root, "src/console/browser", file), "utf8"));
+    }
     break;
   }
   const exited = once(child, "exit");

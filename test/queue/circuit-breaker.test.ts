@@ -191,24 +191,44 @@ describe("the end of an outage", () => {
     expect(it.waits()).toEqual([10, 20, 10]);
   });
 
-  test("a late answer to an older request ends an outage of single records", () => {
+  test.each([
+    ["single records", down],
+    ["everything", { everything: true }],
+  ])("an answer to a request that began before the pause does not end an outage of %s", (_, outage) => {
     const it = breakerOf();
     const late = it.breaker.begin("good");
-    it.fail("a");
-    it.fail("b");
+    it.fail("a", { outage });
+    it.fail("b", { outage });
     it.breaker.recordAnswer(late);
+    expect(it.paused()).toBe(true);
+    vi.advanceTimersByTime(20 * SECOND);
+    it.answer();
     expect(it.paused()).toBe(false);
   });
 
-  test("a late answer to an older request does not end a rate limit or a refused token", () => {
+  test("a half-open breaker lets one attempt through at a time", () => {
     const it = breakerOf();
-    const late = it.breaker.begin("good");
-    it.fail("a", { outage: { everything: true } });
-    it.breaker.recordAnswer(late);
-    expect(it.paused()).toBe(true);
+    it.fail("a");
+    it.fail("b");
     vi.advanceTimersByTime(10 * SECOND);
-    it.answer();
-    expect(it.paused()).toBe(false);
+    expect(it.breaker.room).toBe(1);
+    const first = it.breaker.begin("c");
+    expect(it.breaker.room).toBe(0);
+    // An event without a record says nothing about the platform.
+    it.breaker.end(first);
+    expect(it.breaker.room).toBe(1);
+    it.breaker.recordAnswer(it.breaker.begin("d"));
+    expect(it.breaker.room).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  test("a callback that outlasts its pause does not block the tries in the next pause", () => {
+    const it = breakerOf();
+    it.fail("a", { outage: { everything: true } });
+    vi.advanceTimersByTime(10 * SECOND);
+    it.breaker.recordAnswer(it.breaker.begin("long callback"));
+    it.fail("b", { outage: { everything: true } });
+    vi.advanceTimersByTime(10 * SECOND);
+    expect(it.breaker.room).toBe(1);
   });
 
   test("a pause keeps its start, and reports the last error", () => {

@@ -118,13 +118,13 @@ describe("drain", () => {
     await add("a", "b", "c", "d", "e");
     await queue.drain({});
     await queue.drain({});
-    expect(ran).toEqual(["a", "b", "c", "d"]);
+    expect(ran).toEqual(["a", "b", "c"]);
     answer = outOfReach(MINUTE);
     await queue.drain({});
-    expect(ran.length).toBe(5);
+    expect(ran.length).toBe(4);
     await add("f");
     expect(await queue.drain({})).toEqual({ done: 0, failed: 0 });
-    expect(ran.length).toBe(5);
+    expect(ran.length).toBe(4);
   });
 
   test("goes on after an answer to a half-open attempt", async () => {

@@ -149,21 +149,6 @@ describe("while the platform refuses many records in a row", () => {
     expect(mostInASecond(start)).toBeLessThanOrEqual(50);
   });
 
-  test("first attempts go before retries", async () => {
-    const { work, reads } = platform();
-    const { queue, add } = queueOf({ work, backoff: () => SECOND });
-    await add(...forgedIds(100));
-    queue.start();
-    await advance(3 * SECOND);
-    const before = reads.length;
-    await add(...forgedIds(40, "forged new"));
-    await advance(800);
-    // Only new events are read, although retries of the first hundred events are due as well.
-    expect(new Set(reads.slice(before + 5, before + 30).map(({ id }) => id.slice(0, 10)))).toEqual(
-      new Set(["forged new"]),
-    );
-  });
-
   test("the log says once a minute how many reads were refused, and names `verify`", async () => {
     const { work } = platform();
     const { queue, add, logged } = queueOf({ work });

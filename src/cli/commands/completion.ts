@@ -1,5 +1,4 @@
-import { type Command, optionsOf, UsageError } from "../command.ts";
-import { commands } from "../commands.ts";
+import { type Command, type Entry, optionsOf, UsageError } from "../command.ts";
 
 /**
  * The candidates for the word at the cursor. A pattern has the number of words before the cursor, the command, and the
@@ -10,7 +9,7 @@ type Case = readonly [pattern: string, words: readonly string[]];
 const optionNames = (command: Command): string[] =>
   Object.keys(optionsOf(command)).map((name) => `--${name}`);
 
-async function allCases(): Promise<Case[]> {
+async function allCases(commands: readonly Entry[]): Promise<Case[]> {
   const cases: Case[] = [["1:*", [...commands.map(({ name }) => name), "help", "--help", "--version"]]];
   for (const { name, load } of commands) {
     const command = await load();
@@ -53,7 +52,8 @@ complete -c stayhook -f -a '(__stayhook_words)'
 complete -c stayhook -n 'contains -- --store (__stayhook_words)' -l store -r -F`,
 };
 
-export const completion: Command = {
+/** @param commands - all commands, which the script completes */
+export const completionOf = (commands: readonly Entry[]): Command => ({
   takes: "<shell>",
   arguments: [1, 1],
   description: `<shell> is bash, zsh or fish. The script completes the command "stayhook", so install the package
@@ -66,7 +66,7 @@ globally, or put node_modules/.bin into your PATH. In zsh, load the script after
   run: async ({ out, positionals: [shell = ""] }) => {
     const script = Object.hasOwn(scripts, shell) ? scripts[shell] : undefined;
     if (!script) throw new UsageError("<shell> must be bash, zsh or fish.");
-    const cases = await allCases();
+    const cases = await allCases(commands);
     out.result({ shell, script: script(cases) }, () => script(cases));
   },
-};
+});

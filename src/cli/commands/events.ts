@@ -34,6 +34,8 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
   ["REASON", ({ reason }) => reason],
+  // The due time of a processing event is the end of its lease.
+  ["DUE", ({ state, dueAt }) => (state === "processing" ? null : dueAt)],
   ["ERROR", ({ history }) => history.at(-1)?.error],
 ];
 

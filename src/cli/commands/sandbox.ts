@@ -1,10 +1,13 @@
 import { StayhookClient } from "../../client/client.ts";
 import { parseDuration } from "../../duration.ts";
-import { createSandbox, type Sandbox, type SandboxObservation } from "../../testing/index.ts";
+import { render } from "../../sandbox/api.ts";
+import type { SandboxObservation } from "../../sandbox/options.ts";
+import { createSandboxWith, type Sandbox } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { type Output, printable } from "../output.ts";
 import { runShell, shellHelp } from "../sandbox-shell.ts";
+import { fileKeeper } from "../sandbox-state.ts";
 import { toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
@@ -97,6 +100,7 @@ time without a unit is in ms.`,
   table: { title: "Commands while the sandbox runs", rows: shellHelp },
   examples: [
     "stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1",
+    "stayhook sandbox --demo --state sandbox.json",
     "stayhook sandbox --to - --retry 1s,10s,1m --timeout 5s --delay 1s-5s < url.txt",
   ],
   options: {
@@ -110,19 +114,31 @@ time without a unit is in ms.`,
       value: "<integer>",
       help: "the seed of an earlier run, to get the same codes, ids and order again; default: random",
     },
+    state: {
+      value: "<file>",
+      help: "keep bookings, listings and the webhook configuration in this file, and continue with them after a restart",
+    },
+    demo: { help: "begin with a few listings and bookings, unless --state has some already" },
     ...deliveryOptions,
   },
   run: async (invocation) => {
-    const { io, out, text } = invocation;
+    const { io, out, text, flag } = invocation;
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
     const to = toGiven(invocation, "STAYHOOK_TARGET");
-    const made = createSandbox({
+    const port = integerOf(invocation, "port") ?? 4010;
+    const file = text("state");
+    if (file !== undefined && text("seed") !== undefined)
+      throw new UsageError(
+        "--seed cannot be combined with --state: a second run would repeat the event ids.",
+      );
+    const options = {
       seed: integerOf(invocation, "seed"),
       accessToken,
       delivery: deliveryOf(invocation),
-      observe: (event) => tell(out, event),
-    });
-    const port = integerOf(invocation, "port") ?? 4010;
+      observe: (event: SandboxObservation) => tell(out, event),
+    };
+    const made = createSandboxWith(options, render, file === undefined ? undefined : fileKeeper(file));
+    if (flag("demo")) await addDemo(made);
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);
@@ -133,6 +149,14 @@ time without a unit is in ms.`,
     }
   },
 };
+
+/** Makes a few records without notifications, so that the sandbox's page shows each status. */
+async function addDemo({ bookings, listings }: Sandbox): Promise<void> {
+  if (bookings.list().length + listings.list().length > 0) return;
+  for (const status of ["Published", "Published", "InReview", "Hidden"]) await listings.create({ status });
+  for (const status of ["Request", "Request", "Confirmed", "Confirmed", "Declined", "Cancelled"])
+    await bookings.create({ status });
+}
 
 async function listen(made: Sandbox, where: { port: number; host: string | undefined }): Promise<void> {
   try {

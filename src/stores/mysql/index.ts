@@ -4,8 +4,9 @@ import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, optionsObject } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
-import { sqlStore } from "../sql/sql-store.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDialect, mysqlDriver } from "./mysql-driver.ts";
+import { mysqlDialect } from "./mysql-dialect.ts";
+import { endIdleAfter, ISOLATION, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
+import { MysqlStore as Store } from "./mysql-store.ts";
 
 /** Options of {@link mysqlStore}. Either `url` or `pool` is required. */
 export interface MysqlStoreOptions {
@@ -30,7 +31,7 @@ export interface MysqlStore extends EventStore<PoolConnection> {
 /**
  * Keeps events in MariaDB (10.6 or newer) or MySQL (8, not tested), for many machines. Any number of processes can
  * share the work on one database. Two processes never handle the same booking or listing at once. Needs the package
- * `mysql2`. The first call connects and creates the four tables.
+ * `mysql2`. The first call connects and creates the three tables.
  *
  * @throws InvalidArgumentError if an option is invalid
  *
@@ -59,14 +60,14 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   };
   const driver = mysqlDriver({
     pool: open,
-    endsIdle: pool === undefined,
+    isPrepared: pool === undefined,
     commandTimeout,
     pollInterval,
     close: async () => {
       if (!pool) await (await opening?.catch(() => undefined))?.end();
     },
   });
-  return sqlStore(driver, mysqlDialect) as unknown as MysqlStore;
+  return new Store(driver, mysqlDialect);
 }
 
 /**
@@ -81,8 +82,8 @@ export function migrationSql(
   } = {},
 ): string {
   const { from } = check(migrationSchema, options);
-  if (from === 1) return "";
-  const version = "INSERT INTO stayhook_meta (name, value, set_at) VALUES ('schema', '1', 0)";
+  if (from === 2) return "";
+  const version = "INSERT INTO stayhook_meta (name, value, set_at) VALUES ('schema', '2', 0)";
   return [...mysqlDialect.schema, version].map((statement) => `${statement};\n`).join("\n");
 }
 
@@ -109,8 +110,8 @@ function schema(hasPool: boolean) {
 const migrationSchema = () =>
   optionsObject({
     from: z
-      .literal([0, 1], {
-        error: "must be 0 if the database has no tables of stayhook, or 1 if it has them",
+      .literal([0, 2], {
+        error: "must be 0 if the database has no tables of stayhook, or 2 if it has them",
       })
       .default(0),
   });
@@ -137,6 +138,7 @@ async function ownPool(uri: string, connectionLimit: number, connectTimeout: num
   pool.on("connection", (connection) => {
     // This connection has the callback API. Ignore an error: MySQL 8 does not know `idle_transaction_timeout`.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
+    query.call(connection, `SET SESSION TRANSACTION ${ISOLATION}`, () => {});
     query.call(connection, endIdleAfter(LONGEST_IDLE), () => {});
   });
   return pool;

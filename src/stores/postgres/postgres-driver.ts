@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Client, Pool, PoolClient } from "pg";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
@@ -36,12 +37,14 @@ export class PostgresDriver implements SqlDriver {
   readonly #since = new WeakMap<PoolClient, number>();
   /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
   failovers = 0;
+  readonly #prepared: PreparedStatements;
   #pool: Promise<Pool> | undefined;
   #isClosed = false;
 
   constructor(options: DriverOptions) {
     this.#options = options;
     this.notifier = new Notifier(this, options);
+    this.#prepared = new PreparedStatements(options.inSchema);
     // Without a listener for `error`, the loss of an idle connection would crash the process.
     if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
   }
@@ -50,9 +53,18 @@ export class PostgresDriver implements SqlDriver {
     return this.#options.commandTimeout;
   }
 
-  /** Runs one statement, and commits it. */
-  query(failing: string, sql: string, values: readonly unknown[] = []): Promise<SqlResult> {
-    return this.#use(failing, (session) => this.#execute(session.client, sql, values));
+  /** Runs one of the constant statements of the hot path, and commits it. */
+  query(failing: string, sql: string, values: readonly unknown[]): Promise<SqlResult> {
+    return this.#use(failing, async ({ client }) => {
+      const name = this.#prepared.nameOf(sql);
+      try {
+        return await this.#execute(client, sql, values, name);
+      } catch (error) {
+        if (name === undefined || !NOT_PREPARED.includes(sqlState(error) ?? "")) throw error;
+        this.#prepared.isPossible = false;
+        return this.#execute(client, sql, values);
+      }
+    });
   }
 
   /** Runs a script of several statements in one transaction. */
@@ -112,10 +124,15 @@ export class PostgresDriver implements SqlDriver {
     if (!this.#options.pool) await (await this.#pool?.catch(() => undefined))?.end();
   }
 
-  async #execute(client: PoolClient, sql: string, values: readonly unknown[] = []): Promise<SqlResult> {
-    const text = this.#options.inSchema(sql);
+  async #execute(
+    client: PoolClient,
+    sql: string,
+    values: readonly unknown[] = [],
+    name?: string,
+  ): Promise<SqlResult> {
     const config = {
-      text,
+      text: this.#options.inSchema(sql),
+      ...(name !== undefined && { name }),
       query_timeout: this.commandTimeout,
       ...(values.length > 0 && { values: [...values] }),
     };
@@ -227,6 +244,33 @@ export class PostgresDriver implements SqlDriver {
   }
 }
 
+/**
+ * Names for prepared statements, which save the server half of its work. A name belongs to one text, because behind
+ * PgBouncer a connection may have the statements of other processes. After 8, 64, 512 … runs, a statement gets a new
+ * name, because PostgreSQL keeps a plan that it made for a smaller table.
+ */
+class PreparedStatements {
+  readonly #inSchema: (sql: string) => string;
+  readonly #known = new Map<string, { readonly name: string; runs: number }>();
+  isPossible = true;
+
+  constructor(inSchema: (sql: string) => string) {
+    this.#inSchema = inSchema;
+  }
+
+  nameOf(sql: string): string | undefined {
+    if (!this.isPossible) return undefined;
+    let known = this.#known.get(sql);
+    if (known === undefined) {
+      const hash = createHash("sha256").update(this.#inSchema(sql)).digest("hex");
+      known = { name: `stayhook_${hash.slice(0, 32)}`, runs: 0 };
+      this.#known.set(sql, known);
+    }
+    known.runs += 1;
+    return `${known.name}_${Math.floor(Math.log2(known.runs) / 3)}`;
+  }
+}
+
 const ENDED =
   "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
 const FAILED =
@@ -254,6 +298,11 @@ const LOCKED = "55P03";
 const READ_ONLY = "25006";
 /** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back. */
 const CONFLICTS = ["40001", "40P01"];
+/**
+ * SQLSTATEs of a prepared statement that does not exist, exists already, or has other columns after an upgrade.
+ * PgBouncer in transaction mode may give each statement another connection.
+ */
+const NOT_PREPARED = ["26000", "42P05", "0A000"];
 /** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
 const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 /** Matches also the SQLSTATE of a conflict, and of a server without disk, memory or connections. */

@@ -19,6 +19,9 @@ const clock = (patience: string) => `
 const rowsOf = (json: string, count: string, columns: string, alias: string) =>
   `(SELECT * FROM json_to_recordset(${json}) AS j (n integer, ${columns}) LIMIT ${count}) AS ${alias}`;
 
+/** The state of an event, without the index `events_open`: it has many dead entries of events that were processed. */
+const stateOf = (event: string) => `${event}.state || ''`;
+
 const NEW_SEQ = "nextval('stayhook_events_seq_seq')";
 const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, received_at, ${CONTENT})`;
 
@@ -61,7 +64,8 @@ const lease = (which: string, direction = "") => `
   leased AS (
     UPDATE stayhook_records r
     SET lease = $1 || ':' || f.n, lease_end = t.now + $3, lease_duration = $3, due_at = t.now + $3
-    FROM (SELECT *, row_number() OVER () AS n FROM free) f, t WHERE r.ref = f.ref
+    FROM (SELECT *, row_number() OVER () AS n FROM free) f, t
+    WHERE r.ref = f.ref AND r.ref = ANY (ARRAY(SELECT ref FROM free))
     RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
   SELECT t.now, l.* FROM t LEFT JOIN leased l ON true`;
 
@@ -93,7 +97,7 @@ const renew = `
     JOIN locked l ON l.ref = g.ref AND l.lease = g.lease),
   renewed AS (
     UPDATE stayhook_events e SET due_at = t.now + $4 FROM given g, t
-    WHERE e.id = g.id AND e.state = 'processing' AND e.lease = g.lease RETURNING e.ref, e.lease, e.due_at)
+    WHERE e.id = g.id AND e.lease = g.lease RETURNING e.ref, e.lease, e.due_at)
   UPDATE stayhook_records r
   SET lease_end = e.due_at, lease_duration = $4, due_at = CASE WHEN r.due_at < r.lease_end THEN r.due_at ELSE e.due_at END
   FROM renewed e WHERE r.ref = e.ref AND r.lease = e.lease AND r.lease_end IS NOT NULL
@@ -126,11 +130,11 @@ const settle = `
     FROM (
       SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
       FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL) h
-    WHERE e.id = h.id AND e.state = 'processing' AND e.lease = h.lease
+    WHERE e.id = h.id AND e.lease = h.lease
     RETURNING h.*),
   delayed AS (
     UPDATE stayhook_events e SET due_at = h.now + h.delay FROM held h
-    WHERE h.delay IS NOT NULL AND e.ref = h.ref AND e.due_at < h.now + h.delay AND e.state IN ('pending', 'retrying')
+    WHERE h.delay IS NOT NULL AND e.ref = h.ref AND e.due_at < h.now + h.delay AND ${stateOf("e")} IN ('pending', 'retrying')
       AND e.id <> h.id AND NOT EXISTS (SELECT FROM more m WHERE m.id = e.id)),
   removed AS (
     DELETE FROM stayhook_events e USING held h
@@ -191,11 +195,11 @@ export const hot = {
   stateOfLease,
   known: "SELECT id, ref FROM stayhook_events WHERE id = ANY ($1::bytea[])",
   lost: `
-    SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events
-    WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND state = 'processing'`,
+    SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events e
+    WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND ${stateOf("e")} = 'processing'`,
   expire: `
     UPDATE stayhook_events e SET state = 'retrying', lease = NULL, history = g.history
-    FROM unnest($1::bigint[], $2::text[]) AS g (seq, history) WHERE e.seq = g.seq AND e.state = 'processing'`,
+    FROM unnest($1::bigint[], $2::text[]) AS g (seq, history) WHERE e.seq = g.seq AND ${stateOf("e")} = 'processing'`,
   /** Ends leases of records that have no due event. The due time of such a record was too early. */
   unlease: `
     WITH locked AS MATERIALIZED (
@@ -218,8 +222,9 @@ export const hot = {
       RETURNING r.ref, r.lease, t.now),
     released AS (
       UPDATE stayhook_events e
-      SET state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END, attempts = e.attempts - 1, due_at = r.now
-      FROM ended r WHERE e.ref = r.ref AND e.due_at IS NOT NULL AND e.state = 'processing' AND e.lease = r.lease)
+      SET state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END, attempts = e.attempts - 1, due_at = r.now,
+        lease = NULL
+      FROM ended r WHERE e.ref = r.ref AND e.due_at IS NOT NULL AND e.lease = r.lease)
     SELECT split_part(lease, ':', 1) AS token FROM ended`,
   lastReceived: `
     SELECT max(received_at) AS at FROM (

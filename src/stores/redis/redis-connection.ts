@@ -50,7 +50,6 @@ export class Connection implements NamedServer {
   readonly #listeners = new Set<(signal: Signal) => void>();
   readonly #detachers: (() => void)[] = [];
   readonly #others = new Set<RedisClient>();
-  readonly #running = new Set<Promise<unknown>>();
 
   constructor(server: string | RedisClient, keys: string, timeout: number) {
     this.#keys = keys;
@@ -96,28 +95,15 @@ export class Connection implements NamedServer {
       if (this.#isClosed) throw new StayhookError("The store is closed.");
       if (client.status === "wait" || client.status === "end") this.#connect(client);
       const signal = await this.#nextSignal(start + this.timeout);
-      if (signal === undefined) this.#gaveUp(client, start);
-      if (signal === undefined || (signal === "end" && this.#refusal !== undefined))
+      const left = start + this.timeout - performance.now();
+      if (signal === "ready") continue;
+      if (left <= 0 || this.#refusal !== undefined) {
+        this.#gaveUp(client, start);
         throw notReachable(this, this.timeout, this.#refusal ?? this.#lastError);
-      if (signal === "end") await pause(AGAIN);
+      }
+      await pause(Math.min(AGAIN, left));
     }
     return client;
-  }
-
-  /** Runs `call`. {@link idle} waits until `call` has ended. */
-  async busy<T>(call: () => Promise<T>): Promise<T> {
-    const running = call();
-    this.#running.add(running);
-    try {
-      return await running;
-    } finally {
-      this.#running.delete(running);
-    }
-  }
-
-  /** Resolves when all calls have ended. */
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#running);
   }
 
   /** Creates another client. The caller connects and ends it. */
@@ -181,11 +167,13 @@ export class Connection implements NamedServer {
   #nextSignal(until: number): Promise<Signal | undefined> {
     return new Promise((resolve) => {
       const stop = (signal?: Signal): void => {
+        // The signal `end` or `ready` follows.
+        if (signal === "close") return;
         clearTimeout(timer);
         this.#listeners.delete(stop);
         resolve(signal);
       };
-      const timer = setTimeout(stop, Math.max(0, until - performance.now()));
+      const timer = setTimeout(() => stop(), Math.max(0, until - performance.now()));
       this.#listeners.add(stop);
     });
   }

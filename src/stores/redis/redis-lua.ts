@@ -1,7 +1,7 @@
 /**
  * Every script begins with this text. `KEYS[1]` is the prefix in braces, so that all keys are in one hash slot. The
  * scripts make the other keys from the prefix. `ARGV[1]` is empty, or the time that a test has set. `ARGV[2]` is the
- * handle of the calling store instance. Times are epoch ms.
+ * handle of the calling store instance. `ARGV[3]` is the script's input as JSON. Times are epoch ms.
  *
  * `<record>` is `r` and a ref, or `e` and the id of an event without a ref.
  *
@@ -13,9 +13,8 @@
  * | `:record:<record>` | hash: `lease`, `event` and `duration` of the last lease. `lease_end` exists only until the attempt ends |
  * | `:open:<record>` | sorted set: arrival number and id of each event that is not done, by due time. Parked: `inf` |
  * | `:of:<record>` | sorted set: ids of a ref's events by arrival number |
- * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>` |
- * | `:notification:<id>` | string: the notification. As a field, it would quadruple the memory of `:event:<id>` |
- * | `:history:<id>` | string: an entry of the history in each line |
+ * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>`. `h` is the length of its history, `h0`, `h1` and so on are the entries, and `w0`, `w1` and so on the workers. A field of more than 64 bytes would quadruple the memory |
+ * | `:notification:<id>` | string: the notification |
  * | `:state:<state>` | sorted set: ids by arrival number |
  * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
@@ -30,20 +29,7 @@ if not now then
   local time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local sooner = false
-
--- Each call of arg returns the next argument.
-local next_arg = 3
-local function arg()
-  next_arg = next_arg + 1
-  return ARGV[next_arg - 1]
-end
-local function number() return tonumber(arg()) end
-local function args(count)
-  local list = {}
-  for index = 1, count do list[index] = arg() end
-  return list
-end
+local input, sooner, newest = cjson.decode(ARGV[3]), false, 0
 
 local DUE, SINCE, SNAPSHOTS, SEEN = base .. ':due', base .. ':since', base .. ':snapshots', base .. ':seen'
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
@@ -51,11 +37,11 @@ local function id_of(member) return string.sub(member, 15) end
 
 local function load(id)
   local v = call('HMGET', key('event', id), 'seq', 'record', 'state', 'received', 'reason', 'source', 'time', 'attempts',
-    'claimed', 'worker', 'lease')
+    'claimed', 'lease', 'h')
   if not v[1] then return nil end
   return {
     id = id, seq = v[1], record = v[2], state = v[3], received = tonumber(v[4]), reason = v[5], source = v[6], time = v[7],
-    attempts = tonumber(v[8]) or 0, claimed = tonumber(v[9]), worker = v[10], lease = v[11],
+    attempts = tonumber(v[8]) or 0, claimed = v[9], lease = v[10], entries = tonumber(v[11]) or 0,
     member = string.format('%014d', v[1]) .. id
   }
 end
@@ -64,7 +50,7 @@ local function due_of(event) return tonumber(call('ZSCORE', key('open', event.re
 
 -- Returns a RowReply.
 local function row(id, extra)
-  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), call('GET', key('history', id)), extra }
+  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), extra }
 end
 
 local function leave_ended(event)
@@ -124,6 +110,16 @@ local function refresh(record, from)
   return true
 end
 
+-- Writes a new event. Its fields are those of TypeScript.
+local function insert(new, state, due, reason, received)
+  local event = { id = new.id, record = new.record, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
+  event.member, event.received, event.ended = string.format('%014d', event.seq) .. new.id, received, new.ended
+  if new.notification then call('SET', key('notification', new.id), new.notification) end
+  if string.sub(new.record, 1, 1) == 'r' then call('ZADD', key('of', new.record), event.seq, new.id) end
+  move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received, unpack(new.fields))
+  if due then become_due(new.record, due) end
+end
+
 -- Deletes the lease token of a record that has no event and no snapshot.
 local function tidy(record)
   if call('EXISTS', key('of', record), key('open', record)) > 0 then return end
@@ -138,7 +134,7 @@ local function drop(event)
   call('ZREM', SINCE, id)
   call('ZREM', key('open', record), event.member)
   call('ZREM', key('of', record), id)
-  call('UNLINK', key('event', id), key('notification', id), key('history', id))
+  call('UNLINK', key('event', id), key('notification', id))
 end
 
 local function write_snapshot(ref, sequence, seen, snapshot)
@@ -148,14 +144,22 @@ local function write_snapshot(ref, sequence, seen, snapshot)
   call('ZADD', SEEN, seen, ref)
 end
 
--- Notes when a webhook event was received.
-local function note_received(source, received)
-  local newest = source == 'webhook' and tonumber(call('HGET', base .. ':meta', 'received') or 0)
-  if newest and newest < received then call('HSET', base .. ':meta', 'received', received) end
+local function forget_snapshot(ref)
+  call('HDEL', SNAPSHOTS, ref)
+  call('ZREM', base .. ':refs', ref)
+  call('ZREM', SEEN, ref)
 end
 
--- Returns the result. If an event may be due sooner than before, tells the other store instances.
+local function note_received(source, received)
+  if source == 'webhook' then newest = max(newest, received) end
+end
+
+-- Returns the result. Notes when the newest webhook event was received. If an event may be due sooner than before, tells
+-- the other store instances.
 local function answer(result)
+  if newest > 0 and tonumber(call('HGET', base .. ':meta', 'received') or 0) < newest then
+    call('HSET', base .. ':meta', 'received', newest)
+  end
   if sooner then call('PUBLISH', base .. ':wake', ARGV[2]) end
   return result
 end
@@ -176,72 +180,61 @@ local function expire(record)
   local v = call('HMGET', key('record', record), 'lease_end', 'event')
   local ended, event = tonumber(v[1]), v[2] and load(v[2])
   if not ended then return end
-  local times = string.format('%d,%d', event.claimed, max(0, ended - event.claimed))
-  call('APPEND', key('history', event.id), '[' .. times .. ',"lost",null,null,' .. event.worker .. ']\\n')
-  move(event, 'retrying', ended, nil, 'lease', '')
+  local entry = string.format('[%d,%d,"lost"]', event.claimed, max(0, ended - event.claimed))
+  move(event, 'retrying', ended, nil, 'lease', '', 'h' .. event.entries, entry, 'h', event.entries + 1)
   call('HDEL', key('record', record), 'lease_end')
 end
 `;
 
 export const adding = `
--- Replaces a known event as outcomes.ts says. Returns the answer of add, or nil if the event is to be written anew.
-local function keep(event, record, time, replace)
-  if event.record ~= record then return 'conflict' end
-  local moved = replace == 'moved' and event.time ~= time
+local function set_notification(id, notification)
+  if notification then call('SET', key('notification', id), notification)
+  else call('DEL', key('notification', id)) end
+end
+
+-- Decides about a known event as outcomes.ts does. Returns the answer of add, or nil if the addition replaces the event.
+local function keep(event, addition)
+  local replace = addition.replace
+  if event.record ~= addition.record then return 'conflict' end
+  local moved = replace == 'moved' and event.time ~= addition.time
   if event.state == 'processing' and due_of(event) > now then
     return (moved or replace == 'ended') and 'busy' or 'duplicate'
   end
   local ended = replace == 'ended' and (event.state == 'done' or event.state == 'parked')
   if not moved and not ended then return 'duplicate' end
-  if event.state == 'processing' then expire(record) end
 end
 
--- Sets the notification of an event. An empty text is none.
-local function set_notification(id, notification)
-  if notification ~= '' then call('SET', key('notification', id), notification)
-  else call('DEL', key('notification', id)) end
-end
-
--- Arguments: record, id, ms until the event is due, replace, source, topic, timestamp, traceparent, notification.
-local function add()
-  local record, id, wait, replace, source, topic, time, trace, notification = unpack(args(9))
-  local event, due = load(id), now + wait
-  local kept = event and keep(event, record, time, replace)
-  if kept then return kept end
-  local fields = { 'received', now, 'source', source, 'topic', topic, 'time', time, 'trace', trace }
-  local function set(name, value)
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
+local function replace(event, addition, state, due)
+  if event.state == 'processing' then
+    expire(event.record)
+    event = load(event.id)
   end
-  if event then
-    event = load(id)
-    for _, name in ipairs({ 'attempts', 'outages', 'outage_at', 'replayed' }) do set(name, '') end
-    set_notification(id, notification)
-  else
-    event = { id = id, record = record, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
-    event.member = string.format('%014d', event.seq) .. id
-    set('seq', event.seq)
-    set('record', record)
-    if string.sub(record, 1, 1) == 'r' then call('ZADD', key('of', record), event.seq, id) end
-    if notification ~= '' then call('SET', key('notification', id), notification) end
-  end
-  local is_known = event.state
   event.received = now
-  move(event, tonumber(wait) > 0 and 'scheduled' or 'pending', due, '', unpack(fields))
-  note_received(source, now)
-  if is_known then refresh(record, 0) else become_due(record, due) end
+  set_notification(event.id, addition.notification)
+  move(event, state, due, '', 'received', now, 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', '',
+    unpack(addition.fields))
+  refresh(event.record, 0)
+end
+
+local function add(addition)
+  local event, due = load(addition.id), now + addition.wait
+  local state = addition.wait > 0 and 'scheduled' or 'pending'
+  local kept = event and keep(event, addition)
+  if kept then return kept end
+  if event then replace(event, addition, state, due) else insert(addition, state, due, '', now) end
+  note_received(addition.source, now)
   return 'added'
 end
 `;
 
 export const removing = `
 -- Deletes events of a record, but no done event, no event in work, and not the event own. Returns their number.
--- Arguments: 'timers' or the number of ids, ids.
-local function remove(record, own)
-  local what, removed, ids = arg(), 0, {}
+local function remove(record, what, own)
+  local removed, ids = 0, what
   if what == 'timers' then
+    ids = {}
     for index, member in ipairs(call('ZRANGE', key('open', record), 0, -1)) do ids[index] = id_of(member) end
-  else ids = args(tonumber(what)) end
+  end
   for _, id in ipairs(ids) do
     local event = id ~= own and load(id)
     local is_asked = event and event.record == record and (what ~= 'timers' or event.source == 'timer')

@@ -5,18 +5,17 @@ import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement } from "../ou
 import { fromText, toText } from "../sql/sql-rows.ts";
 
 /**
- * An event as the Lua function `row` answers it: id, names and values of the hash, notification, history, and the due
- * time of a stored event or the snapshot of a claim.
+ * An event as the Lua function `row` answers it: id, names and values of the hash, notification, and the due time of a
+ * stored event or the snapshot of a claim.
  */
-export type RowReply = readonly [string, readonly string[], string | null, string | null, string | null];
-/** An entry of the history: time of the claim, duration, outcome, reason, error, worker. */
+export type RowReply = readonly [string, readonly string[], string | null, string | null];
+/** An entry of the history: time of the claim, duration, outcome, reason, error. */
 type PackedEntry = readonly [
   number,
   number,
   AttemptEntry["outcome"],
-  FailureReason | null,
-  string | null,
-  string | null,
+  (FailureReason | null | undefined)?,
+  (string | undefined)?,
 ];
 
 /** Returns the name of a record in the keys. An event without a ref has a record of its own. */
@@ -24,85 +23,80 @@ export function recordOf({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">
   return ref === null ? `e${toText(eventId)}` : `r${toText(ref)}`;
 }
 
-/** The arguments of the Lua function `add`. */
-export function addArgs({ event, dueIn, replace }: Addition): string[] {
-  return [
-    recordOf(event),
-    toText(event.eventId),
-    String(dueIn),
-    replace ?? "",
-    event.source,
-    packText(event.topic),
-    event.timestamp,
-    packText(event.traceparent),
-    packText(event.notification),
-  ];
+/** An addition, as the Lua function `add` takes it. */
+export function toAdd({ event, dueIn, replace }: Addition) {
+  return { ...toNew(event), wait: dueIn, replace };
 }
 
-/** The arguments of one settlement in the script `settle`. */
-export function settleArgs({
-  claim,
-  change,
-  delay,
-  record,
-  remove = [],
-  additions,
-}: Settlement<never>): string[] {
-  const { dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
-  const fields = {
-    ...{ attempts, outages, outage_at: firstOutageAt ?? "", replayed: replayed ? 1 : "" },
-    ...(type !== undefined && { type: packText(type) }),
-    ...(event && fieldsOf(event)),
-  };
-  const args = [
-    ...[
-      recordOf(claim),
-      toText(claim.eventId),
-      claim.lease,
-      change.state,
-      String(dueIn ?? ""),
-      change.reason ?? "",
+/** A settlement, as the Lua function `settle` takes it. */
+export function toSettle({ claim, change, delay, record, remove, additions }: Settlement<never>) {
+  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
+  const own = event && toNew(event);
+  return {
+    ...toHeld(claim),
+    state,
+    wait: dueIn ?? undefined,
+    reason: change.reason ?? "",
+    fields: [
+      ...packHistory(change.history),
+      ...["attempts", attempts],
+      ...(outages === claim.outages ? [] : ["outages", outages, "outage_at", firstOutageAt ?? ""]),
+      ...(replayed === claim.replayed ? [] : ["replayed", replayed ? 1 : ""]),
+      ...(type === undefined ? [] : ["type", packText(type)]),
+      ...(own?.fields ?? []),
     ],
-    ...[packHistory(change.history), String(delay ?? "")],
-    ...[record ? packSnapshot(record.snapshot) : "", record?.changed ? "1" : ""],
-    ...[event ? "1" : "", event?.source ?? "", packText(event?.notification ?? null)],
-    ...packFields(fields),
-    ...removeArgs(remove),
-    ...[String(additions.length), ...additions.flatMap(addArgs)],
-  ];
-  return [String(args.length), ...args];
+    own,
+    delay,
+    snapshot: record && packSnapshot(record.snapshot),
+    changed: record?.changed,
+    remove: remove && toRemove(remove),
+    additions: additions.map(toAdd),
+  };
 }
 
-/** The arguments of the Lua function `remove`. */
-export function removeArgs(what: readonly string[] | "timers"): string[] {
-  return what === "timers" ? [what] : [String(what.length), ...(what as readonly string[]).map(toText)];
+/** A claim whose lease may be held, as the scripts take it. */
+export function toHeld(claim: ClaimedEvent) {
+  return { record: recordOf(claim), id: toText(claim.eventId), lease: claim.lease };
 }
 
-/** The arguments of one event in the script `restore`. */
-export function restoreArgs(event: StoredEvent): string[] {
-  const { state, dueAt, receivedAt, reason, history, attempts, type, source, notification } = event;
-  const ended = state === "done" || state === "parked" ? String(endedAtOf(event).getTime()) : "";
-  return [
-    ...[recordOf(event), toText(event.eventId), state, String(dueAt?.getTime() ?? ""), ended, reason ?? ""],
-    ...[packHistory(history), packText(notification), source, String(receivedAt.getTime())],
-    ...packFields({ ...fieldsOf(event), attempts, type: packText(type) }),
-  ];
+/** The events that the Lua function `remove` deletes. */
+export function toRemove(what: readonly string[] | "timers") {
+  return what === "timers" ? what : (what as readonly string[]).map(toText);
 }
 
-function fieldsOf({ source, topic, timestamp, traceparent }: Addition["event"]) {
-  return { source, topic: packText(topic), time: timestamp, trace: packText(traceparent) };
+/** An event, as the script `restore` takes it. */
+export function toRestore(event: StoredEvent) {
+  const { state, dueAt, receivedAt, reason, history, attempts, type } = event;
+  const { fields, ...rest } = toNew({ ...event, traceparent: event.traceparent ?? null });
+  return {
+    ...rest,
+    state,
+    due: dueAt?.getTime(),
+    ended: state === "done" || state === "parked" ? endedAtOf(event).getTime() : undefined,
+    reason: reason ?? "",
+    received: receivedAt.getTime(),
+    fields: [...fields, ...packHistory(history), "attempts", attempts, "type", packText(type)],
+  };
 }
 
-function packFields(fields: Readonly<Record<string, string | number>>): string[] {
-  const list = Object.entries(fields).flatMap(([name, value]) => [name, String(value)]);
-  return [String(list.length), ...list];
+function toNew(event: Addition["event"]) {
+  const { eventId, source, topic, timestamp, traceparent, notification } = event;
+  const trace = packText(traceparent);
+  return {
+    record: recordOf(event),
+    id: toText(eventId),
+    source,
+    time: timestamp,
+    notification: notification === null ? undefined : toText(notification),
+    fields: ["source", source, "topic", packText(topic), "time", timestamp, "trace", trace],
+  };
 }
 
 export function toClaimed(reply: RowReply): Claimed {
   const fields = toMap(reply[1]);
   const claimedAt = numberIn(fields, "claimed");
   const outageAt = fields.get("outage_at");
-  const record = reply[4] === null ? undefined : toRecordSnapshot("", reply[4]);
+  const record = reply[3] === null ? undefined : toRecordSnapshot("", reply[3]);
   const claim: ClaimedEvent = {
     ...toNewEvent(reply, fields),
     receivedAt: numberIn(fields, "received"),
@@ -115,14 +109,16 @@ export function toClaimed(reply: RowReply): Claimed {
     sequence: record?.sequence ?? 0,
     lease: fields.get("lease")!,
   };
-  const worker = (JSON.parse(fields.get("worker")!) as string | null) ?? undefined;
-  return { claim, row: { history: unpackHistory(reply[3]), worker } };
+  return {
+    claim,
+    row: { history: unpackHistory(fields), worker: workerIn(fields, numberIn(fields, "h")) },
+  };
 }
 
 export function toStoredEvent(reply: RowReply): StoredEvent {
   const fields = toMap(reply[1]);
   const state = fields.get("state") as EventState;
-  const due = Number(reply[4] ?? Number.POSITIVE_INFINITY);
+  const due = Number(reply[3] ?? Number.POSITIVE_INFINITY);
   return {
     ...toNewEvent(reply, fields),
     state,
@@ -132,7 +128,7 @@ export function toStoredEvent(reply: RowReply): StoredEvent {
     doneAt: state === "done" ? new Date(numberIn(fields, "ended")) : null,
     type: unpackText(fields.get("type") ?? ""),
     reason: (fields.get("reason") || null) as StoredEvent["reason"],
-    history: unpackHistory(reply[3]),
+    history: unpackHistory(fields),
   };
 }
 
@@ -162,38 +158,45 @@ function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, 
     source: fields.get("source") as EventOrigin,
     topic: unpackText(fields.get("topic")!),
     timestamp: fields.get("time")!,
-    notification: unpackText(notification ?? ""),
+    notification: notification && fromText(notification),
     traceparent: unpackText(fields.get("trace")!),
   };
 }
 
-function packHistory(history: readonly AttemptEntry[]): string {
-  return history
-    .map(({ at, duration, outcome, reason = null, error = null, worker = null }) => {
-      const entry: PackedEntry = [at.getTime(), duration, outcome, reason, error, worker];
-      return `${JSON.stringify(entry)}\n`;
-    })
-    .join("");
+/** Returns the fields of a history, and their values. */
+function packHistory(history: readonly AttemptEntry[]) {
+  const entries = history.flatMap(({ at, duration, outcome, reason, error, worker }, index) => {
+    const entry: PackedEntry = [at.getTime(), duration, outcome, reason, error];
+    const length = error !== undefined ? 5 : reason !== undefined ? 4 : 3;
+    return [`h${index}`, JSON.stringify(entry.slice(0, length)), `w${index}`, toText(worker ?? "")];
+  });
+  return [...entries, "h", history.length];
 }
 
-/** Reads the last entries. The script `claim` may have appended more than a history keeps. */
-function unpackHistory(packed: string | null): AttemptEntry[] {
-  if (packed === null) return [];
-  return packed
-    .split("\n")
-    .slice(0, -1)
-    .slice(-HISTORY_LENGTH)
-    .map((line) => {
-      const [at, duration, outcome, reason, error, worker] = JSON.parse(line) as PackedEntry;
-      return {
-        at: new Date(at),
-        duration,
-        outcome,
-        ...(reason !== null && { reason }),
-        ...(error !== null && { error }),
-        ...(worker !== null && { worker }),
-      };
-    });
+/** Reads the last entries. Lost entries may have made the history too long. */
+function unpackHistory(fields: ReadonlyMap<string, string>): AttemptEntry[] {
+  const count = numberIn(fields, "h");
+  const first = Math.max(0, count - HISTORY_LENGTH);
+  return Array.from({ length: count - first }, (_, index) => {
+    const [at, duration, outcome, reason, error] = JSON.parse(
+      fields.get(`h${first + index}`)!,
+    ) as PackedEntry;
+    const worker = workerIn(fields, first + index);
+    return {
+      at: new Date(at),
+      duration,
+      outcome,
+      ...(reason != null && { reason }),
+      ...(error !== undefined && { error }),
+      ...(worker !== undefined && { worker }),
+    };
+  });
+}
+
+/** Returns the worker of an entry of the history, or of the current attempt. */
+function workerIn(fields: ReadonlyMap<string, string>, index: number): string | undefined {
+  const worker = fields.get(`w${index}`);
+  return worker ? fromText(worker) : undefined;
 }
 
 /** Packs a text that may be `null`, which becomes an empty text. */

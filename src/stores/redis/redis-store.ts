@@ -9,7 +9,7 @@ import {
   type Sliced,
   type Timed,
 } from "../base-store.ts";
-import type { Change, EventState } from "../event-states.ts";
+import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
@@ -26,16 +26,16 @@ import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
-  addArgs,
   packSnapshot,
-  packText,
   type RowReply,
   recordOf,
-  removeArgs,
-  restoreArgs,
-  settleArgs,
+  toAdd,
   toClaimed,
+  toHeld,
   toRecordSnapshot,
+  toRemove,
+  toRestore,
+  toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
 import type { ScriptName } from "./redis-scripts.ts";
@@ -44,6 +44,9 @@ import type { ScriptName } from "./redis-scripts.ts";
 const PAGE = 200;
 /** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
 const SCHEMA = 2;
+
+/** Stands for `Infinity`, which JSON cannot hold. */
+const MOST = 1e12;
 
 /** Redis may answer a number as text, because of an option of a user's client. */
 type Num = number | string;
@@ -63,6 +66,7 @@ export class RedisStore extends BaseStore {
   #started: Promise<string> | undefined;
   /** The value of `connections` when the script `start` last succeeded. */
   #life = 0;
+  readonly #running = new Set<Promise<unknown>>();
   /** Names of claims whose answer was lost. Redis may run such a claim until its time by `performance.now()`. */
   readonly #lostClaims = new Map<string, number>();
 
@@ -86,22 +90,23 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
-    return (await this.#run("add", additions.flatMap(addArgs))) as AddAnswer[];
+    return (await this.#run("add", additions.map(toAdd))) as AddAnswer[];
   }
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
     await this.#releaseLostClaims();
-    const { limit, leaseDuration, worker = null, eventId, newestFirst } = options;
+    const { leaseDuration, worker = "", eventId, newestFirst } = options;
     const name = newName();
-    const most = String(Math.min(limit, Number.MAX_SAFE_INTEGER));
-    const only = eventId === undefined ? "" : toText(eventId);
-    const args = [most, String(leaseDuration), name, JSON.stringify(worker), only, newestFirst ? "1" : ""];
+    const input = {
+      ...{ name, duration: leaseDuration, worker: toText(worker), newestFirst },
+      limit: Math.min(options.limit, MOST),
+      only: eventId === undefined ? undefined : toText(eventId),
+    };
     try {
-      const [now, rows] = (await this.#run("claim", args)) as [Num, RowReply[]];
+      const [now, rows] = (await this.#run("claim", input)) as [Num, RowReply[]];
       return { now: Number(now), result: rows.map(toClaimed) };
     } catch (error) {
-      if (!(error instanceof NotSentError))
-        this.#lostClaims.set(name, performance.now() + options.leaseDuration);
+      if (!(error instanceof NotSentError)) this.#lostClaims.set(name, performance.now() + leaseDuration);
       throw error;
     }
   }
@@ -109,25 +114,22 @@ export class RedisStore extends BaseStore {
   /** Gives back the leases of claims whose answer was lost, because no process works on their events. */
   async #releaseLostClaims(): Promise<void> {
     if (this.#lostClaims.size === 0) return;
-    const rows = (await this.#run("leasedBy", [...this.#lostClaims.keys()])) as RowReply[];
-    const claimed = rows.map(toClaimed);
-    if (claimed.length > 0)
-      await this.doSettle(claimed.map(({ claim, row }) => settlementOf(claim, row, { state: "released" })));
+    const rows = (await this.#run("leasedBy", { names: [...this.#lostClaims.keys()] })) as RowReply[];
+    const released = rows
+      .map(toClaimed)
+      .map(({ claim, row }) => settlementOf<never>(claim, row, { state: "released" }));
+    if (released.length > 0) await this.doSettle(released);
     // Redis may run a lost claim later than this call. Its leases end by themselves after their duration.
     for (const [name, until] of this.#lostClaims)
       if (until < performance.now()) this.#lostClaims.delete(name);
   }
 
-  protected async doRenew(
-    claims: readonly ClaimedEvent[],
-    leaseDuration: number,
-  ): Promise<readonly string[]> {
-    const args = claims.flatMap((claim) => [recordOf(claim), toText(claim.eventId), claim.lease]);
-    return (await this.#run("renew", [String(leaseDuration), ...args])) as string[];
+  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
+    return (await this.#run("renew", { duration, claims: claims.map(toHeld) })) as string[];
   }
 
   protected async doSettle(settlements: readonly Settlement<never>[]): Promise<readonly Settled[]> {
-    const settled = (await this.#run("settle", settlements.flatMap(settleArgs))) as [Num, Num][];
+    const settled = (await this.#run("settle", settlements.map(toSettle))) as [Num, Num][];
     return settled.map(([held, more]) => ({ held: Number(held) === 1, more: Number(more) === 1 }));
   }
 
@@ -137,46 +139,43 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doSetBack(): Promise<void> {
-    for (const state of ["processing", "pending", "retrying", "scheduled"]) {
-      let after: number | undefined = 0;
-      while (after !== undefined)
-        after = toNumber(await this.#run("setBack", [state, String(after), String(PAGE)]));
-    }
+    await this.#run("setBack");
   }
 
   protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    return Number(await this.#run("remove", [toText(ref), ...removeArgs(what)]));
+    const record = recordOf({ ref, eventId: "" });
+    return Number(await this.#run("remove", { record, what: toRemove(what) }));
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
-    const row = (await this.#run("get", [toText(eventId)])) as RowReply | null;
+    const row = (await this.#run("get", { id: toText(eventId) })) as RowReply | null;
     return row === null ? undefined : toStoredEvent(row);
   }
 
   protected async doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
-    const [rows, next] = (await this.#run("list", lookArgs(filter, slice))) as [RowReply[], Num | null];
+    const [rows, next] = (await this.#run("list", toLook(filter, slice))) as [RowReply[], Num | null];
     return { found: rows.map(toStoredEvent), next: toNumber(next) };
   }
 
   protected async arrivalOf(eventId: string): Promise<number | undefined> {
-    return toNumber(await this.#run("arrival", [toText(eventId)]));
+    return toNumber(await this.#run("arrival", { id: toText(eventId) }));
   }
 
   protected async doChange(
     change: Change,
     filter: EventFilter,
     states: readonly EventState[],
-    { before }: Slice,
+    slice: Slice,
   ): Promise<Sliced<number>> {
-    const args = [change, states.join(), ...lookArgs(filter, { before, limit: PAGE })];
-    const [changed, next] = (await this.#run("change", args)) as [Num, Num | null];
+    const input = { change, states, ...toLook(filter, { ...slice, limit: PAGE }) };
+    const [changed, next] = (await this.#run("change", input)) as [Num, Num | null];
     return { found: Number(changed), next: toNumber(next) };
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const counts = ((await this.#run("counts")) as Num[]).map(Number);
-    const [scheduled = 0, pending = 0, processing = 0, retrying = 0, done = 0, parked = 0] = counts;
-    return { scheduled, pending, processing, retrying, done, parked };
+    const counts = (await this.#run("counts", eventStates)) as Num[];
+    const entries = eventStates.map((state, index) => [state, Number(counts[index])]);
+    return Object.fromEntries(entries) as Record<EventState, number>;
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
@@ -188,28 +187,29 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doErase(ref: string): Promise<number | undefined> {
-    const erased = Number(await this.#run("erase", [toText(ref)]));
+    const erased = Number(await this.#run("erase", { ref: toText(ref) }));
     return erased < 0 ? undefined : erased;
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
-    const packed = (await this.#run("snapshotOf", [toText(ref)])) as string | null;
+    const packed = (await this.#run("snapshotOf", { ref: toText(ref) })) as string | null;
     return packed === null ? undefined : toRecordSnapshot(ref, packed);
   }
 
   protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    const args = [toText(after ?? ""), String(limit)];
-    const [refs, packed] = (await this.#run("snapshots", args)) as [string[], string[]];
+    const input = { after: after === undefined ? undefined : toText(after), limit };
+    const [refs, packed] = (await this.#run("snapshots", input)) as [string[], string[]];
     return refs.map((ref, index) => toRecordSnapshot(fromText(ref), packed[index]!));
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    return Number(await this.#run("learn", [toText(ref), packSnapshot(snapshot)])) === 1;
+    const input = { ref: toText(ref), snapshot: packSnapshot(snapshot) };
+    return Number(await this.#run("learn", input)) === 1;
   }
 
   protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
-    const kept = (await this.#run("getMeta", [key])) as [string, Num] | null;
-    return kept === null ? undefined : { value: kept[0], age: Number(kept[1]) };
+    const kept = (await this.#run("getMeta", { key: toText(key) })) as [string, Num] | null;
+    return kept === null ? undefined : { value: fromText(kept[0]), age: Number(kept[1]) };
   }
 
   protected async doSetMeta(
@@ -217,46 +217,45 @@ export class RedisStore extends BaseStore {
     value: string | undefined,
     expected: string | undefined,
   ): Promise<boolean> {
-    const pack = (text: string | undefined) => (text === undefined ? "" : `+${text}`);
-    return Number(await this.#run("setMeta", [key, pack(value), pack(expected)])) === 1;
+    const pack = (text: string | undefined) => (text === undefined ? undefined : toText(text));
+    const input = { key: toText(key), value: pack(value), expected: pack(expected) };
+    return Number(await this.#run("setMeta", input)) === 1;
   }
 
-  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    return inPages(limit, age, (size) =>
-      this.#run("prune", [state, reason ?? "", String(age), String(size)]),
-    );
+  protected async doPrune(options: PruneOptions): Promise<number> {
+    return Number(await this.#run("prune", bounded(options)));
   }
 
-  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
-    return inPages(limit, age, (size, skipped) =>
-      this.#run("pruneSnapshots", [String(age), String(skipped), String(size)]),
-    );
+  protected async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
+    return Number(await this.#run("pruneSnapshots", bounded(options)));
   }
 
   protected async doRestore(
     events: readonly StoredEvent[],
     snapshots: readonly RecordSnapshot[],
   ): Promise<void> {
-    const records = snapshots.flatMap(({ ref, sequence, seenAt, snapshot }) => [
-      ...[toText(ref), String(sequence), String(seenAt.getTime()), packSnapshot(snapshot)],
-    ]);
-    await this.#run("restore", [String(snapshots.length), ...records, ...events.flatMap(restoreArgs)]);
+    const records = snapshots.map(({ ref, sequence, seenAt, snapshot }) => {
+      return { ref: toText(ref), sequence, seenAt: seenAt.getTime(), snapshot: packSnapshot(snapshot) };
+    });
+    await this.#run("restore", { events: events.map(toRestore), snapshots: records });
   }
 
   protected async doClose(): Promise<void> {
     this.#notifier.close();
-    await this.#connection.idle();
+    await Promise.allSettled(this.#running);
     this.#connection.close();
   }
 
-  #run(name: ScriptName, args: readonly string[] = []): Promise<unknown> {
-    return this.#connection.busy(() => this.#evaluate(name, args));
+  #run(name: ScriptName, input: object = {}): Promise<unknown> {
+    const running = this.#runStarted(name, input);
+    this.#running.add(running);
+    return running.finally(() => this.#running.delete(running));
   }
 
-  async #evaluate(name: ScriptName, args: readonly string[]): Promise<unknown> {
+  async #runStarted(name: ScriptName, input: object): Promise<unknown> {
     await this.#start();
     try {
-      return await this.#connection.run(name, [String(this.#now?.() ?? ""), this.#handle, ...args]);
+      return await this.#connection.run(name, this.#argsOf(input));
     } catch (error) {
       // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
       if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.connections)
@@ -275,6 +274,10 @@ export class RedisStore extends BaseStore {
     this.subscribers.wake();
   }
 
+  #argsOf(input: object): string[] {
+    return [String(this.#now?.() ?? ""), this.#handle, JSON.stringify(input)];
+  }
+
   /** Resolves to the prefix of all keys, which begins with the `keyPrefix` of a user's client. */
   #start(): Promise<string> {
     this.#started ??= this.#open().catch((error) => {
@@ -285,8 +288,10 @@ export class RedisStore extends BaseStore {
   }
 
   async #open(): Promise<string> {
-    const args = ["", this.#handle, String(SCHEMA)];
-    const [keys, schema] = (await this.#connection.run("start", args)) as [string, Num];
+    const [keys, schema] = (await this.#connection.run("start", this.#argsOf({ schema: SCHEMA }))) as [
+      string,
+      Num,
+    ];
     if (Number(schema) < SCHEMA) {
       throw new StayhookError(
         `redisStore (${this.#connection.name}): an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys.`,
@@ -298,41 +303,21 @@ export class RedisStore extends BaseStore {
   }
 }
 
-/** The arguments of the Lua function `look` in `redis-upkeep-scripts.ts`. */
-function lookArgs(filter: EventFilter, { before, limit }: Slice): string[] {
-  const { eventId, ref, state, ...rest } = filter;
-  const isPicky = Object.values(rest).some((value) => value !== undefined);
-  // The fields in `rest` have no index, so the script may read many events that do not match. Let it read a full page.
-  const size = isPicky ? PAGE : Math.min(PAGE, Math.max(1, Math.ceil(limit)));
-  const fields = Object.entries(filter)
-    .filter(([, value]) => value !== undefined)
-    .flatMap(([name, value]) => [name, packFilter(name, value)]);
-  return [String(before ?? ""), String(size), String(limit), ...fields];
+/** The input of the Lua function `look`. */
+function toLook(filter: EventFilter, { before, limit }: Slice) {
+  const { eventId, ref, state, type, receivedAfter, receivedBefore, ...rest } = filter;
+  const texts = Object.entries({ eventId, ref, type }).map(([name, text]) => [name, text && toText(text)]);
+  const packed = {
+    ...rest,
+    ...{ state, receivedAfter: receivedAfter?.getTime(), receivedBefore: receivedBefore?.getTime() },
+    ...Object.fromEntries(texts),
+  };
+  return { filter: packed, before, size: PAGE, limit: Math.min(limit, PAGE) };
 }
 
-function packFilter(name: string, value: string | Date): string {
-  if (value instanceof Date) return String(value.getTime());
-  return name === "type" ? packText(value) : toText(value);
-}
-
-/**
- * Calls `run` page by page, until the total reaches `limit` or a page is not full. `run` answers how many rows it
- * deleted and how many it read, and gets how many rows it has read and not deleted. Returns the total.
- */
-async function inPages(
-  limit: number,
-  age: number,
-  run: (size: number, skipped: number) => Promise<unknown>,
-): Promise<number> {
-  let [total, skipped] = [0, 0];
-  while (total < limit && age !== Number.POSITIVE_INFINITY) {
-    const size = Math.min(limit - total, PAGE);
-    const [deleted, read] = ((await run(size, skipped)) as Num[]).map(Number) as [number, number];
-    total += deleted;
-    skipped += read - deleted;
-    if (read < size) break;
-  }
-  return total;
+/** A number that JSON can hold instead of `Infinity`. */
+function bounded<T extends { readonly age: number; readonly limit: number }>(options: T): T {
+  return { ...options, age: Math.min(options.age, MOST), limit: Math.min(options.limit, MOST) };
 }
 
 function toNumber(reply: unknown): number | undefined {

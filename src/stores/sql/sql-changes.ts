@@ -10,7 +10,7 @@ import type {
 } from "../event-store.ts";
 import { endedAtOf } from "../outcomes.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { expire, lists, lock, lockAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
+import { lists, lock, lockAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
 import {
   contentOf,
   number,
@@ -120,11 +120,14 @@ export function* remove(
   ref: string,
   what: readonly string[] | "timers",
 ): SqlSteps<number> {
+  const { sql } = operation;
   const key = toText(ref);
-  const [record] = yield* select(operation.sql.lockRecord, key);
-  if (record !== undefined) yield* expire(operation, record);
+  yield* select(sql.lockRecord, key);
   const removed = yield* removeEvents(operation, key, what);
-  if (removed > 0) yield* refreshAll(operation, [key]);
+  if (removed === 0) return 0;
+  // The removed event may be that of a lease that has ended.
+  if ((yield* select(sql.processingOf, key)).length === 0) yield* change(sql.dropLease, key);
+  yield* refreshAll(operation, [key]);
   return removed;
 }
 

@@ -59,14 +59,16 @@ function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer>
   const { sql, now } = operation;
   const { event, dueIn } = addition;
   const key = keyOf(event);
-  yield* expire(operation, yield* lock(operation, key));
+  const record = yield* lock(operation, key);
   // Read the event again, because it may have changed before the record was locked.
   const [known] = yield* select(sql.eventById, toId(event.eventId));
   if (known === undefined) return yield* addOne(operation, addition);
-  const { state, timestamp } = storedEventOf(known);
+  const { state, timestamp, dueAt } = storedEventOf(known);
   const isReplaced = replaces(addition, { ref: event.ref, timestamp }, state);
-  if (state === "processing" && (isReplaced || addition.replace === "ended")) return "busy";
+  if (state === "processing" && dueAt!.getTime() > now)
+    return isReplaced || addition.replace === "ended" ? "busy" : "duplicate";
   if (!isReplaced) return "duplicate";
+  if (state === "processing") yield* expire(operation, record);
   yield* change(
     sql.replaceEvent,
     stateOfNew(addition),
@@ -128,10 +130,12 @@ function* claimById(
   if (known === undefined) return undefined;
   const [record] = yield* select(sql.lockRecord, text(known.ref));
   if (record === undefined || (numberOrNull(record.lease_end) ?? 0) > now) return undefined;
-  yield* expire(operation, record);
   const [event] = yield* select(sql.eventById, id);
   const dueAt = event === undefined ? null : numberOrNull(event.due_at);
-  return dueAt === null || dueAt > now ? undefined : yield* leaseOf(operation, record, event!, options);
+  if (dueAt === null || dueAt > now) return undefined;
+  yield* expire(operation, record);
+  // Read the event again, because it may have a `lost` entry now.
+  return yield* leaseOf(operation, record, (yield* select(sql.eventById, id))[0]!, options);
 }
 
 function* leaseOf(
@@ -159,7 +163,7 @@ export function* renew(
   for (const claim of claims) {
     const { eventId, lease } = claim;
     if ((yield* change(sql.renewEvent, end, toId(eventId), lease)) === 0) continue;
-    yield* change(sql.renewRecord, end, end, leaseDuration, keyOf(claim), lease);
+    yield* change(sql.renewRecord, end, end, end, leaseDuration, keyOf(claim), lease);
     held.push(lease);
   }
   return held;
@@ -195,8 +199,7 @@ function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSte
     return yield* alreadySettled(operation, claim);
   }
   const key = keyOf(claim);
-  // The attempt's own event is processing until here, so it is kept.
-  if (remove !== undefined) yield* removeEvents(operation, key, remove);
+  if (remove !== undefined) yield* removeEvents(operation, key, remove, number(held.seq));
   yield* change(sql.endEvent, ...endValues(ended, now), number(held.seq));
   if (ended.event !== undefined)
     yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(held.seq));
@@ -225,7 +228,7 @@ export function endValues(change: EventChange, now: number) {
     toTextOrNull(type),
     reason,
     toHistory(history),
-  ];
+  ] as const;
 }
 
 /**
@@ -234,7 +237,7 @@ export function endValues(change: EventChange, now: number) {
  *
  * @returns whether the record has more events that are due now or later
  */
-function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
+export function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
   const dueAt = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
   yield* change(sql.endLease, dueAt === null ? null : Math.max(from, dueAt), key);
   if (dueAt === null) yield* change(sql.deleteRecord, key);
@@ -242,14 +245,19 @@ function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<bool
 }
 
 /** Reads a claim's record and event. Returns `undefined` if the claim's lease is lost, or has ended the attempt. */
-function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
+export function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
   const [held] = yield* select(sql.held, toId(claim.eventId), keyOf(claim), claim.lease);
   return held;
 }
 
-function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
-  const found = yield* select(sql.alreadySettled, toId(eventId), lease);
-  return { held: found.length > 0, more: false };
+/** Whether a lease that is not held has ended the attempt, and nobody has claimed the record since. */
+export function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
+  const [ended] = yield* select(sql.endedBy, toId(eventId), lease);
+  if (ended === undefined) return { held: false, more: false };
+  if (ended.token !== null) return { held: text(ended.token) === lease, more: false };
+  // The record's row was deleted, and with it the token of the last lease.
+  const since = yield* select(sql.claimedSince, text(ended.ref), number(ended.seq), number(ended.claimed_at));
+  return { held: since.length === 0, more: false };
 }
 
 export function* setBack({ sql, now }: Operation): SqlSteps<void> {

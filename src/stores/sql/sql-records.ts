@@ -57,18 +57,20 @@ export function* expire({ sql, now }: Operation, record: SqlRow): SqlSteps<void>
   yield* change(sql.endLease, number(record.due_at), key);
 }
 
-/** Deletes events of a record. Skips done events, and an event that is being processed. */
+/** Deletes events of a record. Skips done events, an event that is being processed, and the event `kept`. */
 export function* removeEvents(
-  { sql }: Operation,
+  { sql, now }: Operation,
   ref: string,
   what: readonly string[] | "timers",
+  kept = 0,
 ): SqlSteps<number> {
   let removed = 0;
   if (what === "timers") {
-    removed += yield* change(sql.removeOpenTimers, ref);
+    removed += yield* change(sql.removeOpenTimers, ref, now, kept);
     removed += yield* change(sql.removeParkedTimers, ref);
   } else {
-    for (const eventId of new Set(what)) removed += yield* change(sql.removeById, toId(eventId), ref);
+    for (const eventId of new Set(what))
+      removed += yield* change(sql.removeById, toId(eventId), ref, now, kept);
   }
   return removed;
 }

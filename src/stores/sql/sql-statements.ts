@@ -11,8 +11,8 @@ const RESTORED = `attempts, done_at, type, reason, history`;
 const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
 const FIRST_DUE =
   "SELECT min(due_at) FROM stayhook_events AS e WHERE e.ref = stayhook_records.ref AND e.due_at IS NOT NULL";
-/** Events that `remove` keeps. */
-const REMOVABLE = "state NOT IN ('done', 'processing')";
+/** An event that `remove` deletes. A processing event is one whose lease has ended. */
+const REMOVABLE = "state <> 'done' AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
 const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
 
 const SET_CONTENT = CONTENT.replaceAll(/\w+/g, "$& = ?");
@@ -75,7 +75,7 @@ export function statementsOf(dialect: SqlDialect) {
     // The last `?` of the states is 'scheduled', or a state that is named already.
     hasten: `
       UPDATE stayhook_events SET due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END
-      WHERE seq ${IN_LIST} AND (state = 'pending' AND due_at > ? OR state IN ('retrying', ?))`,
+      WHERE seq ${IN_LIST} AND due_at > ? AND state IN ('pending', 'retrying', ?)`,
     discard: `
       UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded'
       WHERE seq ${IN_LIST} AND state IN ('pending', 'retrying', 'parked', ?)`,
@@ -137,13 +137,14 @@ export function statementsOf(dialect: SqlDialect) {
       WHERE seq = ?`,
     leaseRecord:
       "UPDATE stayhook_records SET lease = ?, lease_end = ?, lease_duration = ?, due_at = ? WHERE ref = ?",
+    dropLease: "UPDATE stayhook_records SET lease_end = NULL WHERE ref = ?",
     endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
     insertDueRecord: insertIgnore("INSERT INTO stayhook_records (ref, due_at) VALUES (?, ?)"),
     setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
     renewEvent: "UPDATE stayhook_events SET due_at = ? WHERE id = ? AND lease = ? AND state = 'processing'",
     // MySQL assigns the columns from left to right, and `due_at` needs the old `lease_end`.
     renewRecord: `
-      UPDATE stayhook_records SET due_at = CASE WHEN due_at < lease_end THEN due_at ELSE ? END, lease_end = ?,
+      UPDATE stayhook_records SET due_at = CASE WHEN due_at < lease_end AND due_at < ? THEN due_at ELSE ? END, lease_end = ?,
         lease_duration = ?
       WHERE ref = ? AND lease = ?`,
 
@@ -151,10 +152,13 @@ export function statementsOf(dialect: SqlDialect) {
       SELECT e.seq, r.sequence, CASE WHEN r.snapshot IS NULL THEN 0 ELSE 1 END AS has_snapshot
       FROM stayhook_records AS r JOIN stayhook_events AS e ON e.id = ? AND e.lease = r.lease AND e.state = 'processing'
       WHERE r.ref = ? AND r.lease = ? AND r.lease_end IS NOT NULL`,
-    // The record's row may have been deleted, or deleted and made anew, since the lease ended.
-    alreadySettled: `
-      SELECT 1 AS found FROM stayhook_events AS e LEFT JOIN stayhook_records AS r ON r.ref = e.ref
-      WHERE e.id = ? AND e.lease = ? AND e.state <> 'processing' AND (r.lease IS NULL OR r.lease = e.lease)`,
+    endedBy: `
+      SELECT e.seq, e.ref, e.claimed_at, r.lease AS token FROM stayhook_events AS e
+      LEFT JOIN stayhook_records AS r ON r.ref = e.ref
+      WHERE e.id = ? AND e.lease = ? AND e.state <> 'processing'`,
+    claimedSince: `
+      SELECT 1 AS found FROM stayhook_events
+      WHERE seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine) AND seq <> ? AND claimed_at >= ? LIMIT 1`,
     endEvent: `
       UPDATE stayhook_events SET state = ?, due_at = ?, done_at = ?, attempts = ?, outages = ?, first_outage_at = ?,
         replayed = ?, type = coalesce(?, type), reason = ?, history = ?

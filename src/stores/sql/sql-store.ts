@@ -106,10 +106,14 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const due = await this.read(hasDue);
+    const due = await this.hasDue();
     return due.result
       ? this.write(failing.claim, (operation) => claim(operation, options))
       : { now: due.now, result: [] };
+  }
+
+  protected hasDue(): Promise<Timed<boolean>> {
+    return this.read(hasDue);
   }
 
   protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
@@ -118,11 +122,16 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
     try {
-      return await this.write(failing.settle, (operation) => settle(operation, settlements));
+      return await this.write(failing.settle, this.settling(settlements));
     } catch (error) {
       if (error instanceof LeaseLost) return [{ held: false, more: false }];
       throw error;
     }
+  }
+
+  /** Returns the steps of `doSettle`. If they throw {@link LeaseLost}, the writes are rolled back. */
+  protected settling(settlements: readonly Settlement<Tx>[]) {
+    return (operation: Operation): SqlSteps<Settled[]> => settle(operation, settlements);
   }
 
   protected doSetBack(): Promise<void> {

@@ -27,6 +27,8 @@ export interface Processed {
 
 /** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
+  override name = "ProcessingError";
+  override readonly code = "processing_failed" as const;
   /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";
   /** Whether another attempt can help. */
@@ -40,7 +42,6 @@ export class ProcessingError extends StayhookError {
       Partial<Pick<ProcessingError, "retryAfter" | "cause">>,
   ) {
     super(message, { cause: init.cause });
-    this.name = "ProcessingError";
     this.reason = init.reason;
     this.retryable = init.retryable;
     this.retryAfter = init.retryAfter;

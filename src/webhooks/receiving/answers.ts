@@ -177,15 +177,23 @@ export type Observe = (event: ReceiveObservation) => void;
 /** `observe` gets this many bytes from the beginning of an invalid body. */
 const SHOWN_BYTES = 2048;
 
-const doubtLines: Readonly<Record<Doubt, string>> = {
+const doubtLines: Readonly<Record<Extract<Doubt, string>, string>> = {
   timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
   references:
     "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
 };
 
 export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
-  for (const doubt of doubts)
-    log.limited(doubt, "warn", `the notification ${eventId} ${doubtLines[doubt]}`, { eventId, ref });
+  for (const doubt of doubts) {
+    const [kind, line] =
+      typeof doubt === "string"
+        ? [doubt, doubtLines[doubt]]
+        : [
+            "misspelt",
+            `names no record, but has the key \`${doubt.key}\`. Is this \`${doubt.meant}\`, misspelt?`,
+          ];
+    log.limited(kind, "warn", `the notification ${eventId} ${line}`, { eventId, ref });
+  }
 }
 
 /** Puts the words `the body` before the message of an issue about the whole body. */

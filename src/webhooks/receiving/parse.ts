@@ -5,7 +5,7 @@ import { bookingRef, listingRef } from "../events.ts";
 import { isOwnId } from "../own-ids.ts";
 
 /** A part of a notification that the handler had to guess. */
-export type Doubt = "timestamp" | "references";
+export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
 
 export interface ParsedEvent {
   readonly ok: true;
@@ -26,7 +26,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
-  const { eventId, timestamp, bookingCode, listingId } = parsed;
+  const { eventId, timestamp, bookingCode, listingId, misspelt } = parsed;
   if (isOwnId(eventId))
     return { ok: false, issues: [{ path: ["eventId"], message: "must not begin with stayhook:" }] };
   const isDoubtful =
@@ -41,7 +41,11 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
       timestamp: timestamp ?? new Date().toISOString(),
       notification: wellFormed(text),
     },
-    doubts: [...(timestamp ? [] : ["timestamp" as const]), ...(isDoubtful ? ["references" as const] : [])],
+    doubts: [
+      ...(timestamp ? [] : ["timestamp" as const]),
+      ...(isDoubtful ? ["references" as const] : []),
+      ...(misspelt ? [misspelt] : []),
+    ],
   };
 }
 

@@ -27,7 +27,6 @@ import {
   type DrainOptions,
   type DrainResult,
   type Endpoints,
-  type EndpointsInput,
   type Ensured,
   type EnsureInput,
   type EventBase,
@@ -157,7 +156,7 @@ const each: RequestOptions = {
   query,
 };
 const custom: CustomOptions = { ...each, body: { rate: 1 } };
-const endpoints: EndpointsInput = {
+const endpoints: Endpoints = {
   bookings: "https://you.example/hooks",
   listings: undefined,
 };

@@ -1,15 +1,20 @@
 import { describe, expect, test, vi } from "vitest";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
-import type { EventStore } from "../../../src/stores/event-store.ts";
+import type { EventStore, Write } from "../../../src/stores/event-store.ts";
 import { memoryStore } from "../../../src/stores/memory/index.ts";
 import { mistakes } from "./mistakes.ts";
-import { newerMistakes } from "./newer-mistakes.ts";
+import { queueMistakes } from "./queue-mistakes.ts";
+import { readingMistakes } from "./reading-mistakes.ts";
 import { type Wrap, wrapped } from "./wrapped.ts";
 
 const short = { unit: 20 };
 
 describe("a store fails the contract", () => {
-  for (const [mistake, { wrap, fails }] of Object.entries({ ...mistakes, ...newerMistakes })) {
+  for (const [mistake, { wrap, fails }] of Object.entries({
+    ...mistakes,
+    ...queueMistakes,
+    ...readingMistakes,
+  })) {
     test.concurrent(`if it ${mistake}`, async () => {
       const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
       await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
@@ -17,55 +22,65 @@ describe("a store fails the contract", () => {
   }
 });
 
-/** Runs `writes` before it records the outcome. If a write throws, it records nothing. */
-const transactional: Wrap = (store) => ({
-  transactional: true,
-  async settle(claim, outcome) {
-    if ((await store.renew([claim], 60_000)).length === 0) return false;
-    if (outcome.state === "done") for (const write of outcome.writes ?? []) await write({});
-    return store.settle(claim, outcome);
-  },
-});
-
 describe("transactions", () => {
-  const cases = (wrap: Wrap) =>
-    storeContract(() => wrapped(wrap), short).filter(({ topic }) => topic === "writes");
+  const casesOf = (create: () => EventStore<unknown>) =>
+    storeContract(create, short).filter(({ topic }) => topic === "writes");
 
   test("a store with transactions passes", async () => {
-    // All writes of an outcome get the same handle.
-    const handle: Wrap = (store) => {
-      const inner = transactional(store);
-      return {
-        ...inner,
-        settle: (claim, outcome) =>
-          inner.settle!(
-            claim,
-            outcome.state === "done"
-              ? { ...outcome, writes: outcome.writes?.map((write) => () => write(store)) }
-              : outcome,
-          ),
-      };
-    };
-    for (const { run } of cases(handle)) await run();
+    const transaction = (run: (tx: unknown) => void | Promise<void>) => run("the handle");
+    for (const { run } of casesOf(() => memoryStore({ transaction }))) await run();
   });
 
-  test.each([
-    ["does not run the writes", () => ({ transactional: true as const }), "`writes` run once"],
-    ["gives each write another handle", transactional, "`writes` run once"],
+  type RunWrites = (writes: readonly Write<unknown>[], settle: () => Promise<boolean>) => Promise<boolean>;
+  /** Makes a transactional store from one that is not. */
+  const runningWrites =
+    (runWrites: RunWrites): Wrap =>
+    (store) => ({
+      transactional: true,
+      async settle(claim, outcome) {
+        const writes = (outcome.state === "done" ? outcome.writes : undefined) ?? [];
+        const plain = outcome.state === "done" ? { ...outcome, writes: undefined } : outcome;
+        return runWrites(writes, () => store.settle(claim, plain));
+      },
+    });
+
+  test.each<[string, string, RunWrites]>([
+    ["does not run the writes", "the functions in `writes` run once", (_, settle) => settle()],
+    [
+      "gives each write another handle",
+      "the functions in `writes` run once",
+      async (writes, settle) => {
+        for (const write of writes) await write({});
+        return settle();
+      },
+    ],
+    [
+      "runs the writes again",
+      "the functions in `writes` do not run again",
+      async (writes, settle) => {
+        for (const write of writes) await write("tx");
+        return settle();
+      },
+    ],
+    [
+      "runs the writes without the lease",
+      "`settle` with `writes` and a lost lease",
+      async (writes, settle) => {
+        for (const write of writes) await write("tx");
+        return settle();
+      },
+    ],
     [
       "ends the event before the writes",
-      ((store) => ({
-        transactional: true,
-        async settle(claim, outcome) {
-          const held = await store.settle(claim, outcome);
-          if (outcome.state === "done") for (const write of outcome.writes ?? []) await write(store);
-          return held;
-        },
-      })) satisfies Wrap,
       "a function in `writes` throws",
+      async (writes, settle) => {
+        const held = await settle();
+        for (const write of writes) await write("tx");
+        return held;
+      },
     ],
-  ] as const)("a store that %s fails", async (_, wrap, name) => {
-    const found = cases(wrap).find((each) => each.name.includes(name));
+  ])("a store that %s fails", async (_, name, runWrites) => {
+    const found = casesOf(() => wrapped(runningWrites(runWrites))).find((each) => each.name.includes(name));
     await expect(found?.run()).rejects.toThrow(/expected/);
   });
 });
@@ -116,17 +131,19 @@ const METHODS = [
   "get",
   "counts",
   "oldestWaiting",
-  "newestReceived",
+  "lastReceivedAt",
   "replay",
   "discard",
   "erase",
-  "recordOf",
-  "records",
+  "snapshotOf",
+  "snapshots",
   "learn",
   "getMeta",
   "setMeta",
   "prune",
-  "pruneRecords",
+  "pruneSnapshots",
+  "remove",
+  "restore",
   "subscribe",
 ] as const;
 

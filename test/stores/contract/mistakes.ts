@@ -62,17 +62,13 @@ export const mistakes: Mistakes = {
     wrap: (store) => ({ add: (event) => store.add({ ...event, ref: event.ref?.toLowerCase() ?? null }) }),
     fails: "claim: refs that differ only in case or in a space name different records",
   },
-  "ignores the order of a claim": {
-    wrap: (store) => ({ claim: ({ order: _, ...options }) => store.claim(options) }),
-    fails: "order: retries are claimed last, or first with order `retries`, sorted by their due times",
-  },
   "ignores the eventId of a claim": {
     wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),
     fails: "claim: a claim by id claims that event and no other event",
   },
   "makes leases too short": {
     wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
-    fails: "nextDue: nextDue considers the time at which a lease ends",
+    fails: "nextDue: nextDue considers leases, retries and scheduled events",
   },
   "reads leaseDuration as seconds": {
     wrap: (store) => ({
@@ -119,20 +115,6 @@ export const mistakes: Mistakes = {
     }),
     fails: "settle: after a failed attempt that counts, only its own event waits",
   },
-  "does not end a record's wait when a new event is added": {
-    wrap: (store) => {
-      const waits = new Set<string | null>();
-      return {
-        async settle(claim, outcome) {
-          if (outcome.state === "retrying" && !outcome.counted) waits.add(claim.ref);
-          return store.settle(claim, outcome);
-        },
-        claim: async (options) =>
-          (await store.claim(options)).filter(({ ref }) => ref === null || !waits.has(ref)),
-      };
-    },
-    fails: "outage: a new event ends the wait of all events of its record",
-  },
   "counts a released attempt": {
     wrap: (store) => ({
       settle: (claim, outcome) =>
@@ -153,7 +135,7 @@ export const mistakes: Mistakes = {
   },
   "prunes events that are too young": {
     wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
-    fails: "prune: `prune` deletes old events in the given state",
+    fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
   },
   "prunes by the arrival of an event, not by its end": {
     wrap: (store) => ({
@@ -164,7 +146,7 @@ export const mistakes: Mistakes = {
         return store.prune({ state, age: 0, limit });
       },
     }),
-    fails: "prune: `prune` measures age from the time at which the event became done or parked",
+    fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
   },
   "prunes the newest first": {
     wrap: (store) => {
@@ -183,7 +165,7 @@ export const mistakes: Mistakes = {
         get: async (eventId) => (gone.has(eventId) ? undefined : store.get(eventId)),
       };
     },
-    fails: "prune: `prune` deletes events in the order in which they became done or parked",
+    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
   },
   "prunes for any reason": {
     wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
@@ -202,24 +184,6 @@ export const mistakes: Mistakes = {
     }),
     fails: "read: `list` returns the newest events first, in pages",
   },
-  "does not end a record's wait when a parked event is replayed": {
-    wrap: (store) => {
-      const parked = new Set<string>();
-      const waits = new Set<string | null>();
-      return {
-        async settle(claim, outcome) {
-          if (outcome.state === "parked") parked.add(claim.eventId);
-          if (outcome.state === "retrying" && !outcome.counted) waits.add(claim.ref);
-          return store.settle(claim, outcome);
-        },
-        claim: async (options) =>
-          (await store.claim(options)).filter(
-            ({ eventId, ref }) => !parked.has(eventId) || ref === null || !waits.has(ref),
-          ),
-      };
-    },
-    fails: "replay: `replay` of a parked or done event ends its record's wait",
-  },
   "keeps the attempts of a replayed event": {
     wrap: (store) => {
       const before = new Map<string, number>();
@@ -235,7 +199,7 @@ export const mistakes: Mistakes = {
           })),
       };
     },
-    fails: "replay: a done event can be replayed",
+    fails: "replay: a done or parked event can be replayed",
   },
   "ignores the filter of replay": {
     wrap: (store) => ({ replay: () => store.replay({ receivedAfter: new Date(0) }) }),

@@ -20,7 +20,7 @@ export interface Opening {
   readonly pollInterval?: number;
 }
 
-/** An empty database. It is deleted at the end of the test. */
+/** An empty database. It is deleted after the tests of the file. */
 export interface Place {
   /** What another process needs to open the store: see worker.ts. */
   readonly place: WorkerPlace;
@@ -52,15 +52,17 @@ export interface Kind {
 const unique = () => `stayhook_test_${randomBytes(6).toString("hex")}`;
 const urls = { postgres: await postgresUrl(), mysql: await mysqlUrl(), redis: await redisUrl() };
 
-let directory: string | undefined;
-afterAll(() => directory && rmSync(directory, { recursive: true, force: true }));
+/** Runs after all tests of a file, because concurrent tests have no hook of their own. */
+const cleanUps: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
 
 const memory: Kind = {
   name: "memory",
   isTransactional: false,
   async create() {
     const store = memoryStore();
-    onTestFinished(() => store.close());
     const handle = () => new Proxy<EventStore<unknown>>(store, { get: withoutClose });
     return {
       place: { name: "memory", url: "", schema: "" },
@@ -82,11 +84,14 @@ const sqlite: Kind = {
   isTransactional: true,
   write: (tx, sql) => (tx as DatabaseSync).exec(sql),
   async create() {
-    directory ??= mkdtempSync(join(tmpdir(), "stayhook-every-"));
-    const path = join(directory, `${unique()}.db`);
+    const directory = mkdtempSync(join(tmpdir(), "stayhook-every-"));
+    const path = join(directory, "events.db");
     const { sqliteStore } = await import("../../../src/stores/sqlite/index.ts");
     const db = new DatabaseSync(path, { timeout: 20_000 });
-    onTestFinished(() => db.close());
+    cleanUps.push(() => {
+      db.close();
+      rmSync(directory, { recursive: true, force: true });
+    });
     return {
       place: { name: "SQLite", url: path, schema: "" },
       open: () => sqliteStore(path, { durability: "process-crash" }) as EventStore<unknown>,
@@ -109,12 +114,12 @@ const postgres: Kind = {
     });
     await client.connect();
     await client.query(`CREATE SCHEMA ${schema}`);
-    onTestFinished(async () => {
+    cleanUps.push(async () => {
       await client.query(`DROP SCHEMA ${schema} CASCADE`);
       await client.end();
     });
     return {
-      place: { name: "PostgreSQL", url: urls.postgres!, schema },
+      place: { name: "PostgreSQL", url: withPath(urls.postgres!, schema), schema },
       open: ({ url = urls.postgres, ...options } = {}) =>
         postgresStore({
           connectionString: withPath(url!, schema),
@@ -144,7 +149,7 @@ const mysqlKind: Kind = {
     const connection = await mysql.createConnection({ uri: urls.mysql! });
     await connection.query(`CREATE DATABASE ${name}`);
     await connection.query(`USE ${name}`);
-    onTestFinished(async () => {
+    cleanUps.push(async () => {
       await connection.query(`DROP DATABASE ${name}`);
       await connection.end();
     });
@@ -168,7 +173,7 @@ const redis: Kind = {
   async create() {
     const { redisStore } = await import("../../../src/stores/redis/index.ts");
     const prefix = unique();
-    onTestFinished(() => deleteKeys(urls.redis!, `{${prefix}`));
+    cleanUps.push(() => deleteKeys(urls.redis!, `{${prefix}`));
     return {
       place: { name: "Redis", url: urls.redis!, schema: prefix },
       open: ({ url = urls.redis, pollInterval: _, ...options } = {}) =>

@@ -31,31 +31,6 @@ describeMysql("a deadlock inside the writes of event.atomically", () => {
     return { store, url, settle };
   }
 
-  test("makes the writes run again, and the event is done once", async () => {
-    const { store, url, settle } = await claimed(2);
-    const table = `${new URL(url).pathname.slice(1)}.nights`;
-    await databases.pool.query(`CREATE TABLE ${table} (name VARCHAR(9) PRIMARY KEY, writes INT NOT NULL)`);
-    await databases.pool.query(`INSERT INTO ${table} VALUES ('x', 0), ('y', 0)`);
-    const touch = (name: string) => async (tx: PoolConnection) =>
-      void (await tx.query(`UPDATE ${table} SET writes = writes + 1 WHERE name = ?`, [name]));
-    let runs = 0;
-    const bothMet = Promise.withResolvers<void>();
-    const meet = async () => {
-      runs += 1;
-      if (runs === 2) bothMet.resolve();
-      await bothMet.promise;
-    };
-    const settled = await Promise.all([
-      settle(0, touch("x"), meet, touch("y")),
-      settle(1, touch("y"), meet, touch("x")),
-    ]);
-    expect(settled).toEqual([true, true]);
-    expect(runs).toBeGreaterThan(2);
-    const [rows] = await databases.pool.query(`SELECT writes FROM ${table}`);
-    expect(rows).toEqual([{ writes: 2 }, { writes: 2 }]);
-    expect(await store.counts()).toMatchObject({ done: 2, processing: 0 });
-  });
-
   test("after ten attempts, is a failure of the store, not of the write", async () => {
     const { store, settle } = await claimed(1);
     let runs = 0;

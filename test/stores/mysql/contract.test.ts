@@ -6,7 +6,7 @@ import { createDatabases, describeMysql } from "./support.ts";
 
 vi.setConfig({ maxConcurrency: 30 });
 
-const TABLES = ["stayhook_events", "stayhook_queue", "stayhook_records", "stayhook_meta"];
+const TABLES = ["stayhook_events", "stayhook_records", "stayhook_meta"];
 const databases = createDatabases();
 const urlOf = new WeakMap<object, string>();
 

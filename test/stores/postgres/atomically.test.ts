@@ -2,7 +2,7 @@ import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidWriteError } from "../../../src/errors.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres } from "./support.ts";
 
 describePostgres("event.atomically", () => {
@@ -31,33 +31,6 @@ describePostgres("event.atomically", () => {
     return { store, claims, nights, night, done };
   }
 
-  test("asynchronous writes run in turn, and are committed together with the outcome", async () => {
-    const { store, claims, nights, night, done } = await claimed(1);
-    const order: string[] = [];
-    const slow = async (tx: ClientBase) => {
-      await tx.query("SELECT pg_sleep(0.05)");
-      order.push("slow");
-    };
-    expect(
-      await store.settle(
-        claims[0]!,
-        done(slow, () => void order.push("quick"), night("one")),
-      ),
-    ).toBe(true);
-    expect(order).toEqual(["slow", "quick"]);
-    expect(await nights()).toEqual(["one"]);
-  });
-
-  test("other connections see no write before the event is done", async () => {
-    const { store, claims, nights, night, done } = await claimed(1);
-    const look = async () => {
-      expect(await nights()).toEqual([]);
-      expect(await store.counts()).toMatchObject({ processing: 1, done: 0 });
-    };
-    expect(await store.settle(claims[0]!, done(night("one"), look))).toBe(true);
-    expect(await nights()).toEqual(["one"]);
-  });
-
   test("the server ends a session that is idle for a minute during the writes", async () => {
     const { store, claims, done } = await claimed(1);
     let timeout = "0";
@@ -67,86 +40,6 @@ describePostgres("event.atomically", () => {
     };
     expect(await store.settle(claims[0]!, done(look))).toBe(true);
     expect(timeout).toBe("1min");
-  });
-
-  test("an add to the same record does not wait for the writes", async () => {
-    const { store } = await claimed(0);
-    await store.add(eventOf("booking:A"));
-    const [claim] = await store.claim(CLAIM);
-    const added: string[] = [];
-    const write = async () => void added.push(await store.add(eventOf("booking:A")));
-    expect(await store.settle(claim!, { ...DONE, writes: [write] })).toBe(true);
-    expect(added).toEqual(["added"]);
-  });
-
-  test("if a write throws, settle rejects with the same error and undoes all writes of the event", async () => {
-    const { store, claims, nights, night, done } = await claimed(2);
-    const own = new Error("a write's own");
-    const ran = vi.fn();
-    const fail = async () => Promise.reject(own);
-    const answers = await Promise.allSettled([
-      store.settle(claims[0]!, done(night("first"), fail, ran)),
-      store.settle(claims[1]!, done(night("second"))),
-    ]);
-    expect(answers[0]).toEqual({ status: "rejected", reason: own });
-    expect((answers[0] as PromiseRejectedResult).reason).toBe(own);
-    expect(ran).not.toHaveBeenCalled();
-    expect(await nights()).toEqual(["second"]);
-    expect(await store.settle(claims[0]!, done(night("first")))).toBe(true);
-    expect(await nights()).toEqual(["first", "second"]);
-  });
-
-  test("the writes do not run if the lease was lost before", async () => {
-    const { store, claims, done } = await claimed(1);
-    const ran = vi.fn();
-    await store.settle(claims[0]!, { state: "released" });
-    expect(await store.settle(claims[0]!, done(ran))).toBe(false);
-    expect(ran).not.toHaveBeenCalled();
-  });
-
-  test("the writes are rolled back if the lease is lost while they run", async () => {
-    const { store, nights, night, done } = await claimed(0);
-    await store.add(eventOf());
-    const [lost] = await store.claim({ limit: 1, leaseDuration: 50 });
-    let taken: unknown;
-    const takeOver = async () => {
-      taken = await vi.waitFor(async () => {
-        const [claim] = await store.claim(CLAIM);
-        expect(claim).toBeDefined();
-        return claim;
-      }, 20_000);
-    };
-    expect(await store.settle(lost!, done(night("lost"), takeOver))).toBe(false);
-    expect(await nights()).toEqual([]);
-    expect(await store.settle(taken as NonNullable<typeof lost>, done(night("held")))).toBe(true);
-    expect(await nights()).toEqual(["held"]);
-  });
-
-  test("the writes run again after a deadlock, and are committed once", async () => {
-    const { store, claims, nights, night, done } = await claimed(2);
-    for (const name of ["x", "y"])
-      await schemas.pool.query(`INSERT INTO ${users}.nights VALUES ($1, 'deadlock')`, [name]);
-    let both = 0;
-    let meet = () => {};
-    const met = new Promise<void>((resolve) => {
-      meet = resolve;
-    });
-    const touch = (name: string) => (tx: ClientBase) =>
-      tx
-        .query(`UPDATE ${users}.nights SET event = event WHERE test = 'deadlock' AND event = $1`, [name])
-        .then(() => {});
-    const wait = async () => {
-      both += 1;
-      if (both === 2) meet();
-      await met;
-    };
-    const settled = await Promise.all([
-      store.settle(claims[0]!, done(night("one"), touch("x"), wait, touch("y"))),
-      store.settle(claims[1]!, done(night("two"), touch("y"), wait, touch("x"))),
-    ]);
-    expect(settled).toEqual([true, true]);
-    expect(both).toBeGreaterThan(2);
-    expect(await nights()).toEqual(["one", "two"]);
   });
 
   test("a statement in a write that times out is a failure of the store", async () => {
@@ -207,40 +100,6 @@ describePostgres("event.atomically", () => {
       expect(await nights()).toEqual([]);
       expect(await store.settle(claims[0]!, done(night("one")))).toBe(true);
     });
-  });
-
-  test("many concurrent writes leave connections for other calls", async () => {
-    const { store, claims, night, done } = await claimed(8);
-    let let_go = () => {};
-    const held = new Promise<void>((resolve) => {
-      let_go = resolve;
-    });
-    const settled = claims.map((claim, index) =>
-      store.settle(
-        claim,
-        done(night(String(index)), () => held),
-      ),
-    );
-    expect(await store.add(eventOf("booking:Z"))).toBe("added");
-    expect(await store.claim(CLAIM)).toHaveLength(1);
-    let_go();
-    expect(await Promise.all(settled)).toEqual(Array(8).fill(true));
-  });
-
-  test("close waits for running writes, also on the user's pool", async () => {
-    const store = schemas.store({ pool: schemas.pool });
-    await store.add(eventOf());
-    const [claim] = await store.claim(CLAIM);
-    const order: string[] = [];
-    let closed: Promise<unknown> | undefined;
-    const write = async (tx: ClientBase) => {
-      closed = store.close().then(() => order.push("closed"));
-      await tx.query("SELECT pg_sleep(0.2)");
-      order.push("written");
-    };
-    expect(await store.settle(claim!, { ...DONE, writes: [write] })).toBe(true);
-    await closed;
-    expect(order).toEqual(["written", "closed"]);
   });
 
   describe("store.with(client)", () => {

@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSlots } from "../../../src/async.ts";
 import { storeContract } from "../../../src/stores/contract/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 /** Starts the case now, not when the test runner gets to it. */

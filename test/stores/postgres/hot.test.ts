@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { statements } from "../../../src/stores/postgres/postgres-statements.ts";
-import { DONE, eventOf } from "./event.ts";
+import { DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 const EVENTS = 1000;

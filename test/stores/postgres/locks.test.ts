@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { statements } from "../../../src/stores/postgres/postgres-statements.ts";
-import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
+import { CLAIM, DONE, eventOf, RETRY } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 describePostgres("while another transaction holds a record", () => {

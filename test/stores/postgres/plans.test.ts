@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { statements } from "../../../src/stores/postgres/postgres-statements.ts";
-import { DONE } from "./event.ts";
+import { DONE } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 /** Maximum number of 8 kB pages that a call may read. The tables and their indexes have thousands of pages. */

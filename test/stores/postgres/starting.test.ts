@@ -4,7 +4,7 @@ import { once } from "node:events";
 import pg from "pg";
 import { describe, expect, test, vi } from "vitest";
 import { migrationSql, postgresStore } from "../../../src/stores/postgres/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 describePostgres("the schema", () => {

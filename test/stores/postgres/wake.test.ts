@@ -1,10 +1,7 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, eventOf } from "../event.ts";
 import { postgresProxy } from "./proxy.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
@@ -42,30 +39,6 @@ describePostgres("other processes' events", () => {
     return (await schemas.pool.query(sql, [`LISTEN "stayhook ${schema}"%`])).rows.map(({ pid }) => pid);
   };
 
-  test("wake the store by a notification, without polling", async () => {
-    const { other, woken } = await listening();
-    for (let round = 0; round < 5; round++) {
-      woken.mockClear();
-      await other.add(eventOf(null));
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
-    }
-  });
-
-  test("wake the store if they wait, and a settle lets them run before the lease would have ended", async () => {
-    const { store, other, woken } = await listening();
-    const ref = "booking:A";
-    await other.add(eventOf(ref));
-    const [claim] = await other.claim(CLAIM);
-    await other.add(eventOf(ref), { dueIn: 1000 });
-    await vi.waitFor(async () => expect(await store.nextDue()).toBeGreaterThan(1000));
-    // Let the wake-ups of the steps above arrive first.
-    await sleep(200);
-    woken.mockClear();
-    await other.settle(claim!, DONE);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: CALLED, interval: 5 });
-    expect(await store.nextDue()).toBeLessThanOrEqual(1000);
-  });
-
   test("are recorded if the queue of NOTIFY is full", async () => {
     const given: unknown[] = [];
     class FullQueue extends pg.Client {
@@ -95,39 +68,6 @@ describePostgres("other processes' events", () => {
     expect(await store.get(event.eventId)).toMatchObject({ state: "pending" });
     // The first call asked for NOTIFY and failed. The store repeated it without NOTIFY.
     expect(given).toEqual([true, false]);
-  });
-
-  test("wake the store when they are released or replayed, and not when they are done", async () => {
-    const { other, woken } = await listening();
-    const event = eventOf();
-    await other.add(event);
-    const wakes = async (act: () => Promise<unknown>) => {
-      await sleep(100);
-      woken.mockClear();
-      await act();
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), CALLED);
-    };
-    let [claim] = await other.claim(CLAIM);
-    await wakes(() => other.settle(claim!, { state: "released" }));
-    [claim] = await other.claim(CLAIM);
-    await sleep(100);
-    woken.mockClear();
-    await other.settle(claim!, DONE);
-    // A notification would arrive within this time.
-    await sleep(300);
-    expect(woken).not.toHaveBeenCalled();
-    await wakes(() => other.replay({ eventId: event.eventId }));
-  });
-
-  test("do not wake the store if their record is leased", async () => {
-    const { other, woken } = await listening();
-    await other.add(eventOf("booking:A"));
-    expect(await other.claim(CLAIM)).toHaveLength(1);
-    await sleep(200);
-    woken.mockClear();
-    await other.add(eventOf("booking:A"));
-    await sleep(300);
-    expect(woken).not.toHaveBeenCalled();
   });
 
   test("wake the store again after the server has ended the listening session", async () => {
@@ -176,17 +116,4 @@ describePostgres("other processes' events", () => {
     await vi.waitFor(async () => expect(await listeners(schema)).toHaveLength(0), 20_000);
     await store.close();
   });
-
-  test.each(["url", "pool", "poll"] as const)(
-    "an open store (%s) does not keep its process alive",
-    async (kind) => {
-      const schema = schemas.name();
-      const child = fork(join(import.meta.dirname, "idle.ts"), [JSON.stringify({ url, schema, kind })]);
-      const [code] = await once(child, "exit");
-      expect(code).toBe(0);
-      const store = schemas.store({ schema });
-      expect(await store.counts()).toMatchObject({ pending: 1 });
-      await store.close();
-    },
-  );
 });

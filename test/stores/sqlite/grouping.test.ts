@@ -2,7 +2,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createFiles, stopClock } from "./support.ts";
 
 const files = createFiles();

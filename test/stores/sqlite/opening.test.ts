@@ -15,7 +15,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../../src/errors.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createFiles } from "./support.ts";
 
 const files = createFiles();

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { eventOf } from "./event.ts";
+import { eventOf } from "../event.ts";
 import type { SubscriberOptions } from "./subscriber.ts";
 import { createFiles, startWorker } from "./support.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 
 const PARKED = { state: "parked", reason: "callback", entry: { duration: 1 } } as const;
 

@@ -5,7 +5,7 @@ import type { Booking, Listing } from "../../../src/models/records.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
 import type { WebhookCallbacks } from "../../../src/webhooks/events.ts";
 import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
-import { eventOf } from "./event.ts";
+import { eventOf } from "../event.ts";
 import { createFiles } from "./support.ts";
 
 const files = createFiles();

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { CLAIM, eventOf } from "./event.ts";
+import { CLAIM, eventOf } from "../event.ts";
 
 const FAILED = { state: "retrying", reason: "callback", entry: { duration: 0.5 } } as const;
 

@@ -189,7 +189,7 @@ describe("a malformed body", () => {
         "",
         ".",
         "..",
-        1,
+        0.5,
         true,
         [],
         {},

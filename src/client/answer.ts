@@ -1,0 +1,165 @@
+import type { Issue } from "../errors.ts";
+import {
+  APIError,
+  type APIErrorInit,
+  messageIn,
+  NotFoundError,
+  ResponseValidationError,
+} from "./client-errors.ts";
+import { type Redactor, redactor } from "./redact.ts";
+
+/** The body of an answer. */
+export interface Body {
+  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
+  readonly value: unknown;
+  readonly kind: "json" | "text" | "empty";
+  /** Whether the body was longer than {@link maxBodyBytes}, so that its end is missing. */
+  readonly truncated: boolean;
+}
+
+/** An answer whose body has been read. */
+export interface Exchange {
+  readonly response: Response;
+  readonly body: Body;
+}
+
+/** The request that an answer belongs to. */
+export interface Asked {
+  readonly method: string;
+  /** The path below the base URL. */
+  readonly path: string;
+  /** The tokens and other secrets of the call. No error may show them. */
+  readonly secrets: Set<string>;
+}
+
+/** The answer to a call: a 2xx, or a 404 or 410 if `mayBeMissing` allows these statuses. */
+export class Answer implements Exchange {
+  readonly response: Response;
+  readonly body: Body;
+  readonly mayBeMissing: boolean;
+  /** Whether the status is 404 or 410. */
+  readonly missing: boolean;
+  readonly #asked: Asked;
+
+  /** @throws APIError if the status is not 2xx. If `mayBeMissing` is set, 404 and 410 do not throw */
+  constructor({ response, body }: Exchange, asked: Asked, mayBeMissing: boolean) {
+    const { status } = response;
+    this.response = response;
+    this.body = body;
+    this.mayBeMissing = mayBeMissing;
+    this.missing = mayBeMissing && (status === 404 || status === 410);
+    this.#asked = asked;
+    if (!this.missing && (status < 200 || status > 299))
+      throw APIError.of(this.#errorInit(describeRedirect(response)));
+  }
+
+  /** Makes the error for an unexpected body. */
+  invalid(
+    issues: readonly Issue[],
+    options: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
+  ): ResponseValidationError {
+    const { method, path, secrets } = this.#asked;
+    const redact = redactor(secrets);
+    const whole = this.#problem(redact);
+    return new ResponseValidationError(
+      `${method} ${path}`,
+      whole === undefined ? redact.issues(issues) : [{ path: [], message: whole }],
+      redact.json(this.body.value),
+      options,
+    );
+  }
+
+  /** Describes a body of which no part can be read. */
+  #problem(redact: Redactor): string | undefined {
+    const { value, kind, truncated } = this.body;
+    if (truncated) return `the body is longer than ${maxBodyBytes} bytes`;
+    return kind === "text"
+      ? `is not JSON: ${redact
+          .text(value as string)
+          .trim()
+          .slice(0, 200)}`
+      : undefined;
+  }
+
+  /** Makes the error for a body that reports a missing record. */
+  notFound(detail = messageIn(this.body.value) ?? "there is no such record"): NotFoundError {
+    return new NotFoundError(this.#errorInit(detail));
+  }
+
+  /**
+   * Makes the error for a body that reports a failure.
+   *
+   * @param property - the property that reports the failure
+   */
+  failed([name, value]: readonly [string, unknown]): APIError {
+    return new APIError(
+      this.#errorInit(
+        messageIn(this.body.value) ?? `the body reports a failure: ${JSON.stringify({ [name]: value })}`,
+      ),
+    );
+  }
+
+  #errorInit(detail: string | undefined): APIErrorInit {
+    const { method, path, secrets } = this.#asked;
+    const redact = redactor(secrets);
+    return {
+      status: this.response.status,
+      headers: redact.headers(this.response.headers),
+      body: redact.json(this.body.value),
+      method,
+      path,
+      detail: detail === undefined ? undefined : redact.text(detail),
+    };
+  }
+}
+
+/** Describes a redirect that the client did not follow, for an error. Returns `undefined` for any other answer. */
+function describeRedirect(response: Response): string | undefined {
+  if (response.type === "opaqueredirect")
+    return "the answer is a redirect, but this runtime hides its target";
+  if (response.status < 300 || response.status > 399) return undefined;
+  const location = response.headers.get("location");
+  return location ? `the client did not follow the redirect to ${location}` : undefined;
+}
+
+/** The longest body that the client reads, in bytes. */
+const maxBodyBytes = 10 * 1024 * 1024;
+
+export type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
+
+/** Reads a body, and parses it as JSON if possible. The content type does not matter. */
+export async function readBody(body: BodyReader | string): Promise<Body> {
+  const { text, truncated } =
+    typeof body === "string" ? { text: body, truncated: false } : await readText(body);
+  if (truncated) return { value: text, kind: "text", truncated };
+  try {
+    return { value: JSON.parse(text), kind: "json", truncated };
+  } catch {
+    return text.trim() === ""
+      ? { value: undefined, kind: "empty", truncated }
+      : { value: text, kind: "text", truncated };
+  }
+}
+
+const utf8 = new TextDecoder();
+
+async function readText(reader: BodyReader): Promise<{ text: string; truncated: boolean }> {
+  let text = "";
+  let bytes = 0;
+  let last: Uint8Array | undefined;
+  // Use a stream decoder only for a body of several chunks: `utf8` decodes a single chunk ten times faster.
+  let decoder: TextDecoder | undefined;
+  while (bytes <= maxBodyBytes) {
+    const { done, value } = await reader.read();
+    if (done) return { text: text + (decoder ?? utf8).decode(last), truncated: false };
+    if (last) {
+      decoder ??= new TextDecoder();
+      text += decoder.decode(last, { stream: true });
+    }
+    last = value;
+    bytes += value.byteLength;
+  }
+  // Free the connection. Do not wait, and ignore errors.
+  reader.cancel().catch(() => {});
+  return { text: text + (decoder ?? utf8).decode(last), truncated: true };
+}

@@ -1,0 +1,347 @@
+import type { PoolConnection } from "mysql2/promise";
+import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
+import type { ClaimedEvent, ClaimOptions, Write } from "../event-store.ts";
+import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
+import { change, type SqlRow, type SqlSteps, select } from "../sql/driver.ts";
+import { addOne, alreadySettled, endLease, endValues, heldBy, keyOf, LeaseLost } from "../sql/sql-queue.ts";
+import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
+import {
+  CONTENT,
+  claimOf,
+  contentOf,
+  fromId,
+  historyOf,
+  number,
+  numberOrNull,
+  text,
+  toId,
+  toRef,
+  toSnapshot,
+  toTextOrNull,
+} from "../sql/sql-rows.ts";
+import { limitOf } from "../sql/sql-statements.ts";
+import { failing, SqlStore } from "../sql/sql-store.ts";
+
+/**
+ * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results
+ * of subqueries by the text of their parameters, and this text ignores case and spaces at the end.
+ */
+const TYPES = {
+  id: "VARCHAR(510)",
+  ref: "VARCHAR(2048)",
+  seq: "BIGINT",
+  state: "VARCHAR(10)",
+  due_at: "BIGINT",
+  source: "VARCHAR(20)",
+  topic: "TEXT",
+  timestamp: "TEXT",
+  notification: "MEDIUMTEXT",
+  traceparent: "TEXT",
+  lease: "VARCHAR(36)",
+  done_at: "BIGINT",
+  attempts: "INT",
+  outages: "INT",
+  first_outage_at: "BIGINT",
+  replayed: "TINYINT",
+  type: "VARCHAR(1024)",
+  reason: "VARCHAR(20)",
+  history: "MEDIUMTEXT",
+  next: "BIGINT",
+  snapshot: "MEDIUMTEXT",
+  sequence: "INT",
+} as const;
+type Row = { readonly [name in keyof typeof TYPES]?: string | number | null | undefined };
+
+/** A table `j` of the rows in a JSON parameter. `ERROR ON ERROR` rejects text that is too long for its column. */
+function jsonTable(...names: (keyof typeof TYPES)[]): string {
+  const columns = names.map((name) => `${name} ${TYPES[name]} PATH '$.${name}' NULL ON EMPTY ERROR ON ERROR`);
+  return `JSON_TABLE(?, '$[*]' COLUMNS (${columns.join(", ")})) AS j`;
+}
+
+// `STRAIGHT_JOIN` reads the tables from left to right: each row of the parameter finds its rows by an index.
+const KNOWN = `
+  SELECT e.id, e.ref FROM ${jsonTable("id")} STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id)`;
+const INSERT = `
+  INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT})
+  SELECT UNHEX(j.id), UNHEX(j.ref), j.state, j.due_at, ?, j.source, j.topic, j.timestamp, j.notification, j.traceparent
+  FROM ${jsonTable("id", "ref", "state", "due_at", "source", "topic", "timestamp", "notification", "traceparent")}`;
+// A leased record keeps its time, because the end of the lease computes the due time.
+const BECOME_DUE = `
+  INSERT INTO stayhook_records (ref, due_at) SELECT UNHEX(j.ref), j.due_at FROM ${jsonTable("ref", "due_at")}
+  ON DUPLICATE KEY UPDATE due_at = CASE WHEN lease_end IS NULL THEN LEAST(COALESCE(stayhook_records.due_at, VALUES(due_at)), VALUES(due_at))
+    ELSE stayhook_records.due_at END`;
+const FIRST_DUE = `
+  SELECT e.* FROM ${jsonTable("ref")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = (
+    SELECT first.seq FROM stayhook_events AS first WHERE first.ref = UNHEX(j.ref) AND first.due_at <= ?
+    ORDER BY first.due_at, first.seq LIMIT 1)`;
+const CLAIM = `
+  UPDATE ${jsonTable("seq", "lease")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq
+    STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+  SET e.state = 'processing', e.attempts = e.attempts + 1, e.due_at = ?, e.claimed_at = ?, e.worker = ?, e.lease = j.lease,
+    r.lease = j.lease, r.lease_end = ?, r.lease_duration = ?, r.due_at = ?`;
+const LOCK_HELD = `
+  SELECT e.seq, r.lease, r.sequence, r.snapshot IS NOT NULL AS has_snapshot FROM ${jsonTable("id", "ref", "lease")}
+  STRAIGHT_JOIN stayhook_records AS r ON r.ref = UNHEX(j.ref) AND r.lease = j.lease AND r.lease_end IS NOT NULL
+  STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id) AND e.lease = r.lease AND e.state = 'processing'
+  FOR UPDATE`;
+const RENEW = `
+  UPDATE ${jsonTable("seq")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq
+    STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+  SET e.due_at = ?, r.due_at = ?, r.lease_end = ?, r.lease_duration = ?`;
+/** The next due time of each record without the event whose attempt ends. A plain read, which waits for no lock. */
+const NEXT = `
+  SELECT j.seq, (
+    SELECT MIN(e.due_at) FROM stayhook_events AS e WHERE e.ref = UNHEX(j.ref) AND e.due_at IS NOT NULL AND e.seq <> j.seq) AS next
+  FROM ${jsonTable("ref", "seq")}`;
+const SETTLE = `
+  UPDATE ${jsonTable("seq", "state", "due_at", "done_at", "attempts", "outages", "first_outage_at", "replayed", "type", "reason", "history", "next", "snapshot", "sequence")}
+    STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+  SET e.state = j.state, e.due_at = j.due_at, e.done_at = j.done_at, e.attempts = j.attempts, e.outages = j.outages,
+    e.first_outage_at = j.first_outage_at, e.replayed = j.replayed, e.type = COALESCE(j.type, e.type), e.reason = j.reason,
+    e.history = j.history, r.lease_end = NULL, r.due_at = j.next,
+    r.seen_at = CASE WHEN j.snapshot IS NULL THEN r.seen_at ELSE ? END,
+    r.sequence = COALESCE(j.sequence, r.sequence), r.snapshot = COALESCE(j.snapshot, r.snapshot)`;
+
+/** Runs the hot path in statements for whole groups. A JSON parameter holds the rows of a group. */
+export class MysqlStore extends SqlStore<PoolConnection> {
+  declare readonly transactional: true;
+
+  protected override doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
+    return this.write(failing.add, (operation) => addAll(operation, additions));
+  }
+
+  protected override async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+    if (options.eventId !== undefined) return super.doClaim(options);
+    const due = await this.hasDue();
+    return due.result
+      ? this.write(failing.claim, (operation) => claimAll(operation, options))
+      : { now: due.now, result: [] };
+  }
+
+  protected override doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
+    return this.write(failing.renew, (operation) => renewAll(operation, claims, duration));
+  }
+
+  protected override settling(settlements: readonly Settlement<PoolConnection>[]) {
+    return (operation: Operation) => settleAll(operation, settlements);
+  }
+}
+
+function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
+  const { now } = operation;
+  const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
+  const known = new Map((yield* select(KNOWN, json(ids))).map(({ id, ref }) => [fromId(id), toRef(ref)]));
+  const fresh = additions.filter(({ event }) => !known.has(event.eventId));
+  if (fresh.length > 0) {
+    const inserted = yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
+    // Another transaction has added one of the ids since `KNOWN`, so that the statement inserted nothing.
+    if (inserted < fresh.length) return yield* addAll(operation, additions);
+    yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
+  }
+  const answers: AddAnswer[] = [];
+  for (const addition of additions) {
+    const { eventId, ref } = addition.event;
+    if (!known.has(eventId)) answers.push("added");
+    else if (known.get(eventId) !== ref) answers.push("conflict");
+    else answers.push(addition.replace === undefined ? "duplicate" : yield* addOne(operation, addition));
+  }
+  return answers;
+}
+
+function rowOf(addition: Addition, now: number): Row {
+  const { event, dueIn } = addition;
+  const [source, topic, timestamp, notification, traceparent] = contentOf(event);
+  return {
+    ...{
+      id: hex(toId(event.eventId)),
+      ref: hex(keyOf(event)),
+      state: stateOfNew(addition),
+      due_at: now + dueIn,
+    },
+    ...{ source, topic, timestamp, notification, traceparent },
+  };
+}
+
+/** Returns the first due time of each record. */
+function dueTimes(additions: readonly Addition[], now: number): Row[] {
+  const first = new Map<string, number>();
+  for (const { event, dueIn } of additions) {
+    const key = keyOf(event);
+    first.set(key, Math.min(first.get(key) ?? Number.POSITIVE_INFINITY, now + dueIn));
+  }
+  return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
+}
+
+function* claimAll(
+  operation: Operation,
+  { limit, leaseDuration, worker, newestFirst }: ClaimOptions,
+): SqlSteps<Timed<Claimed[]>> {
+  const { sql, now } = operation;
+  const statement = newestFirst ? sql.claimableNewest : sql.claimable;
+  const records = yield* select(statement, now, now, limitOf(limit));
+  for (const record of records) yield* expire(operation, record);
+  const found = records.length === 0 ? [] : yield* select(FIRST_DUE, json(records.map(refOf)), now);
+  const events = new Map(found.map((event) => [text(event.ref), event]));
+  const leases: Row[] = [];
+  const result: Claimed[] = [];
+  for (const record of records) {
+    const event = events.get(text(record.ref));
+    if (event === undefined) {
+      yield* endLease(operation, text(record.ref), 0);
+      continue;
+    }
+    const lease = crypto.randomUUID();
+    leases.push({ seq: number(event.seq), lease });
+    result.push({ claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } });
+  }
+  const end = now + leaseDuration;
+  if (leases.length > 0)
+    yield* change(CLAIM, json(leases), end, now, toTextOrNull(worker), end, leaseDuration, end);
+  // Records without a due event have a later due time now, so that the next records take their places.
+  if (result.length > 0 || records.length === 0) return { now, result };
+  return yield* claimAll(operation, { limit, leaseDuration, worker, newestFirst });
+}
+
+/** Locks the records of the claims. Returns a row for each lease that is still held, by its token. */
+function* lockHeld(claims: readonly ClaimedEvent[]): SqlSteps<Map<string, SqlRow>> {
+  const rows = claims.map((claim) => ({
+    id: hex(toId(claim.eventId)),
+    ref: hex(keyOf(claim)),
+    lease: claim.lease,
+  }));
+  const held = yield* select(LOCK_HELD, json(inOrder(rows)));
+  return new Map(held.map((row) => [text(row.lease), row]));
+}
+
+function* renewAll(
+  { now }: Operation,
+  claims: readonly ClaimedEvent[],
+  leaseDuration: number,
+): SqlSteps<string[]> {
+  const held = yield* lockHeld(claims);
+  const end = now + leaseDuration;
+  const rows = [...held.values()].map(({ seq }) => ({ seq: number(seq) }));
+  if (rows.length > 0) yield* change(RENEW, json(rows), end, end, end, leaseDuration);
+  return [...held.keys()];
+}
+
+function* settleAll(
+  operation: Operation,
+  settlements: readonly Settlement<PoolConnection>[],
+): SqlSteps<Settled[]> {
+  const { claim, writes } = settlements[0]!;
+  if (writes.length > 0) {
+    // Run the writes before the record is locked, so that an `add` does not wait for them.
+    if ((yield* heldBy(operation, claim)) === undefined) return [yield* alreadySettled(operation, claim)];
+    yield { writes: writes as unknown as readonly Write<never>[] };
+  }
+  const others = settlements.flatMap(({ additions }) => additions.map(({ event }) => keyOf(event)));
+  const own = settlements.map(({ claim }) => keyOf(claim));
+  if (others.some((key) => !own.includes(key))) yield* lockAll(operation, [...new Set([...own, ...others])]);
+  const held = yield* lockHeld(settlements.map(({ claim }) => claim));
+  if (writes.length > 0 && held.size === 0) throw new LeaseLost();
+  const mine = settlements.flatMap((settlement) => {
+    const row = held.get(settlement.claim.lease);
+    return row === undefined ? [] : [{ settlement, row, key: keyOf(settlement.claim) }];
+  });
+  const more = yield* endAll(operation, mine);
+  const settled: Settled[] = [];
+  for (const { claim } of settlements) {
+    settled.push(
+      held.has(claim.lease)
+        ? { held: true, more: more.get(claim.lease) !== null }
+        : yield* alreadySettled(operation, claim),
+    );
+  }
+  return settled;
+}
+
+interface Held {
+  readonly settlement: Settlement<PoolConnection>;
+  readonly row: SqlRow;
+  readonly key: string;
+}
+
+/** Ends the attempts of held leases. Returns the new due time of each record by the token of its lease. */
+function* endAll(operation: Operation, held: readonly Held[]): SqlSteps<Map<string, number | null>> {
+  const { sql, now } = operation;
+  const due = new Map<string, number | null>();
+  if (held.length === 0) return due;
+  for (const { settlement, row, key } of held) {
+    const { change: ended, delay, remove } = settlement;
+    if (remove !== undefined) yield* removeEvents(operation, key, remove, number(row.seq));
+    if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
+    if (ended.event !== undefined)
+      yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(row.seq));
+  }
+  const additions = held.flatMap(({ settlement }) => settlement.additions);
+  yield* addEach(operation, additions);
+  const seqs = json(held.map(({ row, key }) => ({ ref: hex(key), seq: number(row.seq) })));
+  const next = new Map((yield* select(NEXT, seqs)).map((row) => [number(row.seq), numberOrNull(row.next)]));
+  const rows: Row[] = [];
+  const empty: string[] = [];
+  for (const { settlement, row, key } of held) {
+    const ended = endedRow(settlement, row, now, next.get(number(row.seq)) ?? null);
+    due.set(settlement.claim.lease, ended.next ?? null);
+    if (ended.next === null && ended.snapshot === null && number(row.has_snapshot) === 0) empty.push(key);
+    rows.push(ended);
+  }
+  yield* change(SETTLE, json(rows), now);
+  for (const list of lists(empty)) yield* change(sql.deleteRecords, ...list);
+  return due;
+}
+
+/** Adds the events of a group of settlements. Two of them may have the same id, and a statement cannot add both. */
+function* addEach(operation: Operation, additions: readonly Addition[]): SqlSteps<void> {
+  const ids = new Set(additions.map(({ event }) => event.eventId));
+  if (ids.size === additions.length && ids.size > 0) yield* addAll(operation, additions);
+  else for (const addition of additions) yield* addOne(operation, addition);
+}
+
+/** Returns the new values of an event whose attempt ends, and of its record. */
+function endedRow(
+  { change: ended, record }: Settlement<PoolConnection>,
+  { seq, sequence, has_snapshot }: SqlRow,
+  now: number,
+  others: number | null,
+) {
+  const [state, due_at, done_at, attempts, outages, first_outage_at, replayed, type, reason, history] =
+    endValues(ended, now);
+  const due = Math.min(due_at ?? Number.POSITIVE_INFINITY, others ?? Number.POSITIVE_INFINITY);
+  const rise = record?.changed ? 1 : 0;
+  return {
+    ...{
+      seq: number(seq),
+      state,
+      due_at,
+      done_at,
+      attempts,
+      outages,
+      first_outage_at,
+      replayed,
+      type,
+      reason,
+      history,
+    },
+    next: due === Number.POSITIVE_INFINITY ? null : Math.max(now, due),
+    snapshot: record === undefined ? null : toSnapshot(record.snapshot),
+    sequence: record === undefined ? null : number(has_snapshot) === 0 ? 1 : number(sequence) + rise,
+  } satisfies Row;
+}
+
+function json(rows: readonly Row[]): string {
+  return JSON.stringify(rows);
+}
+
+/** Sorts the rows in the order in which all transactions lock records. Hexadecimal text has the order of its bytes. */
+function inOrder<T extends { readonly ref: string }>(rows: readonly T[]): T[] {
+  return rows.toSorted((a, b) => (a.ref < b.ref ? -1 : 1));
+}
+
+function refOf({ ref }: SqlRow): Row {
+  return { ref: hex(text(ref)) };
+}
+
+function hex(value: string | Uint8Array): string {
+  return Buffer.from(value as string).toString("hex");
+}

@@ -1,0 +1,102 @@
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { onTestFinished } from "vitest";
+
+/** A proxy in front of a server that can cause network faults. It closes at the end of the test. */
+export interface FaultyProxy {
+  readonly url: string;
+  /** How many connections were made so far. */
+  readonly connections: number;
+  /** Passes nothing on in either direction and keeps all connections open, like a machine that hangs. */
+  hang(): void;
+  /** Cuts all connections and refuses new ones. */
+  cut(): void;
+  /** Passes data on again, on new connections. */
+  restore(): void;
+  /**
+   * Cuts the connection when the server gives its nth answer from now to a request from now on, so that the client does
+   * not get this answer. Resolves to `true` then, and to `false` if `forget` is called before.
+   */
+  loseAnswer(nth: number): { readonly lost: Promise<boolean>; forget(): void };
+}
+
+export async function createProxy(target: string): Promise<FaultyProxy> {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  let state: "open" | "hanging" | "cut" = "open";
+  let losing: { left: number; readonly asked: Set<Socket>; resolve(lost: boolean): void } | undefined;
+
+  const server = createServer((near) => {
+    connections += 1;
+    const far = connect(Number(port), hostname);
+    const end = (): void => {
+      near.destroy();
+      far.destroy();
+    };
+    if (state === "cut") end();
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket.on("error", end).on("close", () => {
+        sockets.delete(socket);
+        end();
+      });
+    }
+    near.on("data", (chunk) => {
+      if (state === "hanging") return;
+      losing?.asked.add(near);
+      far.write(chunk);
+    });
+    far.on("data", (chunk) => {
+      if (state === "hanging") return;
+      if (losing?.asked.delete(near)) losing.left -= 1;
+      if (losing?.left === 0) {
+        losing.resolve(true);
+        losing = undefined;
+        end();
+        return;
+      }
+      near.write(chunk);
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const endAll = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  onTestFinished(() => {
+    server.close();
+    endAll();
+  });
+  const url = new URL(target);
+  url.hostname = "127.0.0.1";
+  url.port = String((server.address() as { readonly port: number }).port);
+  return {
+    url: url.href,
+    get connections() {
+      return connections;
+    },
+    hang() {
+      state = "hanging";
+    },
+    cut() {
+      state = "cut";
+      endAll();
+    },
+    restore() {
+      state = "open";
+      endAll();
+    },
+    loseAnswer(nth) {
+      const { promise: lost, resolve } = Promise.withResolvers<boolean>();
+      losing = { left: nth, asked: new Set(), resolve };
+      return {
+        lost,
+        forget() {
+          losing = undefined;
+          resolve(false);
+        },
+      };
+    },
+  };
+}
