@@ -160,7 +160,10 @@ export class Attempt<Tx> {
       limiting: refusedReads.limiting,
     });
     const end = await this.#settle({ ...outcome, events });
-    if (end === outcome.state && failure.waitFor === undefined) {
+    // An attempt that waits for another event of its record has not failed, so nothing is observed.
+    if (failure.waitFor !== undefined)
+      return { outcome: end === "retrying" ? "released" : (end as AttemptEnd), type };
+    if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
         outcome.state === "parked"

@@ -1,4 +1,5 @@
 import { atMost, idleTimer } from "../async.ts";
+import { onClockMoved } from "../clock.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
@@ -70,6 +71,7 @@ export class Queue<Tx> {
   #started = false;
   readonly #stopped = Promise.withResolvers<void>();
   #unsubscribe: (() => void) | undefined;
+  #unwatchClock: (() => void) | undefined;
   /** When the loop claims next, on the monotonic clock. */
   #dueAt = NOW;
   #closing: Promise<void> | undefined;
@@ -105,6 +107,7 @@ export class Queue<Tx> {
   start(): void {
     if (this.#closing || this.#started) return;
     this.#unsubscribe = this.#options.store.subscribe?.(() => this.#wake());
+    this.#unwatchClock = onClockMoved(() => this.#wake());
     this.#started = true;
     this.#pruner.start();
     void this.#loop();
@@ -176,6 +179,7 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#started = false;
+    this.#unwatchClock?.();
     this.#stopped.resolve();
     this.#change();
     const ends = [...this.#running].map(({ ended }) => ended);

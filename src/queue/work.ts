@@ -84,7 +84,10 @@ export type Backoff = (attempt: number) => number;
 
 /** The result of an attempt. */
 export interface AttemptResult {
-  /** A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. */
+  /**
+   * A `released` attempt was cut off, or it is a timer that waits for a change of its record; it does not count. A
+   * `lost` attempt lost its lease and recorded nothing.
+   */
   readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
   /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type?: string | undefined;

@@ -1,4 +1,9 @@
-/** The sandbox's clock: the machine's time plus the ms that `advance` added. */
+import { moveClock } from "../clock.ts";
+
+/**
+ * The sandbox's clock: the machine's time plus the ms that `advance` added. The memory store and the timers of handlers
+ * in the same process follow this clock.
+ */
 export interface Clock {
   /** ms since 1970 */
   now(): number;
@@ -69,6 +74,7 @@ export function createClock(): Clock {
     moveTo(time) {
       // Never move the clock back: `time` may be in the past.
       ahead = Math.max(ahead, time - Date.now());
+      moveClock(alarms, ahead);
       for (const alarm of [...alarms]) if (alarm.due <= time) alarm.ring();
     },
     rearm() {
@@ -83,6 +89,7 @@ export function createClock(): Clock {
     onStop,
     stop() {
       stopped = true;
+      moveClock(alarms, undefined);
       for (const listener of listeners) listener();
     },
   };

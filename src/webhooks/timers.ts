@@ -1,3 +1,4 @@
+import { now } from "../clock.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { nearest } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
@@ -91,10 +92,13 @@ export class TimerRules {
     const key = TimerRules.keyOf(kind, name);
     if (!this.handles(key)) {
       const known = Object.keys(this.#on).filter((each) => each.startsWith(`${kind}.timer.`));
-      const near = nearest(key, known);
+      const near = nearest(
+        name,
+        known.map((each) => each.slice(kind.length + ".timer.".length)),
+      );
       throw new InvalidArgumentError({
         path: ["name"],
-        message: `\`on\` has no callback ${key} and no fallback${near === undefined ? "" : `; did you mean ${near.split(".").at(-1)}?`}`,
+        message: `\`on\` has no callback ${key} and no fallback${near === undefined ? "" : `; did you mean ${near}?`}`,
       });
     }
     if (!(at instanceof Date) || Number.isNaN(at.getTime()))
@@ -102,7 +106,7 @@ export class TimerRules {
         path: ["at"],
         message: `the time of the timer ${name} must be a valid Date`,
       });
-    if (at.getTime() - Date.now() > MAX_WAIT)
+    if (at.getTime() - now() > MAX_WAIT)
       throw new InvalidArgumentError({
         path: ["at"],
         message: `the time of the timer ${name} is more than 5 years away: ${at.toISOString()}`,
@@ -158,7 +162,7 @@ function furtherTimer(event: NewEvent, at: Date): FurtherEvent {
     event,
     replace: "moved",
     get dueIn() {
-      return Math.max(0, at.getTime() - Date.now());
+      return Math.max(0, at.getTime() - now());
     },
   };
 }
@@ -242,8 +246,10 @@ export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOpt
     async set(name, at) {
       rules.check(kind, name, at);
       const time = new Date(at);
-      const { event, ...options } = { ...furtherTimer(timerEvent(ref, name, time), time) };
-      while ((await add(event, options)) === "busy") {
+      const timer = furtherTimer(timerEvent(ref, name, time), time);
+      // Read `dueIn` anew for each try: it falls while the attempt runs.
+      const tryAdd = () => add(timer.event, { dueIn: timer.dueIn, replace: timer.replace });
+      while ((await tryAdd()) === "busy") {
         if (closed())
           throw new StayhookError(
             `The timer ${name} of ${ref} was not set, because an attempt at it is running and the webhook handler is closed.`,

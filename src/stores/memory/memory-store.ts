@@ -1,3 +1,4 @@
+import { clockOffset } from "../../clock.ts";
 import {
   type AddAnswer,
   BaseStore,
@@ -69,6 +70,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
   #lastReceivedAt: number | undefined;
   #arrivals = 0;
+  #clockOffset = clockOffset();
   #leases = 0;
 
   /** @param transaction - runs the writes of `event.atomically` in the user's database */
@@ -79,7 +81,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
-    const now = Date.now();
+    const now = this.#now();
     return additions.map((addition) => this.#add(addition, now));
   }
 
@@ -124,7 +126,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
-    const now = Date.now();
+    const now = this.#now();
     const result: Claimed[] = [];
     for (const record of this.#candidates(options, now)) {
       if (result.length >= options.limit) break;
@@ -183,7 +185,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
-    const end = Date.now() + duration;
+    const end = this.#now() + duration;
     const held = claims.filter((claim) => {
       const row = this.#held(claim);
       if (row === undefined) return false;
@@ -201,7 +203,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       if (this.#held(claim) === undefined) return [this.#alreadySettled(claim)];
       if (!(await this.#runWrites(claim, writes))) return [{ held: false, more: false }];
     }
-    const now = Date.now();
+    const now = this.#now();
     return settlements.map((settlement) => this.#settle(settlement, now));
   }
 
@@ -251,12 +253,12 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
-    const now = Date.now();
+    const now = this.#now();
     return { now, result: this.#due.first && Math.max(0, this.#due.first.time - now) };
   }
 
   protected async doSetBack(): Promise<void> {
-    const now = Date.now();
+    const now = this.#now();
     for (const record of this.#records.values()) {
       for (const row of record.events) {
         const { state, event } = row;
@@ -274,7 +276,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
     const record = this.#records.get(ref);
-    return record === undefined ? 0 : this.#remove(record, what, Date.now());
+    return record === undefined ? 0 : this.#remove(record, what, this.#now());
   }
 
   #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
@@ -311,7 +313,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     filter: EventFilter,
     states: readonly EventState[],
   ): Promise<Sliced<number>> {
-    const now = Date.now();
+    const now = this.#now();
     const rows = this.#matching(filter).filter(
       // An event that is due needs no replay.
       (row) => states.includes(row.state) && !(change === "replay" && isOpen(row) && row.dueAt <= now),
@@ -343,7 +345,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
-    const now = Date.now();
+    const now = this.#now();
     const since = [...this.#events.values()]
       .filter((row) => isWaiting(row, now))
       .map((row) => (row.state === "scheduled" ? row.dueAt! : row.receivedAt));
@@ -357,7 +359,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   protected async doErase(ref: string): Promise<number | undefined> {
     const record = this.#records.get(ref);
     if (record === undefined) return 0;
-    if (record.lease !== undefined && record.lease.end > Date.now()) return undefined;
+    if (record.lease !== undefined && record.lease.end > this.#now()) return undefined;
     const erased = [...record.events];
     for (const row of erased) this.#forget(row);
     record.lease = record.snapshot = undefined;
@@ -379,7 +381,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    const now = Date.now();
+    const now = this.#now();
     const known = this.#records.get(ref);
     if (known?.snapshot !== undefined) {
       if (!isSameSnapshot(known.snapshot, snapshot)) return false;
@@ -395,18 +397,18 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
-    return meta && { value: meta.value, age: Math.max(0, Date.now() - meta.setAt) };
+    return meta && { value: meta.value, age: Math.max(0, this.#now() - meta.setAt) };
   }
 
   protected async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
     if (this.#meta.get(key)?.value !== expected) return false;
     if (value === undefined) this.#meta.delete(key);
-    else this.#meta.set(key, { value, setAt: Date.now() });
+    else this.#meta.set(key, { value, setAt: this.#now() });
     return true;
   }
 
   protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    const until = Date.now() - age;
+    const until = this.#now() - age;
     const rows = [...(state === "done" ? this.#done : this.#matching({ state, reason }))]
       .filter((row) => row.endedAt <= until && !isFiredTimer(row))
       .sort((a, b) => a.endedAt - b.endedAt)
@@ -417,7 +419,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
-    const until = Date.now() - age;
+    const until = this.#now() - age;
     const records = [...this.#records.values()]
       .filter(({ snapshot, seenAt, index }) => snapshot !== undefined && seenAt <= until && index === -1)
       .sort((a, b) => a.seenAt - b.seenAt)
@@ -446,6 +448,23 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   protected async doClose(): Promise<void> {}
+
+  #now(): number {
+    const moved = clockOffset() - this.#clockOffset;
+    if (moved !== 0) this.#shiftLeases(moved);
+    return Date.now() + this.#clockOffset;
+  }
+
+  /** Moves the ends of all leases: when a sandbox moves the clock, attempts that run keep their leases. */
+  #shiftLeases(ms: number): void {
+    this.#clockOffset += ms;
+    for (const record of this.#records.values()) {
+      if (record.lease === undefined) continue;
+      record.lease.end += ms;
+      record.lease.row.dueAt = record.lease.end;
+      this.#refresh(record);
+    }
+  }
 
   #nextArrival(): number {
     this.#arrivals += 1;

@@ -1,5 +1,6 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/client-errors.ts";
+import { now } from "../../clock.ts";
 import { StayhookError } from "../../errors.ts";
 import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
@@ -14,7 +15,7 @@ import {
   type WebhookCallbacks,
 } from "../events.ts";
 import { ownId } from "../own-ids.ts";
-import { CollectedTimers, TimerRules, timerEvent, timerOf } from "../timers.ts";
+import { CollectedTimers, type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
 import {
   type Comparison,
   compare,
@@ -151,10 +152,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   async #fire(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
     const timer = timerOf(this.#claim);
     const ownRef = this.#differingRef(record);
-    if (ownRef !== undefined) {
-      const event = timerEvent(ownRef, timer.name, timer.at, this.#claim.traceparent);
-      return { state: "done", type, events: [{ event, replace: "moved" }] };
-    }
+    if (ownRef !== undefined) return { state: "done", type, events: await this.#movedTo(ownRef, timer) };
     if (!this.#options.rules.handles(type)) {
       const error = new StayhookError(
         `\`on\` has no callback ${type} and no fallback. If an older version of the app runs, deploy the newer one.`,
@@ -162,7 +160,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       return { state: "failed", reason: "callback", error, type };
     }
     const { changed, previous } = this.#compare(record);
-    const waiting = changed && previous ? await this.#awaitRecheck(type) : undefined;
+    const waiting = changed && previous ? await this.#awaitRecheck(timer, type) : undefined;
     if (waiting) return waiting;
     const called = await runCallback(this.#options, this.#claim, this.#context, {
       type,
@@ -177,26 +175,38 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     return { state: "done", type, ...called };
   }
 
+  /** Returns the same timer of the record `ref`, unless that record's timer was set later than this one. */
+  async #movedTo(ref: string, { name, at }: FiredTimer): Promise<readonly FurtherEvent[]> {
+    const event = timerEvent(ref, name, at, this.#claim.traceparent);
+    const known = await this.#options.queued?.find(event.eventId);
+    const isNewer = known !== undefined && known.receivedAt.getTime() > this.#claim.receivedAt;
+    return isNewer ? [] : [{ event, replace: "moved" }];
+  }
+
   /**
-   * Makes the record's recheck due now, and lets the timer wait until that recheck has ended.
+   * Makes the record's recheck due now, and lets the timer wait until that recheck has ended. The recheck's own JSON
+   * lists the timers that have asked for it, because each timer asks only once for each time that was set.
    *
-   * @returns `undefined` if that recheck is done or parked
+   * @returns `undefined` if the recheck that this timer has asked for is done or parked
    */
-  async #awaitRecheck(type: string): Promise<WorkResult<Tx> | undefined> {
-    const { eventId, ref, timestamp } = this.#claim;
+  async #awaitRecheck(timer: FiredTimer, type: string): Promise<WorkResult<Tx> | undefined> {
+    const { ref, timestamp } = this.#claim;
     const recheck = await this.#options.queued?.find(ownId("recheck", ref!));
-    const mark = `${eventId} ${timestamp}`;
-    const told = JSON.parse(recheck?.notification ?? "{}") as { readonly timer?: string };
-    const isAsked = told.timer === mark;
-    if (isAsked && recheck?.dueAt === null) return undefined;
-    const dueIn = isAsked ? recheck!.dueAt!.getTime() - Date.now() : 0;
+    const told = JSON.parse(recheck?.notification ?? "{}") as RecheckJson;
+    const due = recheck?.dueAt ?? undefined;
+    const isAsked = told.timers?.[timer.name] === timestamp;
+    if (isAsked && due === undefined) return undefined;
+    const wait = isAsked && due !== undefined ? due.getTime() - now() : 0;
+    // A recheck that has ended was about an earlier change, so its times say nothing about this one.
+    const kept = due === undefined ? {} : told;
+    const timers = { ...told.timers, [timer.name]: timestamp };
     return {
       state: "failed",
       type,
       reason: "unavailable",
       error: new Error("the record has changed, so its change is handled before the timer"),
-      waitFor: Math.min(Math.max(dueIn, LEAST_WAIT), MOST_WAIT),
-      events: isAsked ? [] : [recheckForTimer(this.#claim, { ...told, timer: mark })],
+      waitFor: Math.min(Math.max(wait, LEAST_WAIT), MOST_WAIT),
+      events: isAsked ? [] : [recheckForTimer(this.#claim, { ...kept, timers })],
     };
   }
 
@@ -242,7 +252,7 @@ function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
       ref: claim.ref,
       source: "recheck",
       topic: null,
-      timestamp: new Date(Date.now() + recheckAfter).toISOString(),
+      timestamp: new Date(now() + recheckAfter).toISOString(),
       notification: JSON.stringify({ recheckOf: claim.eventId, ...told }),
       traceparent: claim.traceparent,
     },
@@ -251,17 +261,26 @@ function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
   };
 }
 
-/** Returns a recheck that is due now, because a timer waits for it. `told` becomes its own JSON. */
-function recheckForTimer({ ref, traceparent }: ClaimedEvent, told: object): FurtherEvent {
-  const now = new Date().toISOString();
+/** The JSON that a recheck stores in the place of a notification. */
+interface RecheckJson {
+  /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
+  readonly timestamp?: string;
+  readonly decideBy?: string;
+  /** The times of the timers that have asked for the recheck, ISO 8601, by name. */
+  readonly timers?: Readonly<Record<string, string>>;
+}
+
+/** Returns a recheck that is due now, because a timer waits for it. */
+function recheckForTimer({ ref, traceparent }: ClaimedEvent, told: RecheckJson): FurtherEvent {
+  const timestamp = new Date(now()).toISOString();
   return {
     event: {
       eventId: ownId("recheck", ref!),
       ref,
       source: "recheck",
       topic: null,
-      timestamp: now,
-      notification: JSON.stringify({ timestamp: now, ...told }),
+      timestamp,
+      notification: JSON.stringify({ timestamp, ...told }),
       traceparent,
     },
     replace: "moved",
@@ -373,10 +392,7 @@ function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): 
 
 /** Reads the times of the notification that caused a recheck from the recheck's own JSON. */
 function toldBy({ notification, timestamp }: ClaimedEvent) {
-  const told = JSON.parse(notification ?? "{}") as {
-    readonly timestamp?: string;
-    readonly decideBy?: string;
-  };
+  const told = JSON.parse(notification ?? "{}") as RecheckJson;
   return {
     timestamp: new Date(told.timestamp ?? timestamp),
     decideBy: told.decideBy === undefined ? undefined : new Date(told.decideBy),
