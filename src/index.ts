@@ -88,11 +88,13 @@ export type {
   BookingEvent,
   BookingEventOf,
   BookingRequestEvent,
+  BookingTimerEvent,
   EventBase,
   FieldChange,
   FieldChanges,
   ListingEvent,
   ListingEventOf,
+  ListingTimerEvent,
   MessageWebhookEvent,
   PreviousRecord,
   RecordEventBase,
@@ -135,3 +137,4 @@ export type {
 export type { ReceiveRequest, RequestHeaders, TopicFrom } from "./webhooks/receiving/request.ts";
 export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
 export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/verify.ts";
+export type { EventTimers, RecordTimers } from "./webhooks/timers.ts";

@@ -62,7 +62,7 @@ export function outcomeOf(
   const { reason, type, outage } = failure;
   const what = { reason, type, entry: entryOf({ ...failure, duration: now.duration }) };
   if (failure.waitFor !== undefined)
-    return { state: "retrying", in: failure.waitFor, counted: false, ...what };
+    return { state: "retrying", in: failure.waitFor, counted: false, waits: true, ...what };
   if (outage || (failure.refused && now.limiting)) {
     const left = policy.giveUpAfter - claim.outageFor;
     if (left <= 0) return { state: "parked", ...what };

@@ -145,6 +145,11 @@ export type Outcome<Tx = never> =
        * time.
        */
       readonly counted: boolean;
+      /**
+       * Set with `counted: false` if the event waits for another event of its record, as a timer waits for a change.
+       * `attempts` falls by 1, `outages` stays, and all other events of the record keep their time.
+       */
+      readonly waits?: true | undefined;
       /** Why the attempt failed. */
       readonly reason: FailureReason;
       /** The attempt's entry in the event's history. */

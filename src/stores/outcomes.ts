@@ -97,7 +97,7 @@ export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: 
   return {
     ...base,
     change: own !== undefined && replaces(own, claim, ended.state) ? replacedBy(own, ended) : ended,
-    delay: outcome.state === "retrying" && !outcome.counted ? ended.dueIn! : undefined,
+    delay: outcome.state === "retrying" && !outcome.counted && !outcome.waits ? ended.dueIn! : undefined,
     ...(outcome.state === "done" && {
       record: claim.ref === null ? undefined : copyOf(outcome.record),
       writes: outcome.writes ?? [],
@@ -133,6 +133,7 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
   };
   if (outcome.state !== "retrying") return { ...ended, state: outcome.state, dueIn: null };
   const retrying = { ...ended, state: outcome.state, dueIn: clampWait(outcome.in) };
+  if (outcome.waits) return { ...retrying, attempts: attempts - 1 };
   return outcome.counted
     ? { ...retrying, outages: 0, firstOutageAt: null }
     : {

@@ -6,13 +6,24 @@ import { type Booking, bookingStatuses, type Listing, listingStatuses } from "..
 import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import {
+  type BookingTimerEvent,
   decisionDeadline,
   eventTypes,
   type FieldChanges,
+  type ListingTimerEvent,
   type PreviousRecord,
   type WebhookEventMap,
+  type Writing,
 } from "../webhooks/events.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
+import {
+  checkTimerName,
+  checkTimerTime,
+  type EventTimers,
+  type FiredTimer,
+  TimerRules,
+  timerId,
+} from "../webhooks/timers.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
 export type TestEventType = keyof WebhookEventMap;
@@ -81,7 +92,23 @@ export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf
   readonly listing?: (L & GivenRecord<Listing, StatusOf<T>>) | undefined;
 };
 
+/** The fields that the event of a timer takes. */
+export interface TimerFields {
+  /** The time that was set. Default: `timestamp`. */
+  readonly timer?: { readonly at: Date } | undefined;
+  /** Collects the timers that the callback sets, by name. Default: a new map. */
+  readonly timers?: Map<string, Date> | undefined;
+  /** The status of the record. Default `Confirmed`, or `Published` for a listing. */
+  readonly status?: string | undefined;
+  /** Default: the record's tracked fields and `previousStatus`; `undefined` without `previousStatus`. */
+  readonly previous?: PreviousRecord | undefined;
+  /** Default: the status of `previous`. */
+  readonly previousStatus?: string | undefined;
+}
+
 interface RecordFields<S extends string> {
+  /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
+  readonly timers?: Map<string, Date> | undefined;
   /**
    * Default: the status that the event type names. If the type ends with `.unknown`: the status of the record, or
    * `"OnHold"`.
@@ -103,11 +130,13 @@ type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: 
 
 /** The fields that `createTestEventOf` takes for an event, such as `BookingEvent<"Confirmed", MyBooking>`. */
 export type FieldsOfEvent<E> = {
-  readonly [Field in Exclude<keyof E, "type" | "booking" | "listing" | keyof TestEventExtras>]?:
+  readonly [Field in Exclude<keyof E, "type" | "booking" | "listing" | "timers" | keyof TestEventExtras>]?:
     | E[Field]
     | undefined;
 } & Own<E, "booking", Booking> &
   Own<E, "listing", Listing> & {
+    /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
+    readonly timers?: Map<string, Date> | undefined;
     /** The transaction that `commit` passes to the functions given to `atomically`. */
     readonly tx?: E extends { atomically: (write: (tx: infer Tx) => unknown) => void } ? Tx : undefined;
   };
@@ -144,7 +173,7 @@ const commonFields = [
   "tx",
   "atomically",
 ];
-const recordFields = ["status", "previous", "previousStatus", "changed", "changes"];
+const recordFields = ["status", "previous", "previousStatus", "timers"];
 
 /**
  * Makes an event for the unit test of a callback. Each missing field has a default. TypeScript infers the types of
@@ -158,6 +187,11 @@ const recordFields = ["status", "previous", "previousStatus", "changed", "change
  * const event = createTestEvent("booking.Cancelled", { previousStatus: "Confirmed", tx: db });
  * await onCancelled(event);
  * await event.commit(); // runs the functions that the callback passed to event.atomically
+ *
+ * const timers = new Map<string, Date>();
+ * await onConfirmed(createTestEvent("booking.Confirmed", { timers }));
+ * timers.get("door-code"); // the time that the callback has set
+ * await onDoorCode(createTestEvent("booking.timer.door-code", { timer: { at: new Date() } }));
  * ```
  */
 // `NoInfer`: TypeScript must infer the model from `fields`, not from the callback that gets the event.
@@ -181,6 +215,22 @@ export function createTestEvent<
   type: T,
   fields?: CommonFields<B, Listing, Tx> & ListingFields<T, L>,
 ): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>>;
+export function createTestEvent<B extends object = object, L extends Listing = never, Tx = never>(
+  type: `booking.timer.${string}`,
+  fields?: CommonFields<Booking, L, Tx> &
+    TimerFields & {
+      /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
+      readonly booking?: (B & Partial<Booking>) | undefined;
+    },
+): TestEventExtras & BookingTimerEvent<Booking & NoInfer<B>, L> & Writing<NoInfer<Tx>>;
+export function createTestEvent<L extends object = object, B extends Booking = never, Tx = never>(
+  type: `listing.timer.${string}`,
+  fields?: CommonFields<B, Listing, Tx> &
+    TimerFields & {
+      /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
+      readonly listing?: (L & Partial<Listing>) | undefined;
+    },
+): TestEventExtras & ListingTimerEvent<B, Listing & NoInfer<L>> & Writing<NoInfer<Tx>>;
 export function createTestEvent<
   const T extends "message" | "unknown",
   B extends Booking = never,
@@ -188,33 +238,49 @@ export function createTestEvent<
   Tx = never,
 >(type: T, fields?: CommonFields<B, L, Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
-  if (!eventTypes.includes(type)) refuse(`must be one of ${eventTypes.join(", ")}`, "type");
+  const timerName = TimerRules.nameIn(type);
+  if (timerName !== undefined) checkTimerName(timerName);
+  else if (!eventTypes.includes(type))
+    refuse(
+      `must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`,
+      "type",
+    );
   if (typeof given !== "object" || given === null) refuse("must be an object", "fields");
   const fields = given as Given;
   const [kind, name] = type.split(".") as [string, string | undefined];
   const subject: RecordKind | undefined = kind === "booking" || kind === "listing" ? kind : undefined;
   checkNames(type, subject, fields);
 
-  const { timestamp = new Date(), eventId = v4(), source = "webhook" } = fields;
+  const { at } = Object(fields.timer) as Partial<FiredTimer>;
+  const { timestamp = at ?? new Date(), source = timerName === undefined ? "webhook" : "timer" } = fields;
   const { topic = type === "message" ? "messages" : undefined } = fields;
-  if (!(timestamp instanceof Date && !Number.isNaN(timestamp.getTime())))
-    refuse("must be a valid Date", "timestamp");
-  const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], timestamp);
+  for (const [field, time] of Object.entries({ timestamp, "timer.at": at ?? timestamp }))
+    if (!(time instanceof Date && !Number.isNaN(time.getTime()))) refuse("must be a valid Date", field);
+  const now = timestamp as Date;
+  const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], now);
+  const ref = `${kind}:${kind === "booking" ? record?.bookingCode : record?.listingId}`;
+  const { eventId = timerName === undefined ? v4() : timerId(ref, timerName) } = fields;
   const { receivedAt = timestamp, attempt = 1, signal = new AbortController().signal } = fields;
   const { client = standInClient(record) } = fields;
   const notification = {
     eventId,
-    timestamp: timestamp.toISOString(),
+    timestamp: now.toISOString(),
     bookingCode: record?.bookingCode ?? null,
     listingId: subject === "listing" ? record?.listingId : null,
   };
-  const deadline = decisionDeadline(timestamp.getTime(), Number(receivedAt));
+  const deadline = decisionDeadline(now.getTime(), Number(receivedAt));
   const decideBy = fields.decideBy ?? (source === "reconcile" ? undefined : deadline);
   const event = {
     type,
     ...(type === "message" && { ref: null }),
     ...(subject && record && { status: record.status, [subject]: record }),
     ...(subject && record && differences(subject, record, fields)),
+    ...(subject && { timers: collecting(fields.timers) }),
+    ...(timerName !== undefined && {
+      changed: false,
+      changes: {},
+      timer: { name: timerName, at: at ?? timestamp },
+    }),
     eventId,
     timestamp,
     receivedAt,
@@ -251,9 +317,28 @@ export function createTestEventOf<E extends { readonly type: TestEventType }>(
 function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
   const known = [...commonFields];
   if (subject) known.push(subject, ...recordFields);
+  if (subject) known.push(...(TimerRules.nameIn(type) === undefined ? ["changed", "changes"] : ["timer"]));
   if (type === "booking.Request") known.push("decideBy");
   for (const [field, value] of Object.entries(fields))
     if (value !== undefined && !known.includes(field)) refuse(`is not a field of ${type}`, field);
+}
+
+/** Makes `event.timers`, which collects in `given` what a callback sets. */
+function collecting(given: unknown): EventTimers {
+  if (given !== undefined && !(given instanceof Map)) refuse("must be a Map", "timers");
+  const timers = (given ?? new Map()) as Map<string, Date>;
+  return {
+    set: (name, at) => {
+      checkTimerName(name);
+      checkTimerTime(name, at);
+      timers.set(name, new Date(at));
+    },
+    clear: (name) => {
+      if (name === undefined) return timers.clear();
+      checkTimerName(name);
+      timers.delete(name);
+    },
+  };
 }
 
 /** Compares the record with `previous`. Compares only the fields that a handler tracks by default. */
@@ -282,6 +367,7 @@ function statusOf(kind: RecordKind, name: string | undefined, fields: Given): st
   const { status = ofRecord } = fields;
   if (ofRecord !== undefined && status !== ofRecord) refuse(`must be the same as ${kind}.status`, "status");
   const listed: readonly unknown[] = kind === "booking" ? bookingStatuses : listingStatuses;
+  if (name === "timer") return String(status ?? (kind === "booking" ? "Confirmed" : "Published"));
   if (name !== "unknown") {
     if (status !== undefined && status !== name)
       refuse(`must be ${name}, because the event's type is ${kind}.${name}`, "status");

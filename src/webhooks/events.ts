@@ -25,7 +25,8 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
   readonly receivedAt: Date;
   /**
    * The origin of the event. `webhook`: a notification arrived. `reconcile`: the reconciler found a change. `recheck`:
-   * the handler reads the record a second time, because the record had not changed when its notification arrived.
+   * the handler reads the record a second time, because the record had not changed when its notification arrived, or
+   * because a timer has found a change. `timer`: the time of a timer has come.
    */
   readonly source: EventOrigin;
   /** The notification with all its fields. It is `undefined` if `source` is not `webhook`. */
@@ -288,7 +289,7 @@ export interface Transactional<Tx> {
 }
 
 /** Adds `atomically` to an event if the store has transactions. If the store has none, `Tx` is `never`. */
-type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
+export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
 /** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
 export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
@@ -350,7 +351,10 @@ export type ListingEvent<
   Tx = never,
 > = WebhookEventMap<B, L, Tx>[`listing.${S}`];
 
-/** Any event. `switch (event.type)` narrows the event, and can be exhaustive. */
+/**
+ * Any event. `if (event.timer)` narrows to the event of a timer. After that, `switch (event.type)` narrows the event, and
+ * can be exhaustive.
+ */
 export type WebhookEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> =
   | WebhookEventMap<B, L, Tx>[keyof WebhookEventMap]
   | (BookingTimerEvent<B, L> & Writing<Tx>)

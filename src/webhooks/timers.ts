@@ -82,13 +82,18 @@ export class TimerRules {
 
   /** Whether a key of `on` names a timer. */
   static isKey(key: string): boolean {
-    const [, name] = /^(?:booking|listing)\.timer\.(.*)$/s.exec(key) ?? [];
+    const name = TimerRules.nameIn(key);
     return name !== undefined && NAME.test(name);
+  }
+
+  /** Returns the name of the timer in a key such as `booking.timer.door-code`; `undefined` in other keys. */
+  static nameIn(key: string): string | undefined {
+    return /^(?:booking|listing)\.timer\.(.*)$/s.exec(key)?.[1];
   }
 
   /** @throws InvalidArgumentError if the timer could not be handled, or its time is invalid */
   check(kind: Kind, name: string, at: Date): void {
-    this.checkName(name);
+    checkTimerName(name);
     const key = TimerRules.keyOf(kind, name);
     if (!this.handles(key)) {
       const known = Object.keys(this.#on).filter((each) => each.startsWith(`${kind}.timer.`));
@@ -101,24 +106,7 @@ export class TimerRules {
         message: `\`on\` has no callback ${key} and no fallback${near === undefined ? "" : `; did you mean ${near}?`}`,
       });
     }
-    if (!(at instanceof Date) || Number.isNaN(at.getTime()))
-      throw new InvalidArgumentError({
-        path: ["at"],
-        message: `the time of the timer ${name} must be a valid Date`,
-      });
-    if (at.getTime() - now() > MAX_WAIT)
-      throw new InvalidArgumentError({
-        path: ["at"],
-        message: `the time of the timer ${name} is more than 5 years away: ${at.toISOString()}`,
-      });
-  }
-
-  checkName(name: string): void {
-    if (typeof name !== "string" || !NAME.test(name))
-      throw new InvalidArgumentError({
-        path: ["name"],
-        message: "must be the name of a timer: lower-case letters, digits and hyphens, 64 characters at most",
-      });
+    checkTimerTime(name, at);
   }
 
   /** Whether `on` has a callback for the key, or a `fallback`. */
@@ -127,6 +115,24 @@ export class TimerRules {
       Object.hasOwn(this.#on, each) && (this.#on as Readonly<Record<string, unknown>>)[each] !== undefined;
     return has(key) || has("fallback");
   }
+}
+
+/** @throws InvalidArgumentError if `name` is not the name of a timer */
+export function checkTimerName(name: string): void {
+  if (typeof name !== "string" || !NAME.test(name))
+    throw new InvalidArgumentError({
+      path: ["name"],
+      message: "must be the name of a timer: lower-case letters, digits and hyphens, 64 characters at most",
+    });
+}
+
+/** @throws InvalidArgumentError if `at` is not a valid date, or is too far away */
+export function checkTimerTime(name: string, at: Date): void {
+  const refuse = (message: string) => {
+    throw new InvalidArgumentError({ path: ["at"], message: `the time of the timer ${name} ${message}` });
+  };
+  if (!(at instanceof Date) || Number.isNaN(at.getTime())) refuse("must be a valid Date");
+  if (at.getTime() - now() > MAX_WAIT) refuse(`is more than 5 years away: ${at.toISOString()}`);
 }
 
 /** Returns the event of a timer. */
@@ -143,7 +149,7 @@ export function timerEvent(ref: string, name: string, at: Date, traceparent?: st
   };
 }
 
-function timerId(ref: string, name: string): string {
+export function timerId(ref: string, name: string): string {
   return ownId("timer", `${ref}:${name}`);
 }
 
@@ -199,7 +205,7 @@ export class CollectedTimers implements EventTimers {
       this.#set.clear();
       return;
     }
-    this.#rules.checkName(name);
+    checkTimerName(name);
     this.#set.delete(name);
     this.#cleared.add(timerId(ref, name));
   };
@@ -258,7 +264,7 @@ export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOpt
       }
     },
     async clear(name) {
-      if (name !== undefined) rules.checkName(name);
+      if (name !== undefined) checkTimerName(name);
       await store.remove(ref, name === undefined ? "timers" : [timerId(ref, name)]);
     },
     async list() {

@@ -32,6 +32,33 @@ declare const myClient: StayhookClient<MyBooking, MyListing>;
 declare const db: DatabaseSync;
 
 describe("createTestEvent", () => {
+  test("makes the event of a timer", () => {
+    const event = createTestEvent("booking.timer.door-code", {
+      booking: { guestName: "Ada" },
+      status: "Cancelled",
+      timer: { at: new Date() },
+      tx: db,
+    });
+    expectTypeOf(event.type).toEqualTypeOf<`booking.timer.${string}`>();
+    expectTypeOf(event.timer.at).toEqualTypeOf<Date>();
+    expectTypeOf(event.booking.guestName).toEqualTypeOf<string>();
+    expectTypeOf(event.changed).toEqualTypeOf<false>();
+    event.atomically((tx) => expectTypeOf(tx).toEqualTypeOf<DatabaseSync>());
+    callbacks["booking.timer.door-code"]?.(
+      createTestEvent("booking.timer.door-code", { booking: { guestName: "Ada" }, client: myClient, tx: db }),
+    );
+    const photos = createTestEvent("listing.timer.photos", { listing: { city: "Lisbon" } });
+    expectTypeOf(photos.listing.city).toEqualTypeOf<string>();
+    const timers = new Map<string, Date>();
+    onConfirmed(createTestEvent("booking.Confirmed", { timers }));
+    // @ts-expect-error only the event of a timer has a timer
+    createTestEvent("booking.Confirmed", { timer: { at: new Date() } });
+    // @ts-expect-error a message has no timers
+    createTestEvent("message", { timers });
+    // @ts-expect-error the times are dates
+    createTestEvent("booking.Confirmed", { timers: new Map([["door-code", "15:00"]]) });
+  });
+
   test("makes what a callback takes", () => {
     onConfirmed(createTestEvent("booking.Confirmed"));
     onConfirmed(
@@ -61,7 +88,7 @@ describe("createTestEvent", () => {
       booking: { guestName: "Ada" },
     });
     expectTypeOf(given.listings.list).returns.resolves.toEqualTypeOf<MyListing[]>();
-    expectTypeOf<TestEventType>().toEqualTypeOf<WebhookEvent["type"]>();
+    expectTypeOf<TestEventType>().toEqualTypeOf<Exclude<WebhookEvent["type"], `${string}.timer.${string}`>>();
     // @ts-expect-error the callback takes only Confirmed events
     onConfirmed(createTestEvent("booking.Request"));
   });

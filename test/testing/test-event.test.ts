@@ -327,3 +327,64 @@ describe("atomically", () => {
     expect(writes).toEqual([write]);
   });
 });
+
+describe("timers", () => {
+  it("makes the event of a timer, with the fields of the event that a handler passes to a callback", async () => {
+    const at = new Date(Date.now() - 1000);
+    const seen: WebhookEvent[] = [];
+    const sandbox = createSandbox();
+    const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+    const client = new StayhookClient({
+      baseUrl: "https://any.example",
+      accessToken: "sandbox",
+      fetch: sandbox.fetch,
+    });
+    const on = { "booking.timer.door-code": (event: WebhookEvent) => void seen.push(event) };
+    const webhooks = createWebhookHandler({ client, store: memoryStore(), autoStart: false, on });
+    await webhooks.timers(`booking:${bookingCode}`).set("door-code", at);
+    await webhooks.drain();
+    const [real] = seen;
+    const made = make("booking.timer.door-code", {
+      booking: real!.booking,
+      timer: { at },
+      receivedAt: real!.receivedAt,
+    });
+    const plain = (event: WebhookEvent) => ({
+      ...event,
+      ...{ client: 0, signal: 0, atomically: 0, timers: Object.keys(event.timers ?? {}).sort() },
+    });
+    expect(Object.keys(made).sort()).toEqual(Object.keys(real!).sort());
+    expect(plain(made)).toEqual(plain(real!));
+    await sandbox.close();
+  });
+
+  it("collects the timers that a callback sets and clears", () => {
+    const timers = new Map([["old", new Date(0)]]);
+    const event = createTestEvent("booking.Confirmed", { timers });
+    event.timers.set("door-code", new Date(5));
+    event.timers.set("mail", new Date(6));
+    event.timers.clear("mail");
+    expect(timers).toEqual(
+      new Map([
+        ["old", new Date(0)],
+        ["door-code", new Date(5)],
+      ]),
+    );
+    event.timers.clear();
+    expect(timers.size).toBe(0);
+    expect(() => event.timers.set("Door", new Date())).toThrow("lower-case letters");
+    expect(() => event.timers.set("door", new Date(Number.NaN))).toThrow("valid Date");
+  });
+
+  it("has a timer of its own in every event about a record, and none in others", () => {
+    expect(() => createTestEvent("listing.Hidden").timers.set("photos", new Date())).not.toThrow();
+    expect(make("message").timers).toBeUndefined();
+    expect(() => make("message", { timers: new Map() })).toThrow("is not a field of message");
+    expect(() => make("booking.Confirmed", { timers: {} })).toThrow("must be a Map");
+    expect(() => make("booking.Confirmed", { timer: { at: new Date() } })).toThrow("is not a field");
+    expect(() => make("booking.timer.Door")).toThrow("lower-case letters");
+    expect(() => make("booking.timer.door", { changed: true })).toThrow("is not a field");
+    expect(() => make("booking.timer.door", { timer: { at: "15:00" } })).toThrow("must be a valid Date");
+    expect(make("listing.timer.photos")).toMatchObject({ status: "Published", source: "timer" });
+  });
+});

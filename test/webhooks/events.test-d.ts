@@ -19,6 +19,7 @@ import {
   memoryStore,
   type PreviousRecord,
   type RecordEventBase,
+  type RecordTimers,
   StayhookClient,
   type TrackedValue,
   type Transactional,
@@ -114,6 +115,7 @@ describe("on", () => {
 
   test("a switch over fallback's event.type can be exhaustive", () => {
     const name = (event: WebhookEvent): string => {
+      if (event.timer) return event.timer.name;
       switch (event.type) {
         case "booking.Initiated":
         case "booking.Request":
@@ -181,7 +183,9 @@ describe("fallback", () => {
           expectTypeOf(changes?.status?.to).toEqualTypeOf<TrackedValue | undefined>();
           expectTypeOf(previous?.checkIn).toEqualTypeOf<TrackedValue | undefined>();
           expectTypeOf(previousStatus).toEqualTypeOf<string | undefined>();
-          expectTypeOf(type).toEqualTypeOf<keyof WebhookEventMap>();
+          expectTypeOf(type).toEqualTypeOf<
+            keyof WebhookEventMap | `booking.timer.${string}` | `listing.timer.${string}`
+          >();
         },
       },
     });
@@ -334,4 +338,58 @@ test("a transaction whose types are not installed takes asynchronous writes", ()
   // biome-ignore lint/suspicious/noExplicitAny: `pg` without `@types/pg` makes the transaction `any`.
   const { atomically } = {} as Transactional<any>;
   expectTypeOf(atomically).toBeCallableWith(async () => {});
+});
+
+describe("timers", () => {
+  test("a callback's key names the timer, and its event has the record and the timer", () => {
+    createWebhookHandler({
+      client,
+      store,
+      on: {
+        "booking.Confirmed": ({ timers, timer }) => {
+          expectTypeOf(timers.set).parameters.toEqualTypeOf<[name: string, at: Date]>();
+          expectTypeOf(timers.clear).parameters.toEqualTypeOf<[name?: string]>();
+          expectTypeOf(timer).toEqualTypeOf<undefined>();
+        },
+        "booking.timer.door-code": ({ booking, listing, timer, timers, changed, status }) => {
+          expectTypeOf(booking.bookingCode).toEqualTypeOf<string>();
+          expectTypeOf(listing).toEqualTypeOf<undefined>();
+          expectTypeOf(timer).toEqualTypeOf<{ readonly name: string; readonly at: Date }>();
+          expectTypeOf(timers.set).returns.toEqualTypeOf<void>();
+          expectTypeOf(changed).toEqualTypeOf<false>();
+          expectTypeOf(status).toEqualTypeOf<string>();
+        },
+        "listing.timer.photos": ({ listing }) => expectTypeOf(listing.listingId).toEqualTypeOf<number>(),
+        message: ({ timers }) => expectTypeOf(timers).toEqualTypeOf<undefined>(),
+        // @ts-expect-error not a type of event
+        "booking.timers.door-code": () => {},
+      },
+    });
+  });
+
+  test("fallback narrows to the event of a timer", () => {
+    const look = (event: WebhookEvent): void => {
+      if (event.timer) {
+        expectTypeOf(event.timer.at).toEqualTypeOf<Date>();
+        if (event.booking) expectTypeOf(event.type).toEqualTypeOf<`booking.timer.${string}`>();
+        else expectTypeOf(event.listing.listingId).toEqualTypeOf<number>();
+      } else expectTypeOf(event.type).toEqualTypeOf<keyof WebhookEventMap>();
+      switch (event.type) {
+        case "booking.timer.door-code":
+          expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
+          expectTypeOf(event.timer.name).toEqualTypeOf<string>();
+          break;
+        case "booking.Confirmed":
+          expectTypeOf(event.status).toEqualTypeOf<"Confirmed">();
+          break;
+      }
+    };
+    createWebhookHandler({ client, store, on: { fallback: look } });
+  });
+
+  test("only a handler with an EventStore has timers", () => {
+    expectTypeOf<WebhookHandler["timers"]>().returns.toEqualTypeOf<RecordTimers>();
+    expectTypeOf<ForwardingHandler>().not.toHaveProperty("timers");
+    expectTypeOf<Awaited<ReturnType<RecordTimers["list"]>>[number]>().toExtend<{ name: string; at: Date }>();
+  });
 });

@@ -206,7 +206,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       reason: "unavailable",
       error: new Error("the record has changed, so its change is handled before the timer"),
       waitFor: Math.min(Math.max(wait, LEAST_WAIT), MOST_WAIT),
-      events: isAsked ? [] : [recheckForTimer(this.#claim, { ...kept, timers })],
+      events: isAsked ? [] : [recheckForTimer(this.#claim, { ...kept, timers }, recheck?.timestamp)],
     };
   }
 
@@ -270,9 +270,17 @@ interface RecheckJson {
   readonly timers?: Readonly<Record<string, string>>;
 }
 
-/** Returns a recheck that is due now, because a timer waits for it. */
-function recheckForTimer({ ref, traceparent }: ClaimedEvent, told: RecheckJson): FurtherEvent {
-  const timestamp = new Date(now()).toISOString();
+/**
+ * Returns a recheck that is due now, because a timer waits for it. Its timestamp differs from `known`, the timestamp of
+ * the recheck that it replaces, because a store replaces no event by one with the same timestamp.
+ */
+function recheckForTimer(
+  { ref, traceparent }: ClaimedEvent,
+  told: RecheckJson,
+  known: string | undefined,
+): FurtherEvent {
+  const time = now();
+  const timestamp = new Date(time === Date.parse(known ?? "") ? time + 1 : time).toISOString();
   return {
     event: {
       eventId: ownId("recheck", ref!),
@@ -308,7 +316,7 @@ function isFollowUp(eventId: string): boolean {
   return eventId.startsWith(ownId("follow-up", ""));
 }
 
-/** The shortest and the longest wait of a timer for a recheck, ms. The longest limits how long other events wait. */
+/** The shortest and the longest wait of a timer for a recheck, ms. A replay may end the recheck before its time. */
 const [LEAST_WAIT, MOST_WAIT] = [100, 60_000];
 
 interface CallbackOptions<B extends Booking, L extends Listing, Tx> {

@@ -279,6 +279,7 @@ export const sell = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional
 export type Types = keyof WebhookEventMap;
 
 function name(event: WebhookEvent): string {
+  if (event.timer) return event.timer.name;
   switch (event.type) {
     case "booking.Initiated":
     case "booking.Request":
