@@ -50,7 +50,11 @@ export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
     recorded: (event, added) => recorded(tracer, instruments, event, added),
     process: (event, run) => process(tracer, instruments, event, run),
     ...requestSpans(tracer),
-    observe: (observation) => instruments.observations.add(1, attributesOf(observation)),
+    observe: (observation) => {
+      instruments.observations.add(1, attributesOf(observation));
+      if (observation.kind === "started" && observation.lateness !== undefined)
+        instruments.lateness.record(observation.lateness / 1000, system);
+    },
     watch: (waiting) => instruments.watch(waiting),
   };
 }
@@ -123,7 +127,7 @@ async function process<R extends AttemptResult>(
     const { outcome, type, reason, error } = result;
     span.setAttribute("stayhook.outcome", outcome);
     if (type !== undefined) span.setAttribute("stayhook.event.type", type);
-    if (outcome !== "done") {
+    if (outcome !== "done" && outcome !== "waiting") {
       failure = { "error.type": reason ?? outcome };
       fail(span, failure, error);
     }
@@ -207,6 +211,11 @@ function instrumentsOf(meter: Meter) {
     consumed: meter.createCounter("messaging.client.consumed.messages", {
       description: "Number of messages that were delivered to the application.",
       unit: "{message}",
+    }),
+    lateness: meter.createHistogram("stayhook.timer.lateness", {
+      description: "Time from a timer's time to the start of its first attempt.",
+      unit: "s",
+      advice: { explicitBucketBoundaries: BUCKETS },
     }),
     observations: meter.createCounter("stayhook.observations", {
       description: "Number of observations that `observe` gets, by kind.",

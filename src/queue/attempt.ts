@@ -1,4 +1,5 @@
 import { atMost } from "../async.ts";
+import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
 import { CancellableRun } from "./cancellable-run.ts";
@@ -109,7 +110,7 @@ export class Attempt<Tx> {
 
   async #process(): Promise<AttemptResult> {
     if (this.claim.attempts > this.#queue.policy.maxAttempts) return this.#parkSpent();
-    this.#queue.observe({ kind: "started", ...this.#about });
+    this.#queue.observe({ kind: "started", ...this.#about, lateness: latenessOf(this.claim) });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
     return { outcome: result.by === "lost" ? this.#lost() : await this.#release() };
@@ -162,7 +163,7 @@ export class Attempt<Tx> {
     const end = await this.#settle({ ...outcome, events });
     // An attempt that waits for another event of its record has not failed, so nothing is observed.
     if (failure.waitFor !== undefined)
-      return { outcome: end === "retrying" ? "released" : (end as AttemptEnd), type };
+      return { outcome: end === "retrying" ? "waiting" : (end as AttemptEnd), type };
     if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
@@ -260,6 +261,13 @@ export class Attempt<Tx> {
 /** Returns the key under which `CircuitBreaker` and `RefusedReads` count the event's record. */
 export function recordOf({ ref, eventId }: NewEvent): string {
   return ref ?? eventId;
+}
+
+/** How late the first attempt at a timer starts, ms. It is `undefined` for other attempts. */
+function latenessOf({ source, timestamp, attempts, replayed }: ClaimedEvent): number | undefined {
+  return source === "timer" && attempts === 1 && !replayed
+    ? Math.max(0, now() - Date.parse(timestamp))
+    : undefined;
 }
 
 class NoAnswer extends Error {

@@ -85,10 +85,10 @@ export type Backoff = (attempt: number) => number;
 /** The result of an attempt. */
 export interface AttemptResult {
   /**
-   * A `released` attempt was cut off, or it is a timer that waits for a change of its record; it does not count. A
-   * `lost` attempt lost its lease and recorded nothing.
+   * A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. A
+   * `waiting` attempt found a change of the timer's record, which is handled first; it does not count.
    */
-  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
+  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost" | "waiting";
   /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type?: string | undefined;
   /** The reason of the failure. It is `undefined` if the attempt did not fail. */
@@ -137,6 +137,8 @@ export interface AttemptEndObservation extends AttemptObservation {
  */
 export interface StartedObservation extends AttemptObservation {
   readonly kind: "started";
+  /** For the first attempt at a timer: the time from its `at` to the start of the attempt, ms. Otherwise `undefined`. */
+  readonly lateness: number | undefined;
 }
 
 /** An attempt ended, and the event is done. */

@@ -43,7 +43,7 @@ const error = new Error("no calendar");
 const observations: Observation[] = [
   { kind: "received", eventId: attempt.eventId, ref: attempt.ref, topic: null },
   { kind: "refused", topic: null, status: 401, reason: "verify" },
-  { kind: "started", ...attempt },
+  { kind: "started", lateness: undefined, ...attempt },
   { kind: "done", status: "Confirmed", ...attempt },
   { kind: "failed", reason: "callback", error, retryIn: 5000, ...attempt },
   { kind: "parked", reason: "callback", error, ...attempt },

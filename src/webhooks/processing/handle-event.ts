@@ -190,16 +190,18 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
    * @returns `undefined` if the recheck that this timer has asked for is done or parked
    */
   async #awaitRecheck(timer: FiredTimer, type: string): Promise<WorkResult<Tx> | undefined> {
-    const { ref, timestamp } = this.#claim;
+    const { ref, timestamp, receivedAt } = this.#claim;
+    // A timer that was cleared and set to the same time again asks again.
+    const mark = `${timestamp} ${receivedAt}`;
     const recheck = await this.#options.queued?.find(ownId("recheck", ref!));
     const told = JSON.parse(recheck?.notification ?? "{}") as RecheckJson;
     const due = recheck?.dueAt ?? undefined;
-    const isAsked = told.timers?.[timer.name] === timestamp;
+    const isAsked = told.timers?.[timer.name] === mark;
     if (isAsked && due === undefined) return undefined;
     const wait = isAsked && due !== undefined ? due.getTime() - now() : 0;
     // A recheck that has ended was about an earlier change, so its times say nothing about this one.
     const kept = due === undefined ? {} : told;
-    const timers = { ...told.timers, [timer.name]: timestamp };
+    const timers = { ...told.timers, [timer.name]: mark };
     return {
       state: "failed",
       type,
@@ -266,7 +268,7 @@ interface RecheckJson {
   /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
   readonly timestamp?: string;
   readonly decideBy?: string;
-  /** The times of the timers that have asked for the recheck, ISO 8601, by name. */
+  /** By name: the time of a timer that has asked for the recheck, and when that timer was set. */
   readonly timers?: Readonly<Record<string, string>>;
 }
 
