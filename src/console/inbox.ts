@@ -12,6 +12,7 @@ import type {
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
 import { storedId } from "../webhooks/own-ids.ts";
+import { timerOf } from "../webhooks/timers.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
   badge,
@@ -95,14 +96,15 @@ async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
   const filter = filterOf(query);
   const after = query.get("after") || undefined;
   const isPersonal = query.has("personal");
+  const isToCome = filter.state === "scheduled";
   const [healthNow, found] = await Promise.all([
     health(),
     // Ask for one more event, to know whether there is another page.
-    store.list({ ...filter, limit: PAGE + 1, after }),
+    isToCome ? toComeOf(store, filter) : store.list({ ...filter, limit: PAGE + 1, after }),
   ]);
   if (healthNow.state === "unavailable") throw healthNow.error;
-  const shown = found.slice(0, PAGE);
-  const next = found.length > PAGE ? shown.at(-1)!.eventId : undefined;
+  const shown = isToCome ? found : found.slice(0, PAGE);
+  const next = !isToCome && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
   const kept: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
   const isSelectable = !visit.readOnly;
 
@@ -114,7 +116,9 @@ ${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: 
 <form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}
 ${
   shown.length > 0
-    ? rowsOf(shown, { isPersonal, isSelectable })
+    ? isToCome
+      ? daysOf(shown, { isPersonal, isSelectable })
+      : rowsOf(shown, { isPersonal, isSelectable })
     : html`<p class="empty">No events${Object.keys(filter).length > 0 && " match"}. ${
         healthNow.lastReceivedAt &&
         html`The last notification was received ${time(healthNow.lastReceivedAt, { short: true })}.`
@@ -124,6 +128,27 @@ ${
     after !== undefined && html`<a class="button" href="?${queryOf(filter, kept)}">Newest</a>`
   }${next !== undefined && html`<a class="button" rel="next" href="?${queryOf(filter, { ...kept, after: next })}">Older</a>`}</nav>`;
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
+}
+
+/** Scheduled events are read up to this number, because a store cannot list them by their due time. */
+const MOST_SCHEDULED = 1000;
+
+/** Returns the scheduled events that match, the one that is due first first. */
+async function toComeOf(store: Store, filter: EventFilter): Promise<StoredEvent[]> {
+  return byDueTime(await store.list({ ...filter, limit: MOST_SCHEDULED }));
+}
+
+function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
+  return [...events].sort((one, other) => Number(one.dueAt) - Number(other.dueAt));
+}
+
+/** The rows of scheduled events under the days on which they are due, in UTC. */
+function daysOf(events: readonly StoredEvent[], options: Parameters<typeof rowsOf>[1]): Html {
+  const days = Map.groupBy(events, ({ dueAt }) => dueAt?.toISOString().slice(0, 10) ?? "");
+  const cut =
+    events.length >= MOST_SCHEDULED &&
+    html`<p class="soft">Only ${MOST_SCHEDULED.toLocaleString("en-US")} scheduled events are shown. Filter by record or type.</p>`;
+  return html`${cut}${[...days].map(([day, of]) => html`<h2>${day} UTC</h2>${rowsOf(of, options)}`)}`;
 }
 
 /** The states in the order of the tabs. */
@@ -295,15 +320,21 @@ async function recordView(store: Store, ref: string, visit: Visit): Promise<View
   const [record, found] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: PAGE })]);
   const isPersonal = visit.query.has("personal");
   const erase = new URLSearchParams({ confirm: "erase", record: ref });
+  const toCome = byDueTime(found.filter(({ state }) => state === "scheduled"));
+  const others = found.filter(({ state }) => state !== "scheduled");
   const body = html`${flashOf(visit.query)}
 <p class="crumb"><a href="?">Events</a> / Record</p>
 <div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
     !visit.readOnly && html`<a class="button danger" href="?${erase}">Erase…</a>`
   }</span></div>
 ${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
+${
+  toCome.length > 0 &&
+  html`<section><h2>To come</h2><div class="list">${rowsOf(toCome, { isPersonal, isSelectable: false })}</div></section>`
+}
 <section><h2>Events</h2><div class="list">${
-    found.length > 0
-      ? rowsOf(found, { isPersonal, isSelectable: false })
+    others.length > 0
+      ? rowsOf(others, { isPersonal, isSelectable: false })
       : html`<p class="empty">No events of this record are stored.</p>`
   }</div>
 <p><a href="?${queryOf({ ref })}">Select, replay or discard events of this record</a></p></section>`;
@@ -350,7 +381,9 @@ function stateBadge({ state, reason }: StoredEvent): Html {
     : badge(tones[state], state);
 }
 
-function typeOf({ type, topic, ref }: StoredEvent): string {
+function typeOf(event: StoredEvent): string {
+  const { type, topic, ref, source } = event;
+  if (source === "timer" && ref !== null) return `${ref.split(":")[0]}.timer.${timerOf(event).name}`;
   return type ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
 }
 
@@ -363,7 +396,8 @@ function rowsOf(
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
 ): Html {
   const row = (event: StoredEvent) => {
-    const { eventId, ref, attempts, reason, receivedAt, history } = event;
+    const { eventId, ref, state, attempts, reason, receivedAt, dueAt, history } = event;
+    const when = state === "scheduled" && dueAt ? dueAt : receivedAt;
     const lastError = history.at(-1)?.error;
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
@@ -373,7 +407,7 @@ function rowsOf(
     }<span class="state">${stateBadge(event)}</span>
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
 <span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
-<span class="why">${why}</span><span class="when">${time(receivedAt, { short: true })}</span>${
+<span class="why">${why}</span><span class="when">${time(when, { short: true })}</span>${
       isPersonal && lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;
   };

@@ -29,7 +29,7 @@ describe("the list", () => {
     const parked = await handle("BAD", "Cancelled");
     const pending = await receive({ bookingCode: "NEW" });
     expect(await listed("")).toEqual([pending, parked, done]);
-    expect(plain(await page(""))).toContain("All 3 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1");
+    expect(plain(await page(""))).toContain("All 3 Scheduled 0 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1");
     expect(plain(await page(""))).toMatch(/parked booking\.Cancelled booking:BAD callback/);
   });
 
@@ -332,5 +332,42 @@ describe("an open page asks for its contents again", () => {
     const answer = await inbox.fetch(ask());
     expect(answer.status).toBe(503);
     expect(await answer.text()).not.toContain("closed");
+  });
+});
+
+describe("timers", () => {
+  test("are listed by day, and on the page of their record, the first one first; they are run now and cancelled", async () => {
+    const fired: string[] = [];
+    const on = {
+      fallback: ({ timer }: { timer?: { name: string } | undefined }) => void fired.push(timer!.name),
+    };
+    const { webhooks, platform, page, browser, url } = await served({ on });
+    platform.booking("HX3K9", "Confirmed");
+    const { set, list } = webhooks.timers("booking:HX3K9");
+    const day = (days: number) =>
+      new Date(Math.floor(Date.now() / 86_400_000 + days) * 86_400_000 + 3_600_000);
+    await set("cleaning", day(9));
+    await set("door-code", day(3));
+    await set("arrival-mail", day(3));
+    const shown = plain(await page("?state=scheduled"));
+    const on3 = day(3).toISOString().slice(0, 10);
+    const on9 = day(9).toISOString().slice(0, 10);
+    expect(shown).toMatch(
+      new RegExp(
+        `${on3} UTC.*booking\\.timer\\.(door|arr).*booking\\.timer\\.(door|arr).*${on9} UTC.*booking\\.timer\\.cleaning`,
+      ),
+    );
+    expect(plain(await page("?record=booking:HX3K9"))).toMatch(/To come.*arrival-mail.*cleaning.*Events/);
+    const of = (name: string) => `${url}/?event=stayhook:timer:booking:HX3K9:${name}`;
+    expect(plain((await browser.get(of("cleaning"))).text)).toMatch(/Cancel Run now/);
+    await browser.submit(of("cleaning"), "discard");
+    await browser.submit(of("door-code"), "replay");
+    await webhooks.drain();
+    expect(fired).toEqual(["door-code"]);
+    expect(Object.fromEntries((await list()).map(({ name, state }) => [name, state]))).toEqual({
+      "arrival-mail": "scheduled",
+      cleaning: "done",
+      "door-code": "done",
+    });
   });
 });

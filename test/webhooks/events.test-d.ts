@@ -348,7 +348,7 @@ describe("timers", () => {
       on: {
         "booking.Confirmed": ({ timers, timer }) => {
           expectTypeOf<Parameters<typeof timers.set>>().toEqualTypeOf<[name: string, at: Date]>();
-          expectTypeOf<Parameters<typeof timers.clear>>().toEqualTypeOf<[name?: string]>();
+          expectTypeOf<Parameters<typeof timers.clear>>().toEqualTypeOf<[name?: string | undefined]>();
           expectTypeOf(timer).toEqualTypeOf<undefined>();
         },
         "booking.timer.door-code": ({ booking, listing, timer, timers, changed, status }) => {

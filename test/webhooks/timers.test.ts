@@ -647,3 +647,20 @@ describe("across processes", () => {
     expect(fired).toHaveLength(1);
   });
 });
+
+describe("telemetry", () => {
+  test("the first attempt at a timer tells how late it started", async () => {
+    const store = memoryStore();
+    const one = withTimers(({ timers }) => timers.set("door-code", at(2)), { store });
+    await one.deliver();
+    await one.webhooks.close();
+    await advance(5 * HOUR);
+    const other = withTimers(() => {}, { store });
+    other.webhooks.start();
+    await advance(100);
+    const lateness = ({ observed }: typeof one) =>
+      observed.flatMap((event) => (event.kind === "started" ? [event.lateness] : []));
+    expect(lateness(one)).toEqual([undefined]);
+    expect(lateness(other)).toEqual([3 * HOUR]);
+  });
+});
