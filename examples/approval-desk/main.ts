@@ -1,6 +1,6 @@
 // Keeps the requests that wait for your decision. The platform gives you 24 hours for each. A page lists the requests.
-// You get a reminder 6 hours and 1 hour before a deadline and after it, at most once each. A decision or a cancellation
-// removes the request. Open requests survive restarts, because they are in the SQLite file of the events.
+// Timers remind you 6 hours and 1 hour before a deadline and after it. A decision or a cancellation removes the request
+// and its timers. Both survive restarts, because they are in the SQLite file of the events.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -14,12 +14,11 @@
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
-import { createWebhookHandler, NotFoundError, StayhookClient, sharedSecret } from "stayhook";
+import { type Booking, createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
-import { createTables, decide, type OpenRequest, open } from "./desk.ts";
+import { createTables, deadlineOf, decide, open } from "./desk.ts";
 import { servePage } from "./page.ts";
-import { Reminders } from "./reminders.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DESK_SECRET } = process.env;
 const { PORT = "3000", EVENTS_DB = "events.db", REMIND_HOURS = "6,1,0" } = process.env;
@@ -45,22 +44,27 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Request": (event) =>
+    "booking.Request": (event) => {
+      const { booking, receivedAt, timers } = event;
+      // The reconciler does not know when the guest asked, so the 24 hours begin when it found the request.
+      const { decideBy: told = new Date(receivedAt.getTime() + DAY) } = event;
+      const decideBy = deadlineOf(db, booking.bookingCode, told);
+      for (const [index, lead] of leads.entries())
+        timers.set(`reminder-${index}`, new Date(decideBy.getTime() - lead));
       event.atomically((tx) => {
-        const { booking, timestamp, receivedAt } = event;
-        // The reconciler does not know when the guest asked, so the 24 hours begin when it found the request.
-        const { decideBy = new Date(receivedAt.getTime() + DAY) } = event;
-        if (open(tx, { booking, timestamp, decideBy }))
+        if (open(tx, booking, decideBy))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
-      }),
-    // Any other status ends the wait for a decision, even a status that this package does not know. Only `Initiated`
-    // comes before the request.
+      });
+    },
     fallback: (event) => {
       if (!event.booking || event.status === "Initiated") return;
-      const { eventId, booking, status, timestamp } = event;
+      const { eventId, booking, status, timers, timer } = event;
+      if (timer && status === "Request") return remind(booking, timer);
+      // Any other status ends the wait for a decision, even a status that this package does not know. Only `Initiated`
+      // comes before the request.
+      timers.clear();
       event.atomically((tx) => {
-        if (decide(tx, booking.bookingCode, timestamp))
-          news.set(eventId, `decided ${booking.bookingCode}: ${status}`);
+        if (decide(tx, booking.bookingCode)) news.set(eventId, `decided ${booking.bookingCode}: ${status}`);
       });
     },
   },
@@ -68,26 +72,16 @@ const webhooks = createWebhookHandler({
     if (event.kind !== "done") return;
     if (news.has(event.eventId)) console.log(news.get(event.eventId));
     news.delete(event.eventId);
-    reminders.schedule();
   },
-});
-
-const reminders = new Reminders({
-  db,
-  leads,
-  isOpen: async (bookingCode) => {
-    try {
-      return (await client.bookings.get(bookingCode)).status === "Request";
-    } catch (error) {
-      if (error instanceof NotFoundError) return false;
-      throw error;
-    }
-  },
-  remind,
 });
 
 /** Prints a reminder. Replace this function with one that sends you a message, such as a mail. */
-function remind({ bookingCode, listingId, decideBy }: OpenRequest, left: number): void {
+function remind({ bookingCode, listingId }: Booking, { name, at }: { name: string; at: Date }): void {
+  const lead = leads[Number(name.slice("reminder-".length))] ?? 0;
+  const decideBy = at.getTime() + lead;
+  const left = decideBy - Date.now();
+  // The app was down. If several reminders are due, the most urgent one is enough.
+  if (leads.some((other) => other < lead && left <= other)) return;
   const what = `${bookingCode} (listing ${listingId}) by ${new Date(decideBy).toISOString()}`;
   const minutes = Math.round(left / 60_000);
   if (left <= 0) console.log(`TOO LATE to decide on ${what}`);
@@ -101,7 +95,8 @@ function keptSecret(): string {
   return db.prepare("SELECT secret FROM secrets WHERE name = 'desk'").get()?.secret as string;
 }
 
-reminders.schedule();
+// Without a request, nothing else would start the timers after a restart.
+webhooks.start();
 const secret = DESK_SECRET || keptSecret();
 const page = servePage({ db, secret });
 const hooks = toNodeHandler(webhooks);
@@ -118,7 +113,6 @@ server.listen(Number(PORT), "127.0.0.1", () => {
 process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close(); // waits for the callbacks that run
-  reminders.stop();
   await store.close();
   db.close();
 });

@@ -1,35 +1,17 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import {
-  createTables,
-  decide,
-  forget,
-  open,
-  openRequests,
-  takeReminder,
-} from "../../examples/approval-desk/desk.ts";
-import { Reminders, type RemindersOptions } from "../../examples/approval-desk/reminders.ts";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { createTables, deadlineOf, decide, open, openRequests } from "../../examples/approval-desk/desk.ts";
 import type { Sandbox } from "../../src/testing/index.ts";
 import { installed } from "../package/support/consumer.ts";
 import { between, later } from "./between.ts";
 import { expectLines, expectRefusals, platform, subscribe } from "./support/drive.ts";
 import { type Example, PATIENCE, startExample } from "./support/example.ts";
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
+const HOUR = 3_600_000;
 const noon = Date.UTC(2027, 0, 1, 12);
 
-function newFile(): string {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-desk-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  return join(directory, "desk.db");
-}
-
-function openDesk(file = ":memory:"): DatabaseSync {
-  const db = new DatabaseSync(file);
+function openDesk(): DatabaseSync {
+  const db = new DatabaseSync(":memory:");
   onTestFinished(() => db.close());
   createTables(db);
   return db;
@@ -45,17 +27,20 @@ function asked(bookingCode: string, after = 0, fields: object = {}) {
     checkOut: "2027-07-04",
     ...fields,
   };
-  return { booking, timestamp: new Date(noon + after), decideBy: new Date(noon + after + 24 * HOUR) };
+  return { booking, decideBy: new Date(noon + after + 24 * HOUR) };
 }
+
+const ask = (db: DatabaseSync, { booking, decideBy }: ReturnType<typeof asked>) =>
+  open(db, booking, decideBy);
 
 const codes = (db: DatabaseSync) => openRequests(db, noon).map(({ bookingCode }) => bookingCode);
 
 describe("the desk", () => {
   test("has each request once, the most urgent first", () => {
     const db = openDesk();
-    expect(open(db, asked("B", HOUR))).toBe(true);
-    expect(open(db, asked("A", 2 * HOUR))).toBe(true);
-    expect(open(db, asked("B", HOUR))).toBe(false);
+    expect(ask(db, asked("B", HOUR))).toBe(true);
+    expect(ask(db, asked("A", 2 * HOUR))).toBe(true);
+    expect(ask(db, asked("B", HOUR))).toBe(false);
     expect(codes(db)).toEqual(["B", "A"]);
     expect(openRequests(db, noon)[0]).toEqual({
       bookingCode: "B",
@@ -63,236 +48,30 @@ describe("the desk", () => {
       checkIn: "2027-07-01",
       checkOut: "2027-07-04",
       decideBy: noon + 25 * HOUR,
-      reminded: null,
     });
   });
 
-  test("takes the first of several events for the request's own, in whatever order they come", () => {
+  test("takes the earliest deadline of several events, in whatever order they come", () => {
     const db = openDesk();
-    open(db, asked("A", HOUR));
-    open(db, asked("A", 0));
-    open(db, asked("A", 2 * HOUR, { checkOut: "2027-07-05" }));
-    expect(openRequests(db, noon)).toMatchObject([{ decideBy: noon + 24 * HOUR, checkOut: "2027-07-05" }]);
+    for (const after of [HOUR, 0, 2 * HOUR]) {
+      const { booking, decideBy } = asked("A", after);
+      open(db, booking, deadlineOf(db, "A", decideBy));
+    }
+    expect(openRequests(db, noon)).toMatchObject([{ decideBy: noon + 24 * HOUR }]);
   });
 
   test("takes a request whose dates and listing cannot be read", () => {
     const db = openDesk();
-    open(db, asked("A", 0, { checkIn: "next week", listingId: undefined }));
+    ask(db, asked("A", 0, { checkIn: "next week", listingId: undefined }));
     expect(openRequests(db, noon)).toMatchObject([{ checkIn: null, checkOut: null, listingId: null }]);
   });
 
-  test("forgets what is decided on, and nothing that happened before that brings it back", () => {
+  test("forgets what is decided on", () => {
     const db = openDesk();
-    open(db, asked("A"));
-    open(db, asked("B"));
-    expect(decide(db, "A", new Date(noon + HOUR))).toBe(true);
-    expect(decide(db, "A", new Date(noon))).toBe(false);
-    expect(open(db, asked("A"))).toBe(false);
-    expect(open(db, asked("A", HOUR))).toBe(false);
-    expect(codes(db)).toEqual(["B"]);
-    // The guest has made a new request.
-    expect(open(db, asked("A", 2 * HOUR))).toBe(true);
-    expect(codes(db)).toEqual(["B", "A"]);
-  });
-
-  test("gives each reminder away once, to whoever takes it first", () => {
-    const file = newFile();
-    const [db, other] = [openDesk(file), openDesk(file)];
-    open(db, asked("A"));
-    expect(takeReminder(db, "A", 6 * HOUR)).toBe(true);
-    expect(takeReminder(other, "A", 6 * HOUR)).toBe(false);
-    expect(takeReminder(other, "A", HOUR)).toBe(true);
-    expect(takeReminder(db, "A", 6 * HOUR)).toBe(false);
-    expect(takeReminder(db, "B", HOUR)).toBe(false);
-  });
-
-  test("does not take a request that was seen decided on first", () => {
-    const db = openDesk();
-    expect(decide(db, "A", new Date(noon + HOUR))).toBe(false);
-    expect(open(db, asked("A"))).toBe(false);
-    expect(codes(db)).toEqual([]);
-  });
-});
-
-describe("reminders", () => {
-  beforeEach(() => void vi.useFakeTimers({ now: noon }));
-  afterEach(() => void vi.useRealTimers());
-
-  /** Makes reminders 6 h before, 1 h before, and at the deadline. They are logged as `<code> <minutes left>`. */
-  function remind(db: DatabaseSync, options: Partial<RemindersOptions> = {}) {
-    const said: string[] = [];
-    const reminders = new Reminders({
-      db,
-      leads: [6 * HOUR, HOUR, 0],
-      isOpen: async () => true,
-      remind: ({ bookingCode }, left) => void said.push(`${bookingCode} ${left / MINUTE}`),
-      ...options,
-    });
-    onTestFinished(() => reminders.stop());
-    reminders.schedule();
-    return { said, reminders };
-  }
-
-  test("come at their times, once each", async () => {
-    const db = openDesk();
-    open(db, asked("A"));
-    const { said } = remind(db);
-    expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(18 * HOUR - 1);
-    expect(said).toEqual([]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(said).toEqual(["A 360"]);
-    await vi.advanceTimersByTimeAsync(5 * HOUR - 1);
-    expect(said).toHaveLength(1);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(said).toEqual(["A 360", "A 60"]);
-    await vi.advanceTimersByTimeAsync(HOUR);
-    expect(said).toEqual(["A 360", "A 60", "A 0"]);
-    expect(vi.getTimerCount()).toBe(0);
-  });
-
-  test("wait for one timer, whatever there is on the desk, and none where it is empty", async () => {
-    const db = openDesk();
-    const { said, reminders } = remind(db);
-    expect(vi.getTimerCount()).toBe(0);
-    for (let index = 0; index < 50; index++) open(db, asked(`A${index}`, index));
-    reminders.schedule();
-    reminders.schedule();
-    expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(18 * HOUR + 50);
-    expect(said).toHaveLength(50);
-  });
-
-  test("are not repeated after a restart, and not missed for one", async () => {
-    const file = newFile();
-    const first = openDesk(file);
-    open(first, asked("A"));
-    const before = remind(first);
-    await vi.advanceTimersByTimeAsync(18 * HOUR);
-    expect(before.said).toEqual(["A 360"]);
-    before.reminders.stop();
-    await vi.advanceTimersByTimeAsync(2 * HOUR);
-    const after = remind(openDesk(file));
-    await vi.advanceTimersByTimeAsync(3 * HOUR - 1);
-    expect(after.said).toEqual([]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(after.said).toEqual(["A 60"]);
-  });
-
-  test("that were missed are made up for by the most urgent one", async () => {
-    const db = openDesk();
-    open(db, asked("A"));
-    open(db, asked("B", -10 * HOUR));
-    vi.setSystemTime(noon + 23.5 * HOUR);
-    const { said } = remind(db);
-    await vi.advanceTimersByTimeAsync(0);
-    expect(said).toEqual(["B -570", "A 30"]);
-    await vi.advanceTimersByTimeAsync(HOUR);
-    expect(said).toEqual(["B -570", "A 30", "A 0"]);
-  });
-
-  test("come once where two processes are at one file, or one dies after it has taken one", async () => {
-    const file = newFile();
-    const db = openDesk(file);
-    open(db, asked("A"));
-    const [one, other] = [remind(db), remind(openDesk(file))];
-    await vi.advanceTimersByTimeAsync(18 * HOUR);
-    expect([...one.said, ...other.said]).toEqual(["A 360"]);
-
-    const dies = remind(openDesk(file), {
-      remind: () => new Promise<void>(() => {}), // the process dies during this call
-    });
-    one.reminders.stop();
-    other.reminders.stop();
-    await vi.advanceTimersByTimeAsync(5 * HOUR);
-    dies.reminders.stop();
-    const next = remind(openDesk(file));
-    await vi.advanceTimersByTimeAsync(0);
-    expect(next.said).toEqual([]);
-    await vi.advanceTimersByTimeAsync(HOUR);
-    expect(next.said).toEqual(["A 0"]);
-  });
-
-  test("that fail are not repeated, and hold up no others", async () => {
-    const error = vi.spyOn(console, "error").mockImplementation(() => {});
-    onTestFinished(() => error.mockRestore());
-    const db = openDesk();
-    open(db, asked("A"));
-    open(db, asked("B", 1));
-    const said: string[] = [];
-    remind(db, {
-      remind: ({ bookingCode }, left) => {
-        said.push(`${bookingCode} ${Math.round(left / MINUTE)}`);
-        if (bookingCode === "A") throw new Error("the mail server is down");
-      },
-    });
-    await vi.advanceTimersByTimeAsync(20 * HOUR);
-    expect(said).toEqual(["A 360", "B 360"]);
-    expect(error).toHaveBeenCalledOnce();
-  });
-
-  test("do not come for what was decided on, told or not", async () => {
-    const db = openDesk();
-    for (const code of ["A", "B", "C", "D"]) open(db, asked(code));
-    const { said, reminders } = remind(db, {
-      isOpen: async (bookingCode) => {
-        if (bookingCode === "C") throw new Error("the platform is out of reach");
-        // An event decides the booking while the platform answers.
-        if (bookingCode === "D") decide(db, "D", new Date());
-        return bookingCode !== "B";
-      },
-    });
-    decide(db, "A", new Date(noon + HOUR));
-    reminders.schedule();
-    await vi.advanceTimersByTimeAsync(18 * HOUR);
-    expect(said).toEqual(["C 360"]);
-    expect(codes(db)).toEqual(["C"]);
-  });
-
-  test("end with the desk", async () => {
-    const db = openDesk();
-    open(db, asked("A"));
-    const { said, reminders } = remind(db);
-    reminders.stop();
-    reminders.schedule();
-    expect(vi.getTimerCount()).toBe(0);
-    await vi.advanceTimersByTimeAsync(24 * HOUR);
-    expect(said).toEqual([]);
-  });
-
-  test("wait for a deadline that is further away than a timer goes", async () => {
-    const db = openDesk();
-    open(db, asked("A", 40 * 24 * HOUR));
-    const { said } = remind(db);
-    await vi.advanceTimersByTimeAsync(HOUR);
-    expect(said).toEqual([]);
-    await vi.advanceTimersByTimeAsync(40 * 24 * HOUR + 17 * HOUR);
-    expect(said).toEqual(["A 360"]);
-  });
-
-  test("go on after the file could not be read", async () => {
-    const error = vi.spyOn(console, "error").mockImplementation(() => {});
-    onTestFinished(() => error.mockRestore());
-    const db = openDesk();
-    open(db, asked("A"));
-    const { said } = remind(db);
-    db.exec("ALTER TABLE requests RENAME TO away");
-    await vi.advanceTimersByTimeAsync(18 * HOUR);
-    await vi.advanceTimersByTimeAsync(MINUTE);
-    expect(error).toHaveBeenCalledTimes(2);
-    db.exec("ALTER TABLE away RENAME TO requests");
-    await vi.advanceTimersByTimeAsync(MINUTE);
-    expect(said).toEqual(["A 358"]);
-    expect(error).toHaveBeenCalledTimes(2);
-  });
-
-  test("leave what is forgotten alone", async () => {
-    const db = openDesk();
-    open(db, asked("A"));
-    const { said } = remind(db);
-    forget(db, "A");
-    await vi.advanceTimersByTimeAsync(24 * HOUR);
-    expect(said).toEqual([]);
+    ask(db, asked("A"));
+    expect(decide(db, "A")).toBe(true);
+    expect(decide(db, "A")).toBe(false);
+    expect(openRequests(db, noon)).toEqual([]);
   });
 });
 
