@@ -24,11 +24,9 @@ export const sidebar: Item[] = [
   ]),
   group("Guides", [
     ["Block nights", "/guides/block-nights"],
-    ["Approve in time", "/guides/approve-in-time"],
+    ["At a time: door codes, mails, cleanings", "/guides/at-a-time"],
     ["Mirror listings", "/guides/mirror-listings"],
-    ["Door codes by local time", "/guides/door-codes"],
     ["iCalendar feed", "/guides/ical-feed"],
-    ["Cleanings", "/guides/cleaning"],
   ]),
   {
     text: "Your stack",

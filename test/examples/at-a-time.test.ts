@@ -1,0 +1,100 @@
+import { memoryStore, StayhookClient } from "stayhook";
+import { createSandbox } from "stayhook/testing";
+import { expect, onTestFinished, test } from "vitest";
+import { createStays } from "../../examples/at-a-time/stays.ts";
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+/** Starts the guide's app beside a sandbox. Its services note what they do. */
+async function start() {
+  const sandbox = createSandbox({ seed: 1 });
+  onTestFinished(() => sandbox.close());
+  const client = new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: sandbox.accessToken,
+    fetch: sandbox.fetch,
+  });
+  const did: string[] = [];
+  const note = (what: string) => async () => void did.push(what);
+  const [mail, openDoor, closeDoor, clean] = ["mail", "open", "close", "clean"].map(note) as [
+    () => Promise<void>,
+    () => Promise<void>,
+    () => Promise<void>,
+    () => Promise<void>,
+  ];
+  const decline = async ({ bookingCode }: { bookingCode: string }) => {
+    did.push("decline");
+    await sandbox.bookings.decline(bookingCode);
+  };
+  const services = { mail, openDoor, closeDoor, clean, decline, zoneOf: () => "Europe/Lisbon" };
+  const webhooks = createStays(client, memoryStore(), services);
+  onTestFinished(() => webhooks.close({ timeout: 100 }));
+  sandbox.deliverTo(webhooks.fetch);
+  await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/" } });
+  const midnight = Math.floor(Date.now() / DAY) * DAY;
+  const day = (n: number) => new Date(midnight + n * DAY).toISOString().slice(0, 10);
+  let passed = 0;
+  /** Moves the clock to a day from now. */
+  const until = async (days: number) => {
+    const wait = midnight + days * DAY - Date.now() - passed;
+    await sandbox.advance(wait);
+    passed += wait;
+    for (let n = 0; n < 3; n += 1) {
+      await sandbox.settled();
+      await webhooks.drain();
+      await new Promise((resolve) => setTimeout(resolve, 150)); // a timer may wait for a change
+    }
+  };
+  return { sandbox, did, day, until };
+}
+
+test("a stay: a mail, an open door, a closed door and a cleaning", async () => {
+  const { sandbox, did, day, until } = await start();
+  await sandbox.bookings.instantBook({ checkIn: day(10), checkOut: day(12) });
+  await until(8);
+  expect(did).toEqual([]);
+  await until(9);
+  expect(did).toEqual(["mail"]);
+  await until(11);
+  expect(did).toEqual(["mail", "open"]);
+  await until(13);
+  expect(did.toSorted()).toEqual(["clean", "close", "mail", "open"]);
+  await until(30);
+  expect(did).toHaveLength(4);
+});
+
+test("a stay that moves, told or not", async () => {
+  const { sandbox, did, day, until } = await start();
+  const { bookingCode } = await sandbox.bookings.instantBook({ checkIn: day(10), checkOut: day(12) });
+  await until(5);
+  await sandbox.bookings.alter(bookingCode, { checkIn: day(20), checkOut: day(22) });
+  await until(15);
+  expect(did).toEqual([]);
+  sandbox.delivery.set({ drop: 1 });
+  await sandbox.bookings.alter(bookingCode, { checkIn: day(30), checkOut: day(32) });
+  await until(25);
+  expect(did).toEqual([]);
+  await until(31);
+  expect(did).toEqual(["mail", "open"]);
+});
+
+test("a stay that is cancelled without a notification", async () => {
+  const { sandbox, did, day, until } = await start();
+  const { bookingCode } = await sandbox.bookings.instantBook({ checkIn: day(10), checkOut: day(12) });
+  await until(9);
+  sandbox.delivery.set({ drop: 1 });
+  await sandbox.bookings.cancel(bookingCode);
+  await until(30);
+  expect(did).toEqual(["mail", "close"]);
+});
+
+test("a request that nobody decides is declined an hour before the deadline", async () => {
+  const { sandbox, did, until } = await start();
+  await sandbox.bookings.request();
+  const { bookingCode } = await sandbox.bookings.request();
+  await until(0.9);
+  await sandbox.bookings.decline(bookingCode);
+  await until(2.5);
+  expect(did).toEqual(["decline"]);
+});
