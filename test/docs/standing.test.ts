@@ -7,9 +7,9 @@ import { type AddressInfo, Server as NetServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import type { EventStore, WebhookHandler } from "stayhook";
+import type { EventStore, WebhookCallbacks, WebhookHandler } from "stayhook";
 import { AuthenticationError, StayhookClient } from "stayhook";
-import { createSandbox, type Sandbox } from "stayhook/testing";
+import { createSandbox, createTestEvent, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { extractBlocks, standing } from "./extract.ts";
 
@@ -62,6 +62,20 @@ const checks: Record<string, (running: Running) => unknown> = {
     const url = `https://example.com/hooks?key=${encodeURIComponent(SECRET)}`;
     expect(endpoints?.bookings).toBe(`${url}&topic=bookings`);
     expect(endpoints?.listings).toBe(`${url}&topic=listings`);
+  },
+  "at-a-time": async ({ exports }) => {
+    const { on } = exports as { on: WebhookCallbacks };
+    const timers = new Map<string, Date>();
+    const booking = { checkIn: "2026-07-01", checkOut: "2026-07-03" };
+    await on["booking.Confirmed"]?.(createTestEvent("booking.Confirmed", { booking, timers }));
+    expect(Object.fromEntries(timers)).toEqual({
+      "arrival-mail": new Date("2026-06-29T14:00:00Z"),
+      "door-code": new Date("2026-07-01T14:00:00Z"),
+    });
+    await on["booking.timer.door-code"]?.(createTestEvent("booking.timer.door-code"));
+    await says(/^open HX3K9/);
+    await on["booking.Cancelled"]?.(createTestEvent("booking.Cancelled", { timers }));
+    expect(timers.size).toBe(0);
   },
   express: recordsAt("/hooks"),
   fastify: recordsAt("/hooks/"),
