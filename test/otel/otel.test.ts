@@ -426,3 +426,28 @@ test("a misspelled or wrong option throws", () => {
   expect(() => telemetry({ meter: {} as never })).toThrow("meter: must be an OpenTelemetry meter");
   expect(() => telemetry(null as never)).toThrow(InvalidArgumentError);
 });
+
+test("a timer's lateness is measured, and a timer that waits for a change is no error", async () => {
+  const at = new Date(Date.now() - 5000);
+  const { platform, webhooks, points, spans, deliver } = await subscriber({
+    recheckAfter: false,
+    on: {
+      "booking.Confirmed": ({ timers }) => timers.set("door-code", at),
+      "booking.timer.door-code": () => {},
+    },
+  });
+  const { bookingCode } = await platform.bookings.create({ status: "Confirmed" });
+  await deliver("a", bookingCode);
+  await webhooks.drain();
+  const [point] = await points("stayhook.timer.lateness");
+  expect(point).toMatchObject({ attributes: { "messaging.system": "stayhook" }, unit: "s" });
+  const { count, sum } = point!.value as { count: number; sum: number };
+  expect(count).toBe(1);
+  expect(sum).toBeGreaterThan(4.9);
+  await webhooks.timers(`booking:${bookingCode}`).set("door-code", new Date());
+  await platform.bookings.alter(bookingCode, { checkIn: "2027-07-01", checkOut: "2027-07-05" });
+  await webhooks.drain();
+  const waiting = spans().filter(({ attributes }) => attributes["stayhook.outcome"] === "waiting");
+  expect(waiting).toHaveLength(1);
+  expect(waiting[0]!.attributes["error.type"]).toBeUndefined();
+});

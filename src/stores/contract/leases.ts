@@ -266,6 +266,19 @@ export const outages: Cases = {
     await claims("during the outage", await add("booking:B"));
   },
 
+  "an attempt that waits for another event counts neither as an attempt nor as an outage, and delays no other":
+    async (bench) => {
+      const { add, claimOne, claimLater, settle, claims } = bench;
+      await add("booking:A");
+      const other = await add("booking:A");
+      const claim = await claimOne();
+      const start = performance.now();
+      await settle(claim, { ...unreachable(2 * bench.unit), waits: true });
+      await bench.done((await claims("while the first event waits", other))[0]!);
+      const again = await claimLater(start + 2 * bench.unit);
+      equal("attempts and outages of the second claim", [again.attempts, again.outages], [1, 0]);
+    },
+
   "an outage makes no event due earlier": async ({ ended, get }) => {
     const late = await ended("booking:A", failed(2 * LONG));
     const { dueAt } = await get(late);

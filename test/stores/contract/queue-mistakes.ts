@@ -292,6 +292,14 @@ export const queueMistakes: Mistakes = {
     }),
     fails: "outage: an outage makes no event due earlier",
   },
+  "takes an attempt that waits for another event for an outage": {
+    wrap: (store) => ({
+      settle: (claim, outcome) =>
+        store.settle(claim, outcome.state === "retrying" ? { ...outcome, waits: undefined } : outcome),
+    }),
+    fails:
+      "outage: an attempt that waits for another event counts neither as an attempt nor as an outage, and delays no other",
+  },
   "ends an outage with a new event": {
     wrap: (store) => ({
       async add(event, options) {
