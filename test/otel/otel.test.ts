@@ -437,7 +437,7 @@ test("a timer's lateness is measured, and a timer that waits for a change is no 
     },
   });
   const { bookingCode } = await platform.bookings.create({ status: "Confirmed" });
-  await deliver("a", bookingCode);
+  await deliver(crypto.randomUUID(), bookingCode);
   await webhooks.drain();
   const [point] = await points("stayhook.timer.lateness");
   expect(point).toMatchObject({ attributes: { "messaging.system": "stayhook" }, unit: "s" });
