@@ -12,7 +12,7 @@ import type {
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
 import { storedId } from "../webhooks/own-ids.ts";
-import { timerOf } from "../webhooks/timers.ts";
+import { knownType } from "../webhooks/timers.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
   badge,
@@ -382,9 +382,8 @@ function stateBadge({ state, reason }: StoredEvent): Html {
 }
 
 function typeOf(event: StoredEvent): string {
-  const { type, topic, ref, source } = event;
-  if (source === "timer" && ref !== null) return `${ref.split(":")[0]}.timer.${timerOf(event).name}`;
-  return type ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
+  const { topic, ref } = event;
+  return knownType(event) ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
 }
 
 function recordLink(ref: string): Html {

@@ -162,6 +162,14 @@ export function timerOf({
   return { name: name ?? "", at: new Date(timestamp) };
 }
 
+/** Returns the type of an event, also of a timer that has not fired. `null` if no attempt has found out the type. */
+export function knownType(
+  event: Pick<NewEvent, "source" | "ref" | "notification" | "timestamp"> & { readonly type: string | null },
+): string | null {
+  const kind = event.source === "timer" ? parseRef(event.ref)?.kind : undefined;
+  return kind === undefined ? event.type : TimerRules.keyOf(kind, timerOf(event).name);
+}
+
 /** Returns a timer as an event to record. Its wait is read when the event is recorded, which may be later. */
 function furtherTimer(event: NewEvent, at: Date): FurtherEvent {
   return {

@@ -619,3 +619,29 @@ describe("events", () => {
     expect(existsSync(typo)).toBe(false);
   });
 });
+
+test("a scheduled timer is listed with its type and its time, shown, run now and cancelled", async () => {
+  const { file, env, events, json } = await recorded();
+  const store = sqliteStore(file, { durability: "process-crash" });
+  const client = new StayhookClient({
+    baseUrl: env.STAYHOOK_BASE_URL,
+    accessToken: env.STAYHOOK_ACCESS_TOKEN,
+  });
+  const webhooks = createWebhookHandler({ client, store, verify: false, on: { fallback: () => {} } });
+  const at = new Date(Math.ceil(Date.now() / 1000) * 1000 + 10 * 86_400_000);
+  await webhooks.timers("booking:FINE").set("door-code", at);
+  await webhooks.timers("booking:FINE").set("cleaning", at);
+  await webhooks.close();
+  await store.close();
+  const { stdout } = await events("ls", "--state", "scheduled");
+  expect(stdout).toContain(
+    "stayhook:timer:booking:FINE:door-code\tscheduled\tbooking.timer.door-code\tbooking:FINE",
+  );
+  expect(stdout).toContain(at.toISOString());
+  expect((await events("show", "stayhook:timer:booking:FINE:door-code")).stdout).toContain("in 10 days");
+  await events("replay", "stayhook:timer:booking:FINE:door-code");
+  await events("discard", "stayhook:timer:booking:FINE:cleaning", "--yes");
+  const left = await json("ls", "--state", "scheduled");
+  expect(left).toHaveLength(1);
+  expect(Date.parse(left[0].dueAt)).toBeLessThanOrEqual(Date.now());
+});

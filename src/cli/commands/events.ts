@@ -11,6 +11,7 @@ import {
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
 import { storedId } from "../../webhooks/own-ids.ts";
+import { knownType } from "../../webhooks/timers.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
   type Command,
@@ -29,7 +30,7 @@ type Store = EventStore<unknown>;
 const eventColumns: readonly Column<StoredEvent>[] = [
   ["EVENT", ({ eventId }) => eventId],
   ["STATE", ({ state }) => state],
-  ["TYPE", ({ type }) => type],
+  ["TYPE", knownType],
   ["RECORD", ({ ref }) => ref],
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
@@ -166,7 +167,10 @@ function describeAttempt(entry: StoredEvent["history"][number]): string {
 function describeWait(until: Date): string {
   const seconds = Math.ceil((until.getTime() - Date.now()) / 1000);
   if (seconds <= 0) return "as soon as a process of the app is free";
-  return seconds < 120 ? `in ${seconds} s` : `in ${Math.round(seconds / 60)} min`;
+  if (seconds < 120) return `in ${seconds} s`;
+  const hours = seconds / 3600;
+  if (hours < 3) return `in ${Math.round(seconds / 60)} min`;
+  return hours < 72 ? `in ${Math.round(hours)} h` : `in ${Math.round(hours / 24)} days`;
 }
 
 const counts: Subcommand = {
