@@ -281,6 +281,8 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
       return item("plain", `The store keeps only the last ${HISTORY_LENGTH} attempts`);
     case "attempt":
       return item(...outcomes[step.entry.outcome], step.entry.at, attemptView(step.entry, isPersonal));
+    case "scheduled":
+      return item("wait", "Scheduled for", step.at);
     case "pending":
       return item("wait", step.at ? "Waiting. The attempt is due" : "Waiting", step.at);
     case "processing":

@@ -120,7 +120,7 @@ const show: Subcommand = {
       out.result({ ...event, lastStatus, lastFields }, () => {
         const { history, receivedAt, dueAt, doneAt, attempts, ...fields } = event;
         return out.fields([
-          ...Object.entries(fields),
+          ...Object.entries({ ...fields, type: knownType(event) }),
           ["last status of the record", lastStatus],
           ["last fields of the record", lastFields],
           ...linesOf(event),
@@ -143,6 +143,8 @@ function lineOf(event: StoredEvent, step: Step): readonly [name: string, text: u
       return ["received", `${step.at.toISOString()} by ${event.source}`];
     case "attempt":
       return [step.number === undefined ? "attempt" : `attempt ${step.number}`, describeAttempt(step.entry)];
+    case "scheduled":
+      return ["scheduled for", due(step.at)];
     case "pending":
       return ["next attempt", due(step.at)];
     case "retrying":
