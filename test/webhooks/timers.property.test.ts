@@ -24,7 +24,13 @@ test("timers fire for the last time that was set, and never early or after a cle
     fc.asyncProperty(stepsOf(true, 25), async (steps) => {
       vi.useFakeTimers({ now: new Date("2026-05-01T12:00:00Z") });
       const written: string[] = [];
-      const store = memoryStore<string[]>({ transaction: async (run) => void (await run(written)) });
+      const store = memoryStore<string[]>({
+        transaction: async (run) => {
+          const notes: string[] = [];
+          await run(notes); // rejects if the lease was lost, so that the notes are dropped, as a rollback does
+          written.push(...notes);
+        },
+      });
       const stage: Stage = {
         unit: 60_000,
         stepClock: (ms) => void vi.setSystemTime(Date.now() + ms),
