@@ -235,7 +235,9 @@ describe("createTestEvent", () => {
   });
 
   it("names the known types", () => {
-    expect(() => make("booking.Confirmd")).toThrow(/^type: must be one of .*booking\.Confirmed, .*unknown, or booking\.timer/);
+    expect(() => make("booking.Confirmd")).toThrow(
+      /^type: must be one of .*booking\.Confirmed, .*unknown, or booking\.timer/,
+    );
   });
 });
 
