@@ -7,8 +7,14 @@ import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
 /** Notes the size of each group, and fails groups that contain an event of the record `booking:bad`. */
 class GroupingStore extends MemoryStore {
   readonly groups: number[] = [];
+  #isGone = false;
+
+  protected override async doClose() {
+    this.#isGone = true;
+  }
 
   protected override async doAdd(additions: readonly Addition[]) {
+    if (this.#isGone) throw new Error("the connections are gone");
     this.groups.push(additions.length);
     await new Promise((resolve) => setTimeout(resolve, 5));
     if (additions.some(({ event }) => event.ref === "booking:bad")) throw new Error("bad event");
