@@ -93,6 +93,10 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     ({ claim }) => claim.ref ?? claim.eventId,
     (settlements) => this.doSettle(settlements),
   );
+  readonly #renewals = new Group<Renewal, boolean>(
+    ({ claim }) => claim.lease,
+    (renewals) => this.#renew(renewals),
+  );
   readonly #rows = new Map<string, ClaimedRow>();
   readonly #clock = new StoreClock();
   #isFirstRead = true;
@@ -191,9 +195,20 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    if (claims.length === 0) return [];
-    const held = new Set(await this.doRenew(claims, Math.max(1, Math.ceil(leaseDuration))));
-    return claims.filter(({ lease }) => held.has(lease));
+    const duration = Math.max(1, Math.ceil(leaseDuration));
+    const held = await Promise.all(claims.map((claim) => this.#renewals.call({ claim, duration })));
+    return claims.filter((_, index) => held[index]);
+  }
+
+  /** Renewals of one handler have the same duration, so that they share a statement. */
+  async #renew(renewals: readonly Renewal[]): Promise<boolean[]> {
+    const held = new Set<string>();
+    for (const duration of new Set(renewals.map((renewal) => renewal.duration))) {
+      const same = renewals.filter((renewal) => renewal.duration === duration);
+      const claims = same.map(({ claim }) => claim);
+      for (const lease of await this.doRenew(claims, duration)) held.add(lease);
+    }
+    return renewals.map(({ claim }) => held.has(claim.lease));
   }
 
   async settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
@@ -362,12 +377,18 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.doClose().finally(() => this.subscribers.clear());
+    this.#closing ??= this.#close().finally(() => this.subscribers.clear());
     return this.#closing;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Calls that wait for their statement were made before `close`, so let them end first. */
+  async #close(): Promise<void> {
+    await Promise.all([this.#adds.idle, this.#settles.idle, this.#renewals.idle]);
+    await this.doClose();
   }
 
   protected get closed(): boolean {
@@ -469,7 +490,7 @@ class Group<In, Out> {
   readonly #keyOf: (call: In) => string;
   readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
   #waiting: Waiting<In, Out>[] = [];
-  #isRunning = false;
+  #running: Promise<void> | undefined;
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -480,12 +501,16 @@ class Group<In, Out> {
   call(call: In): Promise<Out> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      if (!this.#isRunning) void this.#runAll();
+      this.#running ??= this.#runAll();
     });
   }
 
+  /** Resolves when no call is waiting or running. */
+  get idle(): Promise<void> | undefined {
+    return this.#running;
+  }
+
   async #runAll(): Promise<void> {
-    this.#isRunning = true;
     // Calls of the same turn share the first statement, too.
     await undefined;
     while (this.#waiting.length > 0) {
@@ -497,7 +522,7 @@ class Group<In, Out> {
         else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
       }
     }
-    this.#isRunning = false;
+    this.#running = undefined;
   }
 
   #take(): Waiting<In, Out>[] {
@@ -516,6 +541,11 @@ class Group<In, Out> {
     const outs = await this.#run(group.map(({ call }) => call));
     for (const [index, { resolve }] of group.entries()) resolve(outs[index]!);
   }
+}
+
+interface Renewal {
+  readonly claim: ClaimedEvent;
+  readonly duration: number;
 }
 
 interface Waiting<In, Out> {

@@ -29,30 +29,6 @@ export const reading: Cases = {
     equal("ids with `after` set to an unknown id", await page(2, newEvent(null).eventId), []);
   },
 
-  "`list` filters by state, in pages": async (bench) => {
-    const { store, get } = bench;
-    const ids = await oneOfEachState(bench);
-    await bench.tick();
-    const newer = await bench.add("listing:2");
-    for (const [state, eventId] of Object.entries(ids)) {
-      const options = { state: state as keyof typeof ids, limit: 10, after: newer.eventId };
-      equal(`list() of ${state} events`, await store.list(options), [await get({ eventId })]);
-    }
-  },
-
-  "attempts and replays do not change an event's place in the list": async (bench) => {
-    const { store, add, claimOne, settle, done, tick } = bench;
-    const older = await add("booking:A");
-    await tick();
-    const newer = await add("booking:B");
-    await done(await claimOne({ eventId: newer.eventId }));
-    await settle(await claimOne(), failed(0));
-    await store.replay({ eventId: newer.eventId });
-    await store.replay({ eventId: older.eventId });
-    const listed = (await store.list({ limit: 10 })).map(({ eventId }) => eventId);
-    equal("ids in the list", listed, [newer.eventId, older.eventId]);
-  },
-
   "`counts` returns the number of events in every state": async (bench) => {
     equal("counts() of an empty store", await bench.store.counts(), NO_EVENTS);
     await oneOfEachState(bench);
