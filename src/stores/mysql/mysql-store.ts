@@ -127,15 +127,26 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   }
 }
 
-function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
+/** @param known - the `ref` of each event that the store has already, by its id */
+function* addAll(
+  operation: Operation,
+  additions: readonly Addition[],
+  known: ReadonlyMap<string, string | null> = new Map(),
+): SqlSteps<AddAnswer[]> {
   const { now } = operation;
-  const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
-  const known = new Map((yield* select(KNOWN, json(ids))).map(({ id, ref }) => [fromId(id), toRef(ref)]));
   const fresh = additions.filter(({ event }) => !known.has(event.eventId));
   if (fresh.length > 0) {
     const inserted = yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
-    // Another transaction has added one of the ids since `KNOWN`, so that the statement inserted nothing.
-    if (inserted < fresh.length) return yield* addAll(operation, additions);
+    // If the store has one of the ids, the statement inserts nothing.
+    if (inserted < fresh.length) {
+      const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
+      const found = yield* select(KNOWN, json(ids));
+      return yield* addAll(
+        operation,
+        additions,
+        new Map(found.map(({ id, ref }) => [fromId(id), toRef(ref)])),
+      );
+    }
     yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
   }
   const answers: AddAnswer[] = [];
