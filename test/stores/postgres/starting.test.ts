@@ -138,11 +138,10 @@ describePostgres("the schema", () => {
 describePostgres("the settings of a connection", () => {
   const schemas = createSchemas();
 
-  test("do not affect the store: isolation, search_path, time zone, date style, binary results", async () => {
+  test("do not affect the store: isolation, search_path, time zone, date style", async () => {
     const pool = new pg.Pool({
       connectionString: url,
       max: 3,
-      ...({ binary: true } as object),
       options:
         "-c default_transaction_isolation=serializable -c search_path=nowhere -c timezone=Asia/Kathmandu -c datestyle=German",
     });
