@@ -1,3 +1,4 @@
+import { atMost } from "../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
@@ -69,6 +70,8 @@ export interface Timed<T> {
 
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
+/** After this time, a statement probably waits for a lock, and the next group does not wait for it, ms. */
+const SLOW = 50;
 /** How far the store's clock may be behind before the base treats it as set back, ms. */
 const SET_BACK = 1000;
 /** The claims whose rows a store remembers. More leases than these are hardly held at once. */
@@ -387,7 +390,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   /** Calls that wait for their statement were made before `close`, so let them end first. */
   async #close(): Promise<void> {
-    await Promise.all([this.#adds.idle, this.#settles.idle, this.#renewals.idle]);
+    await Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
     await this.doClose();
   }
 
@@ -491,6 +494,8 @@ class Group<In, Out> {
   readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
   #waiting: Waiting<In, Out>[] = [];
   #running: Promise<void> | undefined;
+  /** The groups whose statement runs. */
+  readonly #groups = new Set<Promise<void>>();
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -506,23 +511,30 @@ class Group<In, Out> {
   }
 
   /** Resolves when no call is waiting or running. */
-  get idle(): Promise<void> | undefined {
-    return this.#running;
+  async idle(): Promise<void> {
+    await this.#running;
+    await Promise.all(this.#groups);
   }
 
   async #runAll(): Promise<void> {
     // Calls of the same turn share the first statement, too.
     await undefined;
     while (this.#waiting.length > 0) {
-      const group = this.#take();
-      try {
-        await this.#runTogether(group);
-      } catch (error) {
-        if (group.length === 1) group[0]!.reject(error);
-        else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
-      }
+      const group = this.#runGroup(this.#take());
+      this.#groups.add(group);
+      void group.finally(() => this.#groups.delete(group));
+      await atMost(SLOW, [group]);
     }
     this.#running = undefined;
+  }
+
+  async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {
+    try {
+      await this.#runTogether(group);
+    } catch (error) {
+      if (group.length === 1) group[0]!.reject(error);
+      else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
+    }
   }
 
   #take(): Waiting<In, Out>[] {
