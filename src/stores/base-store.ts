@@ -1,3 +1,4 @@
+import { atMost } from "../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
@@ -69,6 +70,8 @@ export interface Timed<T> {
 
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
+/** After this time, a statement probably waits for a lock, and the next group does not wait for it, ms. */
+const SLOW = 50;
 /** How far the store's clock may be behind before the base treats it as set back, ms. */
 const SET_BACK = 1000;
 /** The claims whose rows a store remembers. More leases than these are hardly held at once. */
@@ -513,16 +516,17 @@ class Group<In, Out> {
   async #runAll(): Promise<void> {
     // Calls of the same turn share the first statement, too.
     await undefined;
-    while (this.#waiting.length > 0) {
-      const group = this.#take();
-      try {
-        await this.#runTogether(group);
-      } catch (error) {
-        if (group.length === 1) group[0]!.reject(error);
-        else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
-      }
-    }
+    while (this.#waiting.length > 0) await atMost(SLOW, [this.#runGroup(this.#take())]);
     this.#running = undefined;
+  }
+
+  async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {
+    try {
+      await this.#runTogether(group);
+    } catch (error) {
+      if (group.length === 1) group[0]!.reject(error);
+      else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
+    }
   }
 
   #take(): Waiting<In, Out>[] {

@@ -1,5 +1,25 @@
+import { createHash } from "node:crypto";
 import { CONTENT } from "../sql/sql-rows.ts";
-import { NOW } from "./postgres-dialect.ts";
+import { inSchema, NOW } from "./postgres-dialect.ts";
+
+/** A constant statement. PostgreSQL parses and plans it once for each connection. */
+export class Statement {
+  readonly text: string;
+  readonly #name: string;
+  #runs = 0;
+
+  /** The name belongs to the text, because behind PgBouncer a connection may have the statements of other processes. */
+  constructor(text: string) {
+    this.text = text;
+    this.#name = `stayhook_${createHash("sha256").update(text).digest("hex").slice(0, 32)}`;
+  }
+
+  /** Changes after 8, 64, 512 … runs, because PostgreSQL keeps a plan that it made for smaller tables. */
+  nextName(): string {
+    this.#runs += 1;
+    return `${this.#name}_${Math.floor(Math.log2(this.#runs) / 3)}`;
+  }
+}
 
 // The statements of the hot path. Each statement handles any number of events, and locks records before it changes
 // anything else, in order of `ref`. Tables that a statement changes in a WITH clause look unchanged to its other parts.
@@ -52,11 +72,12 @@ const add = `
   SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
 
 /**
- * Leases records. Returns the time, and a row for each leased record. Parameters: the token of the claim, the limit, the
- * lease's duration, the due time at which the search begins.
+ * Leases records. Returns the time, and a row for each leased record. Its commit need not wait for the disk, because the
+ * commit of the next statement, which marks the events, waits for both. Parameters: the token of the claim, the limit,
+ * the lease's duration, the due time at which the search begins.
  */
 const lease = (which: string, direction = "") => `
-  WITH ${clock("NULL")},
+  WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('synchronous_commit', 'off', true)),
   free AS MATERIALIZED (
     SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
     WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}
@@ -91,7 +112,9 @@ const take = (which: string) => `
 const renew = `
   WITH ${clock("$5")},
   locked AS MATERIALIZED (
-    SELECT r.ref, r.lease FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) ORDER BY r.ref FOR UPDATE),
+    -- The condition on the time is always true. It sets the timeout before the first lock.
+    SELECT r.ref, r.lease FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) AND (SELECT now FROM t) > 0
+    ORDER BY r.ref FOR UPDATE),
   given AS (
     SELECT g.* FROM unnest($1::bytea[], $2::text[], $3::text[]) AS g (id, ref, lease)
     JOIN locked l ON l.ref = g.ref AND l.lease = g.lease),
@@ -181,7 +204,7 @@ const stateOfLease = `
       SELECT FROM stayhook_events o WHERE o.ref = e.ref AND o.claimed_at > e.claimed_at)) THEN 'settled' ELSE 'lost' END AS lease
   FROM stayhook_events e LEFT JOIN stayhook_records r ON r.ref = e.ref WHERE e.id = $1`;
 
-export const hot = {
+const statements = {
   add,
   lease: lease("r.due_at >= $4"),
   leaseNewest: lease("r.due_at >= $4", "DESC"),
@@ -230,3 +253,12 @@ export const hot = {
     SELECT max(received_at) AS at FROM (
       SELECT received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1000) AS newest`,
 } as const;
+
+/** The statements of the hot path, for the tables of a schema. */
+export type HotStatements = Readonly<Record<keyof typeof statements, Statement>>;
+
+export function hotStatements(schema: string): HotStatements {
+  const qualified = inSchema(schema);
+  const entries = Object.entries(statements).map(([name, sql]) => [name, new Statement(qualified(sql))]);
+  return Object.fromEntries(entries) as HotStatements;
+}
