@@ -1,14 +1,7 @@
-import { HISTORY_LENGTH } from "../base-store.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import type {
-  AttemptEntry,
-  ClaimedEvent,
-  NewEvent,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
-import type { SqlRow } from "./driver.ts";
+import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
+import type { Addition } from "../outcomes.ts";
+import type { SqlRow, SqlValue } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 /** Only escaped texts and the keys of events without a record begin with this character. */
@@ -42,7 +35,7 @@ function digit(hex: string, at: number): number {
   return code < 58 ? code - 48 : code - 87;
 }
 
-function fromId(value: unknown): string {
+export function fromId(value: unknown): string {
   const id = value instanceof ArrayBuffer ? new Uint8Array(value) : (value as Uint8Array);
   if (id.length !== 16) return fromText(decoder.decode(id).replace(/^\0{1,2}/, ""));
   let uuid = "";
@@ -58,6 +51,10 @@ export function toText(text: string): string {
   return text.isWellFormed() && !text.includes("\0") && !text.startsWith(ESCAPE)
     ? text
     : ESCAPE + JSON.stringify(text);
+}
+
+export function toTextOrNull(text: string | null | undefined): string | null {
+  return text === null || text === undefined ? null : toText(text);
 }
 
 export function fromText(text: string): string {
@@ -83,89 +80,104 @@ export function numberOrNull(value: unknown): number | null {
   return value === null || value === undefined ? null : Number(value);
 }
 
+/** Converts a value that the database returned as text or bytes. */
 export function text(value: unknown): string {
   return typeof value === "string" ? value : decoder.decode(value as Uint8Array);
 }
 
-function textOrNull(value: unknown): string | null {
-  return value === null || value === undefined ? null : text(value);
+function escaped(value: unknown): string | null {
+  return value === null || value === undefined ? null : fromText(text(value));
 }
 
-/** An entry of the history, as stored in JSON. */
-export type StoredEntry = Omit<AttemptEntry, "at"> & { readonly at: number };
-
-/** Returns the history with one more entry, as JSON. `JSON.stringify` escapes lone surrogates, as `toText` does. */
-export function historyWith(row: SqlRow, entry: StoredEntry): string {
-  return JSON.stringify([...historyOf(row), entry].slice(-HISTORY_LENGTH));
+/** Returns a history as JSON. `JSON.stringify` escapes lone surrogates, as `toText` does. */
+export function toHistory(history: readonly AttemptEntry[]): string | null {
+  return history.length === 0
+    ? null
+    : JSON.stringify(history.map(({ at, ...entry }) => ({ at: at.getTime(), ...entry })));
 }
 
-function historyOf(row: SqlRow): readonly StoredEntry[] {
-  return row.history === null || row.history === undefined
-    ? []
-    : (JSON.parse(text(row.history)) as StoredEntry[]);
+export function historyOf({ history }: SqlRow): readonly AttemptEntry[] {
+  if (history === null || history === undefined) return [];
+  const entries = JSON.parse(text(history)) as (Omit<AttemptEntry, "at"> & { readonly at: number })[];
+  return entries.map(({ at, ...entry }) => ({ at: new Date(at), ...entry }));
 }
 
-function newEventOf(row: SqlRow): NewEvent & { readonly traceparent: string | null } {
+export function workerOf({ worker }: SqlRow): string | undefined {
+  return escaped(worker) ?? undefined;
+}
+
+export function toSnapshot({ status, fields }: Snapshot): string {
+  return JSON.stringify({ status, fields });
+}
+
+/** The columns of an event's row that hold the event itself, but not its id and its record. */
+export const CONTENT = "source, topic, timestamp, notification, traceparent";
+
+/** Returns the values of {@link CONTENT}. */
+export function contentOf({ source, topic, timestamp, notification, traceparent }: Addition["event"]) {
+  return [
+    source,
+    toTextOrNull(topic),
+    toText(timestamp),
+    toTextOrNull(notification),
+    toTextOrNull(traceparent),
+  ] satisfies SqlValue[];
+}
+
+function eventOf(row: SqlRow): Addition["event"] {
   return {
     eventId: fromId(row.id),
-    ref: toRef(row.record),
+    ref: toRef(row.ref),
     source: text(row.source) as EventOrigin,
-    topic: textOrNull(row.topic),
-    timestamp: text(row.timestamp),
-    notification: textOrNull(row.notification),
-    traceparent: textOrNull(row.traceparent),
+    topic: escaped(row.topic),
+    timestamp: escaped(row.timestamp)!,
+    notification: escaped(row.notification),
+    traceparent: escaped(row.traceparent),
   };
 }
 
-/** Returns the claim of an event. `row` is the event before the claim. */
-export function claimOf(
-  row: SqlRow,
-  record: SqlRow | undefined,
-  { lease, now }: { readonly lease: string; readonly now: number },
-): ClaimedEvent {
-  const firstOutage = numberOrNull(row.first_outage_at);
+/**
+ * Returns the claim of an event.
+ *
+ * @param row - the event before the claim
+ * @param record - the row of the event's record
+ */
+export function claimOf(row: SqlRow, record: SqlRow, lease: string, now: number): ClaimedEvent {
+  const firstOutageAt = numberOrNull(row.first_outage_at);
+  const hasSnapshot = record.snapshot !== null && record.snapshot !== undefined;
   return {
-    ...newEventOf(row),
+    ...eventOf(row),
     receivedAt: number(row.received_at),
     claimedAt: now,
     attempts: number(row.attempts) + 1,
     outages: number(row.outages),
-    outageFor: firstOutage === null ? 0 : Math.max(0, now - firstOutage),
+    outageFor: firstOutageAt === null ? 0 : Math.max(0, now - firstOutageAt),
     replayed: number(row.replayed) === 1,
-    previous: record === undefined ? undefined : snapshotOf(record),
-    sequence: record === undefined ? 0 : number(record.sequence),
+    previous: hasSnapshot ? snapshotOf(record) : undefined,
+    sequence: hasSnapshot ? number(record.sequence) : 0,
     lease,
   };
 }
 
-/** @param row - the row of an event. `row.wait_end` is when the wait of the event's record ends */
 export function storedEventOf(row: SqlRow): StoredEvent {
   const state = text(row.state) as EventState;
-  const history = historyOf(row).map((entry) => ({ ...entry, at: new Date(entry.at) }));
-  const type = textOrNull(row.type);
+  const dueAt = numberOrNull(row.due_at);
   return {
-    ...newEventOf(row),
+    ...eventOf(row),
     state,
     attempts: number(row.attempts),
     receivedAt: new Date(number(row.received_at)),
-    dueAt: dueAtOf(state, row),
-    doneAt: state === "done" ? new Date(number(row.ended_at)) : null,
-    type: type === null ? null : fromText(type),
-    lastError: history.at(-1)?.error ?? null,
-    reason: textOrNull(row.reason) as FailureReason | "discarded" | null,
-    history,
+    dueAt: dueAt === null ? null : new Date(dueAt),
+    doneAt: state === "done" ? new Date(number(row.done_at)) : null,
+    type: escaped(row.type),
+    reason: escaped(row.reason) as FailureReason | "discarded" | null,
+    history: historyOf(row),
   };
 }
 
-function dueAtOf(state: EventState, row: SqlRow): Date | null {
-  if (state === "done" || state === "parked") return null;
-  if (state === "processing") return new Date(number(row.ready_at));
-  return new Date(Math.max(number(row.due_at), numberOrNull(row.wait_end) ?? 0));
-}
-
-export function recordOf(row: SqlRow): RecordSnapshot {
+export function recordSnapshotOf(row: SqlRow): RecordSnapshot {
   return {
-    ref: toRef(row.record)!,
+    ref: toRef(row.ref)!,
     snapshot: snapshotOf(row),
     sequence: number(row.sequence),
     seenAt: new Date(number(row.seen_at)),
