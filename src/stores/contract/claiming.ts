@@ -1,4 +1,4 @@
-import { type Bench, between, type Cases, check, equal, failed, handled, idsOf, LONG } from "./harness.ts";
+import { type Bench, between, type Cases, check, equal, handled, idsOf, LONG } from "./harness.ts";
 
 export const claiming: Cases = {
   "an empty store has nothing to claim": async ({ claim }) => {
@@ -82,18 +82,31 @@ async function expectOrder({ claimOne }: Bench, newestFirst: boolean, refs: read
   return claims;
 }
 
+/** Stores an event that has been due for some seconds, by the store's clock. */
+async function overdue(
+  bench: Bench,
+  state: "scheduled" | "pending" | "retrying",
+  ref: string | null,
+  seconds: number,
+) {
+  const { store, add, get, newEvent } = bench;
+  const now = await get(await add("booking:clock"));
+  await store.erase("booking:clock");
+  const event = { ...now, ...newEvent(ref), state, dueAt: new Date(Number(now.dueAt) - seconds * 1000) };
+  await store.restore({ events: [event], snapshots: [] });
+  return event;
+}
+
 /** Cases for the record and the event that `claim` takes. */
 export const ordering: Cases = {
   "the record that is due longest is claimed first, or last with newestFirst": async (bench) => {
-    const { unit, add, ended, sleep, settle } = bench;
-    await add("booking:timer", {}, { dueIn: 4 * unit });
-    await ended("booking:retry", failed(2 * unit));
-    await add("booking:new");
-    await sleep(5);
-    await add(null);
     const order = ["booking:new", "booking:retry", "booking:timer", null];
+    await overdue(bench, "pending", "booking:new", 400);
+    await overdue(bench, "scheduled", "booking:timer", 200);
+    await overdue(bench, "pending", null, 100);
+    await overdue(bench, "retrying", "booking:retry", 300);
     for (const claimed of await expectOrder(bench, true, [...order].reverse())) {
-      await settle(claimed, { state: "released" });
+      await bench.settle(claimed, { state: "released" });
       await bench.tick();
     }
     // Each of the released events has been due since its release.
@@ -101,16 +114,14 @@ export const ordering: Cases = {
   },
 
   "of a record, the event that is due longest is claimed first": async (bench) => {
-    const { unit, store, add, claimOne, done, ended, tick, sleep } = bench;
-    const late = await add("booking:A", {}, { dueIn: 7 * unit });
-    const retry = await ended("booking:A", failed(4 * unit));
-    const first = await add("booking:A");
-    await tick();
-    const second = await add("booking:A");
-    await sleep(8);
-    const third = await add("booking:A");
+    const { store, add, claimOne, done } = bench;
+    const late = await overdue(bench, "scheduled", "booking:A", 100);
+    const retry = await overdue(bench, "retrying", "booking:A", 200);
+    const first = await overdue(bench, "pending", "booking:A", 400);
+    const second = await overdue(bench, "pending", "booking:A", 300);
+    const last = await add("booking:A");
     // The state in which an event waits makes no difference, and neither does `newestFirst`.
-    for (const { eventId } of [first, second, retry, late, third]) {
+    for (const { eventId } of [first, second, retry, late, last]) {
       const claimed = await claimOne({ newestFirst: eventId === second.eventId });
       equal("id of the claimed event", claimed.eventId, eventId);
       await done(claimed);

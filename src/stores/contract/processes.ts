@@ -179,12 +179,12 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
 /** Cases for `subscribe`. A store without this method passes all of these cases. */
 export const waking: Cases = {
   "whatever makes an event due wakes the subscriber": async (bench) => {
-    const { store, unit, add, claimOne, newEvent, settle, done } = bench;
+    const { store, add, claimOne, newEvent, settle, done } = bench;
     const event = await wakes(bench, "add() of an event", () => add("booking:A"));
     const release = async () => settle(await claimOne(), { state: "released" });
     await wakes(bench, "settle() as released", release);
     // The retry is due before the end of the lease, so a caller that waits for the lease must wake earlier.
-    await wakes(bench, "settle() as retrying", async () => settle(await claimOne(), failed(unit)));
+    await wakes(bench, "settle() as retrying", async () => settle(await claimOne(), failed(LONG / 2)));
     await wakes(bench, "replay() of a retry", () => store.replay({ eventId: event.eventId }));
     const claim = await claimOne();
     await add("booking:A", {}, { dueIn: LONG / 2 });

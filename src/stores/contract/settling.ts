@@ -117,14 +117,14 @@ export const settling: Cases = {
   },
 
   "an attempt can replace its own event": async (bench) => {
-    const { add, claim, claimOne, claimLater, settle, shows, get } = bench;
+    const { add, claim, claimOne, settle, shows, get } = bench;
     const event = await add("booking:A", { source: "timer" });
     const own = { ...event, timestamp: "2027-01-01T00:00:00.000Z" };
     const claimed = await claimOne();
     // The attempt ends before `remove` and `events`, so that "timers" does not delete its own event.
     const changes = {
       remove: "timers",
-      events: [{ event: own, dueIn: bench.unit, replace: "moved" }],
+      events: [{ event: own, dueIn: LONG, replace: "moved" }],
     } as const;
     await settle(claimed, { ...handled(claimed, "Confirmed"), ...changes });
     await shows(event, { state: "scheduled", attempts: 0, doneAt: null, timestamp: own.timestamp });
@@ -134,7 +134,8 @@ export const settling: Cases = {
       ["done"],
     );
     equal("claim() before the event is due", await claim(), []);
-    const next = await claimLater(0);
+    await bench.store.replay({ eventId: event.eventId });
+    const next = await claimOne();
     equal("attempts and timestamp of the next claim", [next.attempts, next.timestamp], [1, own.timestamp]);
     await settle(next, { ...failed(LONG), events: [{ event: own, replace: "ended" }, { event: own }] });
     await shows(event, { state: "retrying", attempts: 1 });
