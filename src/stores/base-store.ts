@@ -362,8 +362,14 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.doClose().finally(() => this.subscribers.clear());
+    this.#closing ??= this.#close().finally(() => this.subscribers.clear());
     return this.#closing;
+  }
+
+  /** Waits for the calls that wait for a statement of their group. The store does not know of them yet. */
+  async #close(): Promise<void> {
+    await Promise.all([this.#adds.idle, this.#settles.idle]);
+    await this.doClose();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -464,6 +470,8 @@ class Group<In, Out> {
   readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
   #waiting: Waiting<In, Out>[] = [];
   #isRunning = false;
+  /** Resolves when no call waits or runs. */
+  idle: Promise<void> = Promise.resolve();
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -474,7 +482,7 @@ class Group<In, Out> {
   call(call: In): Promise<Out> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      if (!this.#isRunning) void this.#runAll();
+      if (!this.#isRunning) this.idle = this.#runAll();
     });
   }
 

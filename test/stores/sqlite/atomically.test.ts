@@ -74,6 +74,7 @@ test("writes do not run after the lease is lost", async () => {
   const { store, claims, done } = await claimed(1);
   const ran = vi.fn();
   await store.settle(claims[0]!, { state: "released" });
+  await store.claim(CLAIM);
   expect(await store.settle(claims[0]!, done(ran))).toBe(false);
   expect(ran).not.toHaveBeenCalled();
   await store.close();
@@ -100,6 +101,62 @@ test("writes run again after a failed commit, and are committed once", async () 
   expect(ran).toEqual(["one", "two", "one", "two"]);
   expect(nights()).toEqual(["one", "two"]);
   await store.close();
+});
+
+describe("a write that SQLite refuses", () => {
+  test.each([
+    ["breaks a unique index", night("twice"), "UNIQUE constraint failed"],
+    [
+      "uses a missing table",
+      (tx: DatabaseSync) => tx.exec("INSERT INTO missing VALUES (1)"),
+      "no such table",
+    ],
+  ])(
+    "%s: settle rejects with the error of SQLite, and the rest of the group is recorded",
+    async (_, write, message) => {
+      const { db, store, claims, nights, done } = await claimed(2);
+      db.exec("CREATE UNIQUE INDEX one ON nights (event); INSERT INTO nights VALUES ('twice')");
+      let thrown: unknown;
+      const noted = (tx: DatabaseSync) => {
+        try {
+          write(tx);
+        } catch (error) {
+          thrown = error;
+          throw error;
+        }
+      };
+      const answers = await Promise.allSettled([
+        store.settle(claims[0]!, done(noted)),
+        store.settle(claims[1]!, done(night("other"))),
+      ]);
+      // The queue takes an error for the callback's if it is the very error that the write threw.
+      expect(answers[0]).toEqual({ status: "rejected", reason: thrown });
+      expect(thrown).toMatchObject({ message: expect.stringContaining(message) });
+      expect(nights()).toEqual(["twice", "other"]);
+      await store.close();
+    },
+  );
+
+  test("breaks a deferred constraint at the commit: settle rejects with the error of SQLite", async () => {
+    const { db, store, claims, nights, done } = await claimed(2);
+    db.exec(
+      "PRAGMA foreign_keys = ON; CREATE TABLE guests (name TEXT PRIMARY KEY); CREATE TABLE stays (guest TEXT REFERENCES guests DEFERRABLE INITIALLY DEFERRED)",
+    );
+    const answers = await Promise.allSettled([
+      store.settle(
+        claims[0]!,
+        done((tx) => tx.exec("INSERT INTO stays VALUES ('nobody')")),
+      ),
+      store.settle(claims[1]!, done(night("other"))),
+    ]);
+    expect(answers[0]).toMatchObject({
+      reason: { message: "FOREIGN KEY constraint failed", code: "ERR_SQLITE_ERROR" },
+    });
+    expect(answers[1]).toEqual({ status: "fulfilled", value: true });
+    expect(nights()).toEqual(["other"]);
+    expect(await store.counts()).toMatchObject({ done: 1, processing: 1 });
+    await store.close();
+  });
 });
 
 test("if a write fills the disk, only its event fails", async () => {
@@ -159,7 +216,14 @@ describe("a write that breaks the rules", () => {
       expect(answers[0]?.status).toBe("fulfilled");
       expect(answers[2]).toEqual({ status: "fulfilled", value: true });
       expect(nights()).toEqual(["other"]);
-      expect(await store.counts()).toEqual({ pending: 1, processing: 2, retrying: 0, done: 1, parked: 0 });
+      expect(await store.counts()).toEqual({
+        scheduled: 0,
+        pending: 1,
+        processing: 2,
+        retrying: 0,
+        done: 1,
+        parked: 0,
+      });
       expect(() => db.exec("ROLLBACK")).toThrow("no transaction is active");
       await store.close();
     },
