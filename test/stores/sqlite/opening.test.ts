@@ -207,7 +207,7 @@ describe("the schema", () => {
     const error = errorOf(() => sqliteStore(path));
     expect(error).toBeInstanceOf(StayhookError);
     expect(error.message).toMatch(
-      /stayhook 0\.1 made the tables, and this version of stayhook cannot read them/,
+      /stayhook 0\.1 made the tables, and this version of stayhook requires schema version 2/,
     );
     expect(existsSync(`${path}-shm`)).toBe(false);
     const db = new DatabaseSync(path);
@@ -315,11 +315,11 @@ describe("close", () => {
     const store = sqliteStore(path);
     const added = store.add(eventOf());
     const closed = store.close();
-    await expect(store.add(eventOf())).rejects.toThrow("The store is closed.");
+    await expect(store.add(eventOf())).rejects.toThrow("The event store is closed.");
     await expect(store.list({ limit: 1 })).rejects.toThrow(StayhookError);
     await expect(store.renew([], 1)).rejects.toThrow(StayhookError);
     await expect(store.claim({ ...CLAIM, limit: 0 })).rejects.toThrow(StayhookError);
-    expect(() => store.subscribe?.(() => {})).toThrow("The store is closed.");
+    expect(() => store.subscribe?.(() => {})).toThrow("The event store is closed.");
     expect(await added).toBe("added");
     await closed;
     const again = sqliteStore(path);
