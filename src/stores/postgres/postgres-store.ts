@@ -282,8 +282,8 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   protected override async doSettle(settlements: readonly Settlement<ClientBase>[]): Promise<Settled[]> {
     const [first] = settlements;
     if (first !== undefined && first.writes.length > 0) return [await this.#settleWithWrites(first)];
-    const values = settleValues(settlements);
-    const rows = await this.#patiently(failing.settle, this.#hot.settle, values, settlements.length);
+    const [statement, values] = this.#settling(settlements);
+    const rows = await this.#patiently(failing.settle, statement, values, settlements.length);
     const more = new Map(rows.map((row) => [number(row.n), row.more === true]));
     return Promise.all(
       settlements.map(async ({ claim }, index) => {
@@ -291,6 +291,19 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
         return { held, more: more.get(index) ?? false };
       }),
     );
+  }
+
+  /** Returns the statement that ends the attempts, and its values without the patience. */
+  #settling(settlements: readonly Settlement<ClientBase>[]): [statement: Statement, values: unknown[]] {
+    const values = [JSON.stringify(settlements.map(settlementJson)), settlements.length];
+    const isPlain = settlements.every(
+      ({ delay, remove, additions }) => delay === undefined && remove === undefined && additions.length === 0,
+    );
+    if (isPlain) return [this.#hot.settle, values];
+    const additions = settlements.flatMap(({ additions }, n) =>
+      additions.map((addition) => additionJson(addition, n)),
+    );
+    return [this.#hot.settleFurther, [...values, JSON.stringify(additions), additions.length]];
   }
 
   async #stateOf({ eventId, lease }: ClaimedEvent): Promise<unknown> {
@@ -302,18 +315,15 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   async #settleWithWrites(settlement: Settlement<ClientBase>): Promise<Settled> {
     const { claim, writes } = settlement;
     await this.ready();
-    const hot = this.#hot;
+    const { stateOfLease } = this.#hot;
+    const [statement, values] = this.#settling([settlement]);
     const settle = () =>
       this.#driver.transaction<Settled>(function* () {
-        const [state] = yield* select(hot.stateOfLease.text, toId(claim.eventId), claim.lease);
+        const [state] = yield* select(stateOfLease.text, toId(claim.eventId), claim.lease);
         if (state?.lease !== "held") return { held: state?.lease === "settled", more: false };
         yield { writes: writes as readonly Write<never>[] };
         yield* select(`SELECT set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`);
-        const [row] = yield* select(
-          hot.settle.text,
-          ...(settleValues([settlement]) as SqlValue[]),
-          `${PATIENCE.alone}ms`,
-        );
+        const [row] = yield* select(statement.text, ...(values as SqlValue[]), `${PATIENCE.alone}ms`);
         if (row === undefined) throw new LeaseLost();
         return { held: true, more: row.more === true };
       }, failing.settle);
@@ -362,16 +372,4 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
 function knownAnswer({ event }: Addition, known: readonly SqlRow[]): "duplicate" | "conflict" {
   const row = known.find(({ id }) => fromId(id) === event.eventId);
   return row === undefined || toRef(row.ref) === event.ref ? "duplicate" : "conflict";
-}
-
-function settleValues(settlements: readonly Settlement<ClientBase>[]): unknown[] {
-  const additions = settlements.flatMap(({ additions }, n) =>
-    additions.map((addition) => additionJson(addition, n)),
-  );
-  return [
-    JSON.stringify(settlements.map(settlementJson)),
-    settlements.length,
-    JSON.stringify(additions),
-    additions.length,
-  ];
 }
