@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
@@ -52,21 +53,27 @@ describe("a blocked event loop", () => {
   }, 15_000);
 
   test("loses no answer of the store that arrives meanwhile", async () => {
+    const asked = gate();
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        // Timers ring before the event loop reads the result of I/O.
+        const answer = stat(".");
+        asked.open();
+        await answer;
+        return own(claim, outcome);
+      },
+    });
     const { queue, add, ran, kinds, logged } = queueOf({
-      store: remote(),
+      store,
       leaseDuration: 600,
-      concurrency: 2,
       work: async ({ eventId }) => {
-        if (eventId === "blocks") {
-          await sleep(8);
-          block(1000);
-        }
+        if (eventId === "blocks") await asked.opened.then(() => block(1000));
         return done;
       },
     });
     await add("a", "blocks");
     queue.start();
-    await sleep(2000);
+    await sleep(1500);
     expect(kinds()).toEqual(["done", "done"]);
     expect(ran).toEqual(["a", "blocks"]);
     expect(logged.join()).not.toMatch(/did not record/);
