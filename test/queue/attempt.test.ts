@@ -470,6 +470,7 @@ describe("an end that the store cannot record", () => {
     const { queue, add } = queueOf({ store });
     await add("a");
     queue.start();
+    await advance(SECOND);
     const closing = queue.close(0);
     await advance(10 * SECOND);
     await closing;

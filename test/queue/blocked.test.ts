@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
@@ -52,13 +53,22 @@ describe("a blocked event loop", () => {
   }, 15_000);
 
   test("loses no answer of the store that arrives meanwhile", async () => {
+    const asked = gate();
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => async (claim, outcome) => {
+        asked.open();
+        // Like the answer of a server, the result of I/O arrives after the timers that are due.
+        for (let n = 0; n < 10; n += 1) await stat(".");
+        return own(claim, outcome);
+      },
+    });
     const { queue, add, ran, kinds, logged } = queueOf({
-      store: remote(),
+      store,
       leaseDuration: 600,
-      concurrency: 2,
       work: async ({ eventId }) => {
         if (eventId === "blocks") {
-          await sleep(8);
+          await asked.opened;
+          await new Promise((resolve) => setImmediate(resolve));
           block(1000);
         }
         return done;
@@ -66,7 +76,7 @@ describe("a blocked event loop", () => {
     });
     await add("a", "blocks");
     queue.start();
-    await sleep(2000);
+    await sleep(1500);
     expect(kinds()).toEqual(["done", "done"]);
     expect(ran).toEqual(["a", "blocks"]);
     expect(logged.join()).not.toMatch(/did not record/);
