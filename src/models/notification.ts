@@ -84,7 +84,8 @@ export function parseNotification(
     fields = result.data;
   }
   const { eventId, timestamp, bookingCode = null, listingId = null } = fields;
-  const misspelt = references && bookingCode === null && listingId === null ? misspeltIn(given as object) : undefined;
+  const misspelt =
+    references && bookingCode === null && listingId === null ? misspeltIn(given as object) : undefined;
   return {
     ok: true,
     eventId: eventId.toLowerCase(),
