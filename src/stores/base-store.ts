@@ -384,12 +384,6 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return this.#closing;
   }
 
-  /** Waits for the calls that wait for a statement of their group. The store does not know of them yet. */
-  async #close(): Promise<void> {
-    await Promise.all([this.#adds.idle, this.#settles.idle]);
-    await this.doClose();
-  }
-
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
