@@ -113,17 +113,17 @@ const renew = `
   WITH ${clock("$5")},
   locked AS MATERIALIZED (
     -- The condition on the time is always true. It sets the timeout before the first lock.
-    SELECT r.ref, r.lease FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) AND (SELECT now FROM t) > 0
+    SELECT r.ref, r.lease, r.lease_end FROM stayhook_records r WHERE r.ref = ANY ($2::text[]) AND (SELECT now FROM t) > 0
     ORDER BY r.ref FOR UPDATE),
   given AS (
     SELECT g.* FROM unnest($1::bytea[], $2::text[], $3::text[]) AS g (id, ref, lease)
-    JOIN locked l ON l.ref = g.ref AND l.lease = g.lease),
+    JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL),
   renewed AS (
     UPDATE stayhook_events e SET due_at = t.now + $4 FROM given g, t
     WHERE e.id = g.id AND e.lease = g.lease RETURNING e.ref, e.lease, e.due_at)
   UPDATE stayhook_records r
   SET lease_end = e.due_at, lease_duration = $4, due_at = CASE WHEN r.due_at < r.lease_end THEN r.due_at ELSE e.due_at END
-  FROM renewed e WHERE r.ref = e.ref AND r.lease = e.lease AND r.lease_end IS NOT NULL
+  FROM renewed e WHERE r.ref = e.ref
   RETURNING r.lease`;
 
 /** The parts of \`settle\` that delay, remove and add other events. */
