@@ -92,7 +92,9 @@ export class Attempt<Tx> {
 
   async #attempt(): Promise<AttemptEnd> {
     try {
-      if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
+      const { after } = this.#options;
+      // Await even `undefined`: a callback must not block the event loop before the queue knows all leases of a claim.
+      await (after && Promise.race([after, this.#run.wasCut]));
       // Skip a claim whose lease has expired: another process may work on the event now.
       if (!this.lease.held) return await this.#release();
       const run = (): Promise<AttemptResult> => this.#process();

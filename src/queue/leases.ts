@@ -143,10 +143,11 @@ export class Leases<Tx> {
     const now = performance.now();
     const late = now - this.#alarmAt;
     this.#alarmAt = Number.POSITIVE_INFINITY;
+    // The attempts may have ended by now, because the callback that blocked the event loop has returned.
+    if (late > this.#duration / 3) this.#tellBlocked(now - this.#seenAt);
     if (this.#leases.size === 0) return;
     // After a blocked event loop, a renewal first shows whether the leases still hold.
     if (late > Math.min(HEARTBEAT, this.#patience)) this.#expireFrom = now + this.#patience;
-    if (late > this.#duration / 3) this.#tellBlocked(now - this.#seenAt);
     this.#seenAt = now;
     if (now >= this.#renewAt) this.#send(now);
     for (const lease of [...this.#leases])

@@ -52,6 +52,22 @@ describe("a blocked event loop", () => {
     await queue.close(0);
   }, 15_000);
 
+  test("is logged even if all attempts end before the next timer rings", async () => {
+    const { queue, add, logged, kinds } = queueOf({
+      leaseDuration: 600,
+      work: () => {
+        block(1000);
+        return done;
+      },
+    });
+    await add("a");
+    queue.start();
+    await sleep(300);
+    expect(kinds()).toEqual(["done"]);
+    expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for 1 s/)]);
+    await queue.close(0);
+  });
+
   test("loses no answer of the store that arrives meanwhile", async () => {
     const asked = gate();
     const store = alteredStore(memoryStore(), {
