@@ -29,7 +29,9 @@ describe("the list", () => {
     const parked = await handle("BAD", "Cancelled");
     const pending = await receive({ bookingCode: "NEW" });
     expect(await listed("")).toEqual([pending, parked, done]);
-    expect(plain(await page(""))).toContain("All 3 Scheduled 0 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1");
+    expect(plain(await page(""))).toContain(
+      "All 3 Scheduled 0 Pending 1 Processing 0 Retrying 0 Parked 1 Done 1",
+    );
     expect(plain(await page(""))).toMatch(/parked booking\.Cancelled booking:BAD callback/);
   });
 
