@@ -11,7 +11,7 @@ import type {
 } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
-import { storedId } from "../webhooks/own-ids.ts";
+import { storedId } from "../webhooks/stored-id.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
   badge,

@@ -10,7 +10,7 @@ import {
   failureReasons,
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { storedId } from "../../webhooks/own-ids.ts";
+import { storedId } from "../../webhooks/stored-id.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
   type Command,

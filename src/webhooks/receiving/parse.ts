@@ -2,7 +2,6 @@ import type { Issue } from "../../errors.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import { bookingRef, listingRef } from "../events.ts";
-import { isOwnId } from "../own-ids.ts";
 
 /** A part of a notification that the handler had to guess. */
 export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
@@ -27,8 +26,6 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
   const { eventId, timestamp, bookingCode, listingId, misspelt } = parsed;
-  if (isOwnId(eventId))
-    return { ok: false, issues: [{ path: ["eventId"], message: "must not begin with stayhook:" }] };
   const isDoubtful =
     bookingCode !== null && listingId !== null && topic !== "bookings" && topic !== "listings";
   return {
