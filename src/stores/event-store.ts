@@ -3,6 +3,7 @@ import type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 declare global {
   // Declares the symbol for projects whose `lib` does not have it. It merges with the declaration of TypeScript.
   interface SymbolConstructor {
+    /** The method that `await using` calls at the end of its block. */
     readonly asyncDispose: unique symbol;
   }
 }

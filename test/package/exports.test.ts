@@ -34,6 +34,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
     "forwardTo",
     "listingIdOf",
     "listingStatuses",
+    "localTime",
     "memoryStore",
     "sharedSecret",
     "stay",
