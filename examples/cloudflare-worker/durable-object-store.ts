@@ -24,7 +24,19 @@ const methods = [
     "oldestWaiting",
     "lastReceivedAt",
   ],
-  ...["replay", "discard", "erase", "snapshotOf", "learn", "getMeta", "setMeta", "prune", "pruneSnapshots"],
+  ...[
+    "remove",
+    "restore",
+    "replay",
+    "discard",
+    "erase",
+    "snapshotOf",
+    "learn",
+    "getMeta",
+    "setMeta",
+    "prune",
+    "pruneSnapshots",
+  ],
 ] as readonly Method[];
 type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
 
