@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { checkNoUnknown } from "../option-names.ts";
-import { type ReceiveResult, refused } from "../webhooks/receiving/answers.ts";
+import { internalsOf } from "../webhooks/internals.ts";
+import { type ReceiveResult, Refused } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts";
 
@@ -9,10 +10,6 @@ import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts"
 export interface Webhooks {
   /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
-  /** Starts the processing of events. The type of a handler with `forwardTo` does not have this method. */
-  start?(): void;
-  /** Whether the adapter should call `start`. */
-  readonly autoStart: boolean;
 }
 
 /** The options of the adapters. */
@@ -48,7 +45,7 @@ async function exchange(
     result = await webhooks.receive(arrived);
   } catch {
     // `receive` should never reject. If it does, answer 500, so that the platform sends the notification again.
-    result = refused("internal");
+    result = new Refused("internal").answer;
   }
   send(request, response, result);
 }
@@ -111,7 +108,7 @@ export function startServing(handler: Webhooks | FetchHandler, options: AdapterO
     checkNoUnknown(options, []);
   } else {
     assertHandler(handler, ["receive"], options, ", or a console from createConsole");
-    if (handler.autoStart) handler.start?.();
+    internalsOf(handler)?.start();
   }
 }
 

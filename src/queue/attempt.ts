@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { CancellableRun } from "./cancellable-run.ts";
@@ -183,7 +183,7 @@ export class Attempt<Tx> {
         const recorded = await Promise.race([
           settling,
           this.#lost.promise,
-          atMost(leaseDuration, [settling]),
+          withTimeout(leaseDuration, settling),
         ]);
         return recorded === true ? outcome.state : this.#giveUp();
       } catch (error) {
@@ -198,7 +198,7 @@ export class Attempt<Tx> {
           { eventId, error },
         );
         const wait = SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2];
-        await (lease.lost ? undefined : atMost(wait, [this.#lost.promise]));
+        await (lease.lost ? undefined : withTimeout(wait, this.#lost.promise));
         if (lease.lost) return this.#giveUp();
       }
     }

@@ -1,4 +1,4 @@
-import { Alarm, atMost, idleTimer } from "../async.ts";
+import { Alarm, idleTimer, withTimeout } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
@@ -109,7 +109,7 @@ export class Leases<Tx> {
     for (const { endsAt, endsAtDate, abandoned } of this.#leases) {
       if (abandoned || (endsAt > now && endsAtDate > date)) continue;
       if (this.#renewing === undefined) this.#renew(now);
-      await atMost(this.#patience, [this.#renewing!]);
+      await withTimeout(this.#patience, this.#renewing!);
       return;
     }
   }

@@ -1,4 +1,4 @@
-import { atMost, idleTimer } from "../async.ts";
+import { idleTimer, withTimeout } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
@@ -146,13 +146,13 @@ export class Queue<Tx> {
       const { started } = running || limit === 0 ? { started: [] } : await this.#fill({ limit: 1, eventId });
       const attempt = running ?? started[0];
       if (attempt) {
-        await atMost(deadline - performance.now(), [attempt.ended]);
+        await withTimeout(deadline - performance.now(), attempt.ended);
         for (const added of attempt.added) await this.runNow(added, deadline);
         return;
       }
       if (this.breaker.pause || (limit > 0 && !(await this.#waitsForItsTurn(eventId)))) return;
       const within = Math.min(deadline - now, LOOK_AGAIN, limit > 0 ? LOOK_AGAIN : wait);
-      await atMost(within, [limit > 0 ? this.#nextEnding() : this.#changed.promise]);
+      await withTimeout(within, limit > 0 ? this.#nextEnding() : this.#changed.promise);
     }
   }
 
@@ -169,11 +169,11 @@ export class Queue<Tx> {
     this.#change();
     const idle = Promise.all([...this.#running].map(({ ended }) => ended));
     await Promise.all([
-      atMost(timeout, [Promise.all([idle, Promise.allSettled(this.#claiming)])]),
-      atMost(timeout, [this.#pruner.close()]),
+      withTimeout(timeout, Promise.all([idle, Promise.allSettled(this.#claiming)])),
+      withTimeout(timeout, this.#pruner.close()),
     ]);
     await this.#release([...this.#running]);
-    await atMost(GRACE, [Promise.allSettled(this.#claiming)]);
+    await withTimeout(GRACE, Promise.allSettled(this.#claiming));
   }
 
   /** Claims due events while there is room, and sleeps until the next event is due. */
@@ -383,7 +383,7 @@ export class Queue<Tx> {
   async #release(attempts: readonly Attempt<Tx>[]): Promise<void> {
     for (const attempt of attempts) attempt.release();
     // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
-    await atMost(GRACE + GIVE_BACK, [Promise.all(attempts.map(({ ended }) => ended))]);
+    await withTimeout(GRACE + GIVE_BACK, Promise.all(attempts.map(({ ended }) => ended)));
   }
 
   async #giveBack(claim: ClaimedEvent, lease?: Lease): Promise<void> {

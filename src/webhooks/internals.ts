@@ -2,6 +2,7 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
@@ -14,6 +15,8 @@ export interface Internals {
   readonly store: EventStore<unknown> | undefined;
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
+  /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
+  readonly breaker: CircuitBreaker | undefined;
   /** How long the store keeps a record's snapshot, ms. */
   readonly snapshotRetention: number;
   /** Passes an observation to the handler's `observe` and `telemetry`. Never throws. */
@@ -21,7 +24,7 @@ export interface Internals {
   readonly log: Log;
   /** Starts processing. Does nothing if `autoStart` is `false` or `processing` is `inline`. */
   start(): void;
-  /** Adds an event to the store and wakes the queue. */
+  /** Adds an event to the store, with its trace, and wakes the queue. */
   add(event: NewEvent): Promise<AddAnswer>;
   /** Handles the due events. Does nothing if `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;

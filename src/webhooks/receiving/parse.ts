@@ -1,19 +1,27 @@
 import type { Issue } from "../../errors.ts";
+import type { Log } from "../../logger.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import { bookingRef, listingRef } from "../events.ts";
 import { isOwnId } from "../own-ids.ts";
 
 /** A part of a notification that the handler had to guess. */
-export type Doubt = "timestamp" | "references";
+type Doubt = "timestamp" | "references";
 
-export interface ParsedEvent {
-  readonly ok: true;
-  readonly event: NewEvent;
-  readonly doubts: readonly Doubt[];
+export type ParsedBody =
+  | { readonly ok: true; readonly event: NewEvent; readonly doubts: readonly Doubt[] }
+  | { readonly ok: false; readonly issues: readonly Issue[] };
+
+const DOUBTS: Readonly<Record<Doubt, string>> = {
+  timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
+  references:
+    "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
+};
+
+export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
+  for (const doubt of doubts)
+    log.limited(doubt, "warn", `the notification ${eventId} ${DOUBTS[doubt]}`, { eventId, ref });
 }
-
-export type ParsedBody = ParsedEvent | { readonly ok: false; readonly issues: readonly Issue[] };
 
 // Refuses invalid UTF-8. A replacement character could turn a booking's code into the code of another booking.
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -46,7 +54,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
 }
 
 /** Returns an issue about the whole body. */
-export function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
+function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
   return { ok: false, issues: [{ path: [], message }] };
 }
 
