@@ -20,6 +20,7 @@ import { defaultBackoff, safeBackoff } from "../queue/retries.ts";
 import type { Backoff, Policy } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
+import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import { eventTypes } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
@@ -188,6 +189,14 @@ const duration = (byDefault: number, least: number, most: number) => or(duration
 const whole = (byDefault: number, most: number) =>
   or(integerFrom(1, most, `must be a whole number from 1 to ${most}`), byDefault);
 
+const recheckSchema = () =>
+  z.unknown().transform((given, context): number | false => {
+    const ms = given === false ? given : durationFrom(1, MAX_WAIT).safeParse(given).data;
+    if (ms === false || Number.isInteger(ms)) return ms as number | false;
+    context.addIssue('must be false, a whole number of ms, 1 or more, or a duration such as "30s" or "5m"');
+    return z.NEVER;
+  });
+
 const schema = () =>
   optionsObject({
     client: z.custom<StayhookClient>(
@@ -207,10 +216,7 @@ const schema = () =>
       .optional()
       .transform((track) => track ?? {}),
     skipUnchanged: oneOf(true, false).default(false),
-    recheckAfter: or<number | false>(
-      z.literal(false).or(durationFrom(1, Number.MAX_SAFE_INTEGER)),
-      60 * SECOND,
-    ),
+    recheckAfter: or(recheckSchema(), 60 * SECOND),
     topicFrom: optionsObject({
       query: z.custom<string>((name) => typeof name === "string" && name !== "", {
         error: "must be the name of a query parameter",

@@ -66,7 +66,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
         arrival.step = "verify";
         const verdict = verify(new RequestToVerify(request, topic, body));
         // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
-        const accepted = typeof verdict === "boolean" ? verdict : await arrival.within(verdict);
+        const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
         // The body counts before the verdict: `verify` may have caught the refusal of the body.
         if (body.refused) throw body.refused;
         if (accepted !== true) throw new Refused("verify");
