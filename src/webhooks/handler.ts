@@ -222,8 +222,8 @@ export function createWebhookHandler<
     [Symbol.asyncDispose]: () => handler.close(),
   };
   return withInternals(handler, {
-    ...{ client: settings.client, store, snapshotOf, log, add },
-    snapshotRetention: settings.snapshotRetention,
+    ...settings,
+    ...{ store, snapshotOf, log, add },
     breaker: queue?.breaker,
     observe: (event) => observe?.(event),
     start: () => {

@@ -3,6 +3,7 @@ import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
+import type { Backoff } from "../queue/work.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
@@ -17,6 +18,9 @@ export interface Internals {
   readonly snapshotOf: SnapshotOf;
   /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
   readonly breaker: CircuitBreaker | undefined;
+  readonly backoff: Backoff;
+  /** How long an event stays leased after its process has died, ms. */
+  readonly leaseDuration: number;
   /** How long the store keeps a record's snapshot, ms. */
   readonly snapshotRetention: number;
   /** Passes an observation to the handler's `observe` and `telemetry`. Never throws. */

@@ -186,11 +186,11 @@ describe("a client that leaves", () => {
 describe("an answer to a body that nobody reads", () => {
   const large = new Uint8Array(10_000_000).fill(32);
 
-  it.each([
+  it.each<[string, number, Record<string, string>, Parameters<typeof receivingOnly>[0]]>([
     ["413, its length known", 413, { "content-length": String(large.length) }, {}],
     ["413, its length unknown", 413, { "transfer-encoding": "chunked" }, {}],
     ["401", 401, {}, { verify: () => false }],
-    ["503", 503, {}, { verify: () => new Promise<boolean>(() => {}), replyWithin: 50 }],
+    ["503", 503, {}, { verify: (): Promise<boolean> => new Promise(() => {}), replyWithin: 50 }],
   ])("reaches a client that sends 10 MB: %s", async (_, status, headers, options) => {
     const { webhooks, added } = receivingOnly(options);
     const { port } = await serve(toNodeHandler(webhooks));

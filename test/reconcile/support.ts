@@ -127,10 +127,10 @@ export function machineOf(
       },
     },
     logger,
+    backoff: () => 5,
     ...handler,
   });
   const reconciler = createReconciler(webhooks, {
-    backoff: () => 5,
     observe: (event) => void observed.push(event),
     ...more,
   });

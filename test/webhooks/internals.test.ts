@@ -51,7 +51,9 @@ test("an event that the reconciler adds is handled even on a store without notif
 
 test("the internals are not enumerable, and start nothing that the user has switched off", async () => {
   const { webhooks, store } = handlerOf({ autoStart: false });
-  expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([]);
+  expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([
+    Symbol.asyncDispose,
+  ]);
   const internals = internalsOf(webhooks)!;
   await store.add(reconcileEvent());
   internals.start();
