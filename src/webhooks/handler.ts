@@ -7,7 +7,7 @@ import { Queue } from "../queue/queue.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { type Health, healthOf } from "./health.ts";
-import { withInternals } from "./internals.ts";
+import { type ClosableServer, withInternals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
 import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
@@ -226,6 +226,7 @@ export function createWebhookHandler<
     ...{ store, snapshotOf, log, add },
     breaker: queue?.breaker,
     observe: (event) => observe?.(event),
+    serves: (server) => requests.serves(server),
     start: () => {
       if (settings.autoStart && inBackground) start();
     },
@@ -280,8 +281,12 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   });
 }
 
-/** Counts the requests that are in flight. */
+/** How long a closed server may take to end its connections, ms. */
+const LAST_REQUESTS = 1000;
+
+/** Counts the requests that are in flight, and knows the servers from which they came. */
 class Requests {
+  readonly #servers = new Set<ClosableServer>();
   #open = 0;
   #settled: (() => void) | undefined;
 
@@ -294,13 +299,29 @@ class Requests {
     if (this.#open === 0) this.#settled?.();
   }
 
-  /** Resolves as soon as no request is in flight. */
-  settled(): Promise<void> {
-    return new Promise((resolve) => {
+  serves(server: ClosableServer): void {
+    this.#servers.add(server);
+  }
+
+  /** Resolves when no request is in flight, and when each server that was closed has ended its connections. */
+  async settled(): Promise<void> {
+    await new Promise<void>((resolve) => {
       this.#settled = resolve;
       if (this.#open === 0) resolve();
     });
+    // A closed server may have a connection that is about to send its request. That request must be recorded, too.
+    const closed = [...this.#servers].filter(({ listening }) => !listening);
+    await withTimeout(LAST_REQUESTS, Promise.all(closed.map(connectionsEnd)));
   }
+}
+
+function connectionsEnd(server: ClosableServer): Promise<void> {
+  return new Promise((resolve) => {
+    server.once("close", resolve);
+    server.getConnections((error, count) => {
+      if (error || count === 0) resolve();
+    });
+  });
 }
 
 /** The second argument of {@link WebhookHandler.receive}. */

@@ -9,6 +9,13 @@ import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
 import type { SnapshotOf } from "./processing/record.ts";
 
+/** The members of Node's `Server` that the handler uses. */
+export interface ClosableServer {
+  readonly listening: boolean;
+  getConnections(told: (error: Error | null, count: number) => void): unknown;
+  once(event: "close", closed: () => void): unknown;
+}
+
 /** The parts of a handler that the reconciler and the console use. They are not public. */
 export interface Internals {
   readonly client: StayhookClient<Booking, Listing>;
@@ -30,6 +37,8 @@ export interface Internals {
   start(): void;
   /** Adds an event to the store, with its trace, and wakes the queue. */
   add(event: NewEvent): Promise<AddAnswer>;
+  /** Tells the handler which server a request came from. `close` waits until a closed server has answered. */
+  serves(server: ClosableServer): void;
   /** Handles the due events. Does nothing if `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;
 }
