@@ -89,13 +89,13 @@ export { forwardTo } from "./stores/forward.ts";
 export { type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
 export type {
   BookingEvent,
-  BookingEventOf,
   BookingRequestEvent,
+  BookingStatusEvent,
   EventBase,
   FieldChange,
   FieldChanges,
   ListingEvent,
-  ListingEventOf,
+  ListingStatusEvent,
   MessageWebhookEvent,
   PreviousRecord,
   RecordEventBase,

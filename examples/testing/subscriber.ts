@@ -20,7 +20,7 @@ export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"C
 };
 
 export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
-  if (event.previousStatus !== "Confirmed") return; // its nights were not blocked
+  if (event.previous?.status !== "Confirmed") return; // its nights were not blocked
   const { checkIn, checkOut } = stay(event.booking);
   await calendar.release(event.booking.listingId, checkIn, checkOut);
 };

@@ -157,12 +157,12 @@ export function machineOf(
 }
 
 function shown(event: WebhookEvent): Told {
-  const { type, source, status, previousStatus, changed = false, booking, listing } = event;
+  const { type, source, status, previous, changed = false, booking, listing } = event;
   return {
     type,
     source,
     status,
-    previousStatus,
+    previousStatus: previous?.status,
     changed,
     record: booking?.bookingCode ?? listing?.listingId,
   };

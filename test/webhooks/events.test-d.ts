@@ -2,9 +2,9 @@ import type { DatabaseSync } from "node:sqlite";
 import {
   Booking,
   type BookingEvent,
-  type BookingEventOf,
   type BookingRequestEvent,
   type BookingStatus,
+  type BookingStatusEvent,
   createWebhookHandler,
   type EventBase,
   type EventStore,
@@ -14,7 +14,7 @@ import {
   forwardTo,
   type Listing,
   type ListingEvent,
-  type ListingEventOf,
+  type ListingStatusEvent,
   type MessageWebhookEvent,
   memoryStore,
   type PreviousRecord,
@@ -74,11 +74,10 @@ describe("on", () => {
           // @ts-expect-error a booking has no such field
           event.booking.anythingElse;
           expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
-          expectTypeOf(event.previousStatus).toEqualTypeOf<string | undefined>();
+          expectTypeOf(event.ref).toEqualTypeOf<string>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
           expectTypeOf(event.signal).toEqualTypeOf<AbortSignal>();
           expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile" | "recheck" | "timer">();
-          expectTypeOf(event.client).toEqualTypeOf<StayhookClient<Booking, Listing>>();
           expectTypeOf(event.changed).toEqualTypeOf<boolean>();
           expectTypeOf(event.changes.checkIn?.from).toEqualTypeOf<
             string | number | boolean | null | undefined
@@ -154,10 +153,9 @@ describe("the user's own models", () => {
       client: mine,
       store,
       on: {
-        "booking.Confirmed": ({ booking, client: same }) => {
+        "booking.Confirmed": ({ booking }) => {
           expectTypeOf(booking.guestName).toEqualTypeOf<string>();
           expectTypeOf(booking.status).toExtend<"Confirmed">();
-          expectTypeOf(same.bookings.get).returns.resolves.toHaveProperty("guestName");
         },
         fallback: (event) => {
           if (event.type === "booking.Request") expectTypeOf(event.booking.guestName).toEqualTypeOf<string>();
@@ -173,14 +171,14 @@ describe("fallback", () => {
       client,
       store,
       on: {
-        fallback: ({ booking, listing, status, changed, changes, previous, previousStatus, type }) => {
+        fallback: ({ booking, listing, status, changed, changes, previous, ref, type }) => {
           expectTypeOf(booking?.bookingCode).toEqualTypeOf<string | undefined>();
           expectTypeOf(listing?.listingId).toEqualTypeOf<number | undefined>();
           expectTypeOf(status).toEqualTypeOf<string | undefined>();
           expectTypeOf(changed).toEqualTypeOf<boolean | undefined>();
           expectTypeOf(changes?.status?.to).toEqualTypeOf<TrackedValue | undefined>();
           expectTypeOf(previous?.checkIn).toEqualTypeOf<TrackedValue | undefined>();
-          expectTypeOf(previousStatus).toEqualTypeOf<string | undefined>();
+          expectTypeOf(ref).toEqualTypeOf<string | null>();
           expectTypeOf(type).toEqualTypeOf<keyof WebhookEventMap>();
         },
       },
@@ -293,7 +291,7 @@ describe("the exported event types", () => {
     const published = ({ listing }: ListingEvent<"Published">) => listing.listingId;
     const other = ({ notification }: UnknownEvent) => notification?.eventId;
     const message = ({ topic }: MessageWebhookEvent) => topic;
-    const writing = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<Tx>) =>
+    const writing = ({ atomically }: BookingStatusEvent<"Confirmed"> & Transactional<Tx>) =>
       atomically((tx) => tx.run("insert"));
     expectTypeOf(moved).returns.toEqualTypeOf<"Confirmed" | "Cancelled">();
     createWebhookHandler({
@@ -316,11 +314,11 @@ describe("the exported event types", () => {
     createWebhookHandler({ client, store, on: callbacks });
     // Callbacks without writes also work with a transactional store.
     createWebhookHandler({ client, store: database, on: callbacks });
-    expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingEventOf<"Confirmed">>();
+    expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingStatusEvent<"Confirmed">>();
     expectTypeOf<BookingEvent<"Request">>().toEqualTypeOf<BookingRequestEvent>();
     expectTypeOf<BookingRequestEvent>().toExtend<RecordEventBase>();
     expectTypeOf<WebhookEvent>().toExtend<EventBase>();
-    expectTypeOf<ListingEvent<"Hidden">>().toEqualTypeOf<ListingEventOf<"Hidden">>();
+    expectTypeOf<ListingEvent<"Hidden">>().toEqualTypeOf<ListingStatusEvent<"Hidden">>();
   });
 
   test("nothing in them is any", () => {

@@ -124,7 +124,6 @@ describe("process", () => {
         type: "booking.Confirmed",
         attempt: 3,
         notification,
-        previousStatus: undefined,
         changed: true,
       });
     }

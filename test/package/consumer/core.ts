@@ -10,9 +10,9 @@ import {
   BadRequestError,
   Booking,
   type BookingEvent,
-  type BookingEventOf,
   type BookingRequestEvent,
   type BookingStatus,
+  type BookingStatusEvent,
   type BookingsResource,
   bookingStatuses,
   type ClaimedEvent,
@@ -51,8 +51,8 @@ import {
   type Issue,
   Listing,
   type ListingEvent,
-  type ListingEventOf,
   type ListingStatus,
+  type ListingStatusEvent,
   type ListingsResource,
   type ListPage,
   type LocalTimeOptions,
@@ -236,11 +236,11 @@ const handlerOptions: WebhookHandlerOptions = {
 export const webhooks: WebhookHandler = createWebhookHandler({
   ...handlerOptions,
   on: {
-    "booking.Request": async ({ booking, decideBy, status, signal, client: same }) => {
+    "booking.Request": async ({ booking, decideBy, status, signal }) => {
       status satisfies "Request";
       booking.status satisfies "Request";
       decideBy?.toISOString();
-      await same.bookings.get(booking.bookingCode, { signal });
+      await client.bookings.get(booking.bookingCode, { signal });
     },
     "booking.Confirmed": (event: BookingEvent<"Confirmed">) => {
       // @ts-expect-error only a request is to be decided
@@ -249,8 +249,8 @@ export const webhooks: WebhookHandler = createWebhookHandler({
       event.atomically;
       return stay(event.booking).nights;
     },
-    "listing.Published": ({ listing, previousStatus, changed }: ListingEvent<"Published">) =>
-      changed && previousStatus?.length === listing.listingId,
+    "listing.Published": ({ listing, previous, changed }: ListingEvent<"Published">) =>
+      changed && previous?.status.length === listing.listingId,
     "listing.Hidden": hidden,
     message: ({ topic, notification }: MessageWebhookEvent) => topic === notification?.eventId,
     unknown: ({ notification }: UnknownEvent) => notification?.eventId,
@@ -264,7 +264,7 @@ createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
 createWebhookHandler({ client, on: {} });
 export const callbacks: WebhookCallbacks = { fallback: undefined };
 
-function hidden(event: ListingEventOf<"Hidden">): string {
+function hidden(event: ListingStatusEvent<"Hidden">): string {
   const base: EventBase = event;
   const of: RecordEventBase = event;
   const source: EventOrigin = base.source;
@@ -275,7 +275,7 @@ function hidden(event: ListingEventOf<"Hidden">): string {
   return `${source} ${String(from)} ${String(to)} ${String(before)}`;
 }
 export const decide = ({ decideBy }: BookingRequestEvent): number | undefined => decideBy?.getTime();
-export const sell = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<string[]>): void =>
+export const sell = ({ atomically }: BookingStatusEvent<"Confirmed"> & Transactional<string[]>): void =>
   atomically((sold) => sold.push("HX3K9"));
 export type Types = keyof WebhookEventMap;
 

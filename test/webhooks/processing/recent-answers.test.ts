@@ -123,8 +123,8 @@ describe("a recent answer", () => {
     const { webhooks, platform } = await waiting(2, {
       store,
       on: {
-        fallback: async ({ status, previousStatus }) => {
-          events.push([previousStatus, status]);
+        fallback: async ({ status, previous }) => {
+          events.push([previous?.status, status]);
           platform.booking("A1", "Cancelled");
         },
       },
