@@ -1,12 +1,6 @@
 // The subscriber under test. It keeps a calendar of the booked nights.
-import {
-  type BookingEvent,
-  createWebhookHandler,
-  type EventStore,
-  type StayhookClient,
-  sharedSecret,
-  stay,
-} from "stayhook";
+import { type BookingEvent, createWebhookHandler, type StayhookClient, sharedSecret, stay } from "stayhook";
+import type { EventStore } from "stayhook/store";
 
 export interface Calendar {
   block(listingId: unknown, from: string, to: string): Promise<void>;

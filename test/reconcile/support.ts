@@ -5,7 +5,6 @@ import { join } from "node:path";
 import pg from "pg";
 import {
   createWebhookHandler,
-  type EventStore,
   memoryStore,
   StayhookClient,
   type WebhookEvent,
@@ -15,6 +14,7 @@ import { postgresStore } from "stayhook/postgres";
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
 import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
 import { afterAll, onTestFinished, vi } from "vitest";
 import type { PassState } from "../../src/reconcile/state.ts";

@@ -3,12 +3,8 @@ import {
   Booking,
   type BookingEvent,
   type BookingRequestEvent,
-  type BookingStatus,
   type BookingStatusEvent,
   createWebhookHandler,
-  type EventBase,
-  type EventStore,
-  type FieldChange,
   type FieldChanges,
   type ForwardingHandler,
   forwardTo,
@@ -18,14 +14,11 @@ import {
   type MessageWebhookEvent,
   memoryStore,
   type PreviousRecord,
-  type RecordEventBase,
   StayhookClient,
-  type TrackedValue,
   type Transactional,
   type UnknownEvent,
   type WebhookCallbacks,
   type WebhookEvent,
-  type WebhookEventMap,
   type WebhookHandler,
   type WebhookHandlerOptions,
 } from "stayhook";
@@ -34,8 +27,11 @@ import { toKoaMiddleware } from "stayhook/koa";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { toNodeHandler } from "stayhook/node";
 import { type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
+import type { EventStore, TrackedValue } from "stayhook/store";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
+import type { BookingStatus } from "../../src/models/records.ts";
+import type { EventBase, FieldChange, RecordEventBase, WebhookEventMap } from "../../src/webhooks/events.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { memoryStore, type NewEvent } from "stayhook";
+import { memoryStore } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { expect, test, vi } from "vitest";
 import { internalsOf } from "../../src/webhooks/internals.ts";
 import { alteredStore } from "../queue/support.ts";

@@ -4,12 +4,12 @@ import {
   forwardTo,
   InvalidArgumentError,
   memoryStore,
-  type NewEvent,
   NotFoundError,
   ProcessingError,
   type WebhookEvent,
   type WebhookHandler,
 } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
 

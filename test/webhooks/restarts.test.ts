@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import type { EventStore } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import { expect, onTestFinished, test } from "vitest";
 import { postgresUrl } from "../support/postgres-server.ts";
 

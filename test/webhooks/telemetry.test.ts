@@ -2,13 +2,13 @@ import {
   createWebhookHandler,
   forwardTo,
   memoryStore,
-  type NewEvent,
   type Observation,
   StayhookClient,
   type Telemetry,
-  type TracedRequest,
 } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { TracedRequest } from "../../src/client/client-options.ts";
 import { alteredStore } from "../queue/support.ts";
 import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
 

@@ -1,4 +1,5 @@
-import { type EventStore, memoryStore, type Outcome, StayhookError, type WebhookEvent } from "stayhook";
+import { memoryStore, StayhookError, type WebhookEvent } from "stayhook";
+import type { EventStore, Outcome } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "../support.ts";
 

@@ -1,4 +1,5 @@
-import { type ClaimedEvent, memoryStore, type WebhookEvent } from "stayhook";
+import { memoryStore, type WebhookEvent } from "stayhook";
+import type { ClaimedEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
 import { clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
