@@ -74,6 +74,51 @@ import type {
   TrackedValue,
 } from "stayhook/store";
 
+// The package exports no name for these types. The functions and the options that use them lead to them.
+type LogFunction = Extract<Logger, (...entry: never[]) => unknown>;
+type ConsoleLike = Exclude<Logger, LogFunction>;
+type LogEntry = Parameters<LogFunction>[0];
+type LogLevel = LogEntry["level"];
+type LogDetails = Omit<LogEntry, "level" | "message" | "suppressed">;
+type Given<K extends keyof ClientOptions> = NonNullable<ClientOptions[K]>;
+type AccessToken = Given<"accessToken">;
+type Fetch = Given<"fetch">;
+type RequestObservation = Parameters<Given<"onRequest">>[0];
+type ResponseObservation = Parameters<Given<"onResponse">>[0];
+type ListPage = Parameters<Given<"nextPage">>[0];
+type RequestOptions = NonNullable<Parameters<BookingsResource["get"]>[1]>;
+type HeadersInput = NonNullable<RequestOptions["headers"]>;
+type Query = NonNullable<RequestOptions["query"]>;
+type CustomOptions = NonNullable<Parameters<StayhookClient["request"]>[2]>;
+type ConfigInput = Parameters<WebhookConfigResource["create"]>[0];
+type EnsureInput = Parameters<WebhookConfigResource["ensure"]>[0];
+type Ensured = Awaited<ReturnType<WebhookConfigResource["ensure"]>>;
+type Endpoints = WebhookConfig["endpoints"];
+type Topic = (typeof topics)[number];
+type WithResponse<T> = Awaited<ReturnType<ApiPromise<T>["withResponse"]>>;
+type BookingStatus = (typeof bookingStatuses)[number];
+type ListingStatus = (typeof listingStatuses)[number];
+type MemoryStoreOptions = NonNullable<Parameters<typeof memoryStore>[0]>;
+type StayOptions = NonNullable<Parameters<typeof stay>[1]>;
+type LocalTimeOptions = NonNullable<Parameters<typeof localTime>[3]>;
+type VerifyRequest = Parameters<Verify>[0];
+type SharedSecretOptions = Parameters<typeof sharedSecret>[0];
+type Backoff = NonNullable<WebhookHandlerOptions["backoff"]>;
+type FieldChange = NonNullable<FieldChanges["status"]>;
+type WebhookEventMap = { [E in WebhookEvent as E["type"]]: E };
+type Issue = InvalidArgumentError["issues"][number];
+type Refusal = Extract<Observation, { kind: "refused" }>["reason"];
+type ReceiveRequest = Parameters<WebhookHandler["receive"]>[0];
+type RequestHeaders = ReceiveRequest["headers"];
+type ReceiveResult = Awaited<ReturnType<WebhookHandler["receive"]>>;
+type ReceiveContext = NonNullable<Parameters<WebhookHandler["receive"]>[1]>;
+type FetchContext = NonNullable<Parameters<WebhookHandler["fetch"]>[1]>;
+type DrainOptions = NonNullable<Parameters<WebhookHandler["drain"]>[0]>;
+type DrainResult = Awaited<ReturnType<WebhookHandler["drain"]>>;
+type ProcessOptions = NonNullable<Parameters<WebhookHandler["process"]>[1]>;
+type Processed = Awaited<ReturnType<WebhookHandler["process"]>>;
+type Health = Awaited<ReturnType<WebhookHandler["health"]>>;
+
 declare const maybe: string | undefined;
 declare const number: number | undefined;
 
@@ -114,7 +159,7 @@ const each: RequestOptions = {
   query,
 };
 const custom: CustomOptions = { ...each, body: { rate: 1 } };
-const endpoints: EndpointsInput = {
+const endpoints: ConfigInput["endpoints"] = {
   bookings: "https://you.example/hooks",
   listings: undefined,
 };
@@ -140,8 +185,8 @@ export async function useClient(): Promise<void> {
   const [first]: Listing[] = await client.listings.list(each);
   const listing: Listing = await client.listings.get(first?.listingId ?? 7);
   const anything: unknown = await client.request("POST", "/v2/rates", custom);
-  const schema: StandardSchema<{ readonly rate: number }> = {
-    "~standard": { version: 1, vendor: "own", validate: () => ({ value: { rate: 1 } }) },
+  const schema = {
+    "~standard": { version: 1 as const, vendor: "own", validate: () => ({ value: { rate: 1 } }) },
   };
   const { rate } = await client.request("GET", "/v2/rates", { schema });
   console.log(
@@ -222,8 +267,8 @@ createWebhookHandler({ client, on: {} });
 export const callbacks: WebhookCallbacks = { fallback: undefined };
 
 function hidden(event: ListingStatusEvent<"Hidden">): string {
-  const base: EventBase = event;
-  const of: RecordEventBase = event;
+  const base: WebhookEvent = event;
+  const of: ListingEvent = event;
   const source: EventOrigin = base.source;
   const changes: FieldChanges = of.changes;
   const { from, to }: FieldChange = changes.listingName ?? { from: undefined, to: null };
