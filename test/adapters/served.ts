@@ -38,7 +38,7 @@ export function receivingOnly(options: Partial<ReceiverOptions> = {}) {
   let starts = 0;
   const webhooks: Webhooks = withInternals(
     { receive: async (incoming: ReceiveRequest) => (await side.receive(incoming)).result },
-    { start: () => void starts++ } as unknown as Internals,
+    { start: () => void starts++, serves: () => {} } as unknown as Internals,
   );
   return { ...side, webhooks, starts: () => starts };
 }
