@@ -110,5 +110,8 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
     async close() {
       closed = true;
     },
+    async [Symbol.asyncDispose]() {
+      closed = true;
+    },
   };
 }

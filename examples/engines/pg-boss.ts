@@ -8,13 +8,13 @@ import { type JobWithMetadata, PgBoss } from "pg-boss";
 import {
   createWebhookHandler,
   forwardTo,
-  type NewEvent,
   ProcessingError,
   StayhookClient,
   sharedSecret,
   stay,
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import type { NewEvent } from "stayhook/store";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;

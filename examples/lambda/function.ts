@@ -3,10 +3,11 @@
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
 //   `drain`: on a schedule of EventBridge, each minute, for retries
 // Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
-import { createWebhookHandler, type EventStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DATABASE_URL } = process.env;
 

@@ -1,12 +1,6 @@
 // The subscriber under test. It keeps a calendar of the booked nights.
-import {
-  type BookingEvent,
-  createWebhookHandler,
-  type EventStore,
-  type StayhookClient,
-  sharedSecret,
-  stay,
-} from "stayhook";
+import { type BookingEvent, createWebhookHandler, type StayhookClient, sharedSecret, stay } from "stayhook";
+import type { EventStore } from "stayhook/store";
 
 export interface Calendar {
   block(listingId: unknown, from: string, to: string): Promise<void>;
@@ -20,7 +14,7 @@ export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"C
 };
 
 export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
-  if (event.previousStatus !== "Confirmed") return; // its nights were not blocked
+  if (event.previous?.status !== "Confirmed") return; // its nights were not blocked
   const { checkIn, checkOut } = stay(event.booking);
   await calendar.release(event.booking.listingId, checkIn, checkOut);
 };

@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
 import { CancellableRun } from "./cancellable-run.ts";
@@ -208,7 +208,7 @@ export class Attempt<Tx> {
           `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
           { eventId, error },
         );
-        await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#over.promise]);
+        await withTimeout(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], this.#over.promise);
         if (lease.lost) return this.#lost();
       }
     }
@@ -227,8 +227,8 @@ export class Attempt<Tx> {
       isHeld = await settling;
     })();
     // Wait in two halves: when a blocked event loop goes on, timers ring before the store's answer is read.
-    await atMost(patience / 2, [answered, this.#over.promise]);
-    if (isHeld === undefined) await atMost(patience / 2, [answered, this.#over.promise]);
+    await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
+    if (isHeld === undefined) await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
     if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
     return isHeld === true;
   }

@@ -1,4 +1,4 @@
-import { Alarm, atMost, idleTimer } from "../async.ts";
+import { Alarm, idleTimer, withTimeout } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
@@ -125,7 +125,7 @@ export class Leases<Tx> {
   async renew(): Promise<boolean> {
     if (!this.#renewing) this.#send(performance.now());
     const renewing = this.#renewing!;
-    await atMost(this.#patience, [renewing]);
+    await withTimeout(this.#patience, renewing);
     return this.#renewing !== renewing;
   }
 

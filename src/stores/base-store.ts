@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
@@ -523,7 +523,7 @@ class Group<In, Out> {
       const group = this.#runGroup(this.#take());
       this.#groups.add(group);
       void group.finally(() => this.#groups.delete(group));
-      await atMost(SLOW, [group]);
+      await withTimeout(SLOW, group);
     }
     this.#running = undefined;
   }

@@ -1,4 +1,5 @@
-import { type EventStore, memoryStore } from "stayhook";
+import { memoryStore } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "./support.ts";
 

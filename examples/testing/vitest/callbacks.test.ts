@@ -11,12 +11,14 @@ test("a confirmed booking blocks its nights", async () => {
 
 test("a booking that was already confirmed blocks nothing", async () => {
   const calendar = { block: vi.fn(), release: vi.fn() };
-  await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { previousStatus: "Confirmed" }));
+  await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { previous: { status: "Confirmed" } }));
   expect(calendar.block).not.toHaveBeenCalled();
 });
 
-test.each(["Confirmed", "Request", undefined])("a cancellation after %s", async (previousStatus) => {
+test.each(["Confirmed", "Request", undefined])("a cancellation after %s", async (status) => {
   const calendar = { block: vi.fn(), release: vi.fn() };
-  await onCancelled(calendar)(createTestEvent("booking.Cancelled", { previousStatus }));
-  expect(calendar.release).toHaveBeenCalledTimes(previousStatus === "Confirmed" ? 1 : 0);
+  await onCancelled(calendar)(
+    createTestEvent("booking.Cancelled", { previous: status === undefined ? undefined : { status } }),
+  );
+  expect(calendar.release).toHaveBeenCalledTimes(status === "Confirmed" ? 1 : 0);
 });

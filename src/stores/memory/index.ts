@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "../../errors.ts";
 import { Log } from "../../logger.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import type { EventStore } from "../event-store.ts";
-import { MemoryStore, type RunTransaction } from "./memory-store.ts";
+import { MemoryStore as Model, type RunTransaction } from "./memory-store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions<Tx = never> {
@@ -13,6 +13,9 @@ export interface MemoryStoreOptions<Tx = never> {
    */
   readonly transaction?: RunTransaction<Tx> | undefined;
 }
+
+/** The store that {@link memoryStore} makes. */
+export interface MemoryStore<Tx = never> extends EventStore<Tx> {}
 
 /**
  * Keeps events in the memory of this process, for tests and for trying things out. **All events are lost when the
@@ -26,14 +29,14 @@ export interface MemoryStoreOptions<Tx = never> {
  * const webhooks = createWebhookHandler({ client, store: memoryStore(), on });
  * ```
  */
-export function memoryStore<Tx = never>(options: MemoryStoreOptions<Tx> = {}): EventStore<Tx> {
+export function memoryStore<Tx = never>(options: MemoryStoreOptions<Tx> = {}): MemoryStore<Tx> {
   checkNoUnknown(options, ["transaction"]);
   const { transaction } = options;
   if (transaction !== undefined && typeof transaction !== "function") {
     throw new InvalidArgumentError({ path: ["transaction"], message: "must be a function" });
   }
   warnOnce();
-  return new MemoryStore(transaction);
+  return new Model(transaction);
 }
 
 let warned = false;
