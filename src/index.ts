@@ -1,4 +1,4 @@
-export type { ApiPromise } from "./client/api-promise.ts";
+export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
 export type { BookingsResource, ListingsResource } from "./client/client.ts";
 export { StayhookClient } from "./client/client.ts";
 export {
@@ -18,7 +18,8 @@ export {
   UnprocessableEntityError,
 } from "./client/client-errors.ts";
 export type { ClientOptions } from "./client/client-options.ts";
-export type { WebhookConfigResource } from "./client/webhook-config.ts";
+export type { ListPromise } from "./client/paging.ts";
+export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
 export { InvalidArgumentError, InvalidWriteError, StayhookError } from "./errors.ts";
 export { localTime } from "./local-time.ts";
 export type { Logger } from "./logger.ts";
@@ -28,11 +29,13 @@ export { WebhookNotification } from "./models/notification.ts";
 export {
   Booking,
   bookingStatuses,
+  type Endpoints,
   Listing,
   listingStatuses,
   topics,
   WebhookConfig,
 } from "./models/records.ts";
+export type { DrainResult } from "./queue/drain.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
 export type {
@@ -50,6 +53,7 @@ export type {
   WebhookEvent,
 } from "./webhooks/events.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
+export type { Health } from "./webhooks/health.ts";
 export type { Observation, Telemetry } from "./webhooks/observability.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { ProcessingError } from "./webhooks/processing/process-now.ts";

@@ -53,7 +53,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/sqlite": ["sqliteStore"],
   "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect"],
   "stayhook/store/contract": ["storeContract"],
-  "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf"],
+  "stayhook/testing": ["createSandbox", "createTestEvent"],
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 
@@ -74,7 +74,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
   "stayhook/store": [],
   "stayhook/store/contract": [],
-  "stayhook/testing": ["ky", "node:buffer", "node:http", "uuid", "zod"],
+  "stayhook/testing": ["node:buffer", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
 };
 

@@ -95,7 +95,7 @@ test("a project with moduleResolution node10 sees one declaration of each class"
     `import { createWebhookHandler, memoryStore, type StayhookClient } from "stayhook";
     import { createReconciler } from "stayhook/reconcile";
     import { createTestEvent } from "stayhook/testing";
-    export const client: StayhookClient = createTestEvent("unknown").client;
+    export const eventId: string = createTestEvent("unknown").eventId;
     export const reconciler = createReconciler(createWebhookHandler({ client, store: memoryStore(), on: {} }), {});`,
   );
   const settings = { module: "commonjs", moduleResolution: "node10", ...node, skipLibCheck: true };
@@ -194,7 +194,7 @@ describe("for this repository's TypeScript", () => {
     const event = parameters.at(-1) as ts.ParameterDeclaration;
     const type = checker.getTypeAtLocation(event);
     expect(checker.typeToString(type, event)).toBe(
-      'BookingEventOf<"Confirmed", Booking, Listing> & Transactional<SqliteTransaction>',
+      'BookingStatusEvent<"Confirmed", Booking, Listing> & Transactional<SqliteTransaction>',
     );
     // TypeScript reports the first member that does not fit. `client` is last, because errors about it are long.
     const [named] = (type as ts.IntersectionType).types as [ts.Type];

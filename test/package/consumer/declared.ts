@@ -44,9 +44,8 @@ export const cancelled = createTestEvent("booking.Cancelled");
 export const sandbox = createSandbox();
 export const cases = storeContract(() => memoryStore());
 
-export const { receive, drain, health } = webhooks;
+export const drained = () => webhooks.drain();
 export const requested = () => sandbox.bookings.request();
-export const call = client.request;
 export const booking = (code: string) => mine.bookings.get(code);
 export const shown = (code: string) => client.bookings.get(code).withResponse();
 export const ensured = () => client.webhookConfig.ensure({ endpoints: {} });
