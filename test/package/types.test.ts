@@ -92,10 +92,11 @@ test.each(Object.entries(compilers))(
 test("a project with moduleResolution node10 sees one declaration of each class", async () => {
   const file = consumer.write(
     "old.ts",
-    `import { createWebhookHandler, memoryStore, type StayhookClient } from "stayhook";
+    `import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
     import { createReconciler } from "stayhook/reconcile";
     import { createTestEvent } from "stayhook/testing";
     export const eventId: string = createTestEvent("unknown").eventId;
+    const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" });
     export const reconciler = createReconciler(createWebhookHandler({ client, store: memoryStore(), on: {} }), {});`,
   );
   const settings = { module: "commonjs", moduleResolution: "node10", ...node, skipLibCheck: true };
