@@ -64,7 +64,6 @@ const checks: Record<string, (running: Running) => unknown> = {
     expect(endpoints?.listings).toBe(`${url}&topic=listings`);
   },
   express: recordsAt("/hooks"),
-  fastify: recordsAt("/hooks/"),
   fetch: async ({ exports, base }) => {
     const { default: hono } = exports as {
       default: { request(url: string, init: object): Promise<Response> };
