@@ -150,7 +150,7 @@ async function expectTheSame(
   await handled(webhooks);
   await reconciler.close();
   const confirmed = bookings.filter(({ status }) => status === "Confirmed");
-  expect(confirmed.length).toBeGreaterThan(5);
+  expect(confirmed.length).toBeGreaterThan(0);
   const nights = confirmed.flatMap((booking) => nightsOf(listingIdOf(booking), shown(stay(booking))));
   expect([...held()].sort(), `seed ${SEED}`).toEqual(nights.sort());
 }
