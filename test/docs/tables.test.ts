@@ -5,6 +5,7 @@ import type { Observation } from "stayhook";
 import * as stayhook from "stayhook";
 import ts from "typescript";
 import { expect, test } from "vitest";
+import { parseDuration } from "../../src/duration.ts";
 import { eventTypes } from "../../src/webhooks/events.ts";
 import { checkOptions } from "../../src/webhooks/options.ts";
 
@@ -58,9 +59,9 @@ test("all options of the handler, with their defaults", () => {
   const client = new stayhook.StayhookClient({ baseUrl: "https://x.example", accessToken: "token" });
   for (const [name, value] of Object.entries(checkOptions({ client, store, on: {} }))) {
     const shown = rows.find(([first]) => first === `\`${name}\``)?.[1] ?? "";
-    const [, number = "", unit = ""] = /^([\d,]+)(?: (ms|days))?$/.exec(shown) ?? [];
-    const told = shown === "never" ? Number.POSITIVE_INFINITY : Number(number.replaceAll(",", ""));
-    expect(told * (unit === "days" ? 86_400_000 : 1), name).toBe(value);
+    const text = /^`"(\w+)"`$/.exec(shown)?.[1];
+    const number = text === undefined ? Number(shown.replaceAll(",", "")) : parseDuration(text);
+    expect(shown === "never" ? Number.POSITIVE_INFINITY : number, name).toBe(value);
   }
 });
 
