@@ -246,7 +246,8 @@ export interface WebhookEventMap<B extends Booking = Booking, L extends Listing 
   /**
    * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
    * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
-   * callback runs again, with `changed: true`, and must replace the old nights.
+   * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
+   * such a change, so without one the reconciler sees it.
    */
   "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
