@@ -47,7 +47,8 @@ const webhooks = createWebhookHandler({
   maxAttempts: Number(MAX_ATTEMPTS),
   on: {
     "booking.Confirmed": ({ booking, eventId }) =>
-      console.log(`${eventId}: block ${booking.bookingCode}`, stay(booking)),
+      console.log(`${eventId}: block ${booking.bookingCode}`, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
     fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
   },

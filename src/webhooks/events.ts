@@ -226,15 +226,17 @@ export interface WebhookEventMap<B extends Booking = Booking, L extends Listing 
   /** Booking Requested: a guest asks to book. Approve or decline the request at the platform before `decideBy`. */
   "booking.Request": BookingRequestEvent<B> & Writing<Tx>;
   /**
-   * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the listing from `checkIn` (inclusive)
-   * to `checkOut` (exclusive) of `stay(booking)`. If the booking's dates or listing change, the callback runs
-   * again, with `changed: true`.
+   * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
+   * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
+   * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
+   * such a change, so without one the reconciler sees it.
    */
   "booking.Confirmed": BookingStatusEvent<"Confirmed", B> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
   "booking.Declined": BookingStatusEvent<"Declined", B> & Writing<Tx>;
   /**
-   * Booking Cancelled. Release the listing from `checkIn` (inclusive) to `checkOut` (exclusive) of `stay(booking)`.
+   * Booking Cancelled. Release all nights that you stored for the booking's code. Do not compute them from
+   * `stay(booking)`: the dates may have changed since you blocked them.
    */
   "booking.Cancelled": BookingStatusEvent<"Cancelled", B> & Writing<Tx>;
   /** A booking whose `status` this package does not know. */

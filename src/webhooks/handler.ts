@@ -114,8 +114,9 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  *   store: memoryStore(),
  *   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
  *   on: {
- *     "booking.Confirmed": async ({ booking }) => blockNights(stay(booking)),
- *     "booking.Cancelled": async ({ booking }) => releaseNights(stay(booking)),
+ *     // One stay for each booking code, so that a moved stay replaces the old one.
+ *     "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+ *     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
  *   },
  * });
  * createServer(toNodeHandler(webhooks)).listen(3000);

@@ -47,8 +47,9 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * @example
    * ```ts
    * on: {
-   *   "booking.Confirmed": async ({ booking }) => blockNights(booking.listingId, stay(booking)),
-   *   "booking.Cancelled": async ({ booking }) => releaseNights(booking.listingId, stay(booking)),
+   *   // One stay for each booking code, so that a moved stay replaces the old one.
+   *   "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+   *   "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
    * },
    * ```
    */
