@@ -1,3 +1,4 @@
+import { environmentVariable } from "../../environment.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { Log } from "../../logger.ts";
 import { checkNoUnknown } from "../../option-names.ts";
@@ -43,28 +44,9 @@ let warned = false;
 
 /** Warns only in production, because tests and development may lose events. */
 function warnOnce(): void {
-  if (warned || nodeEnv() !== "production") return;
+  if (warned || environmentVariable("NODE_ENV") !== "production") return;
   warned = true;
   new Log().warn(
     "memoryStore() forgets every event when the process ends. In production, use a persistent store, such as sqliteStore from stayhook/sqlite.",
   );
-}
-
-function nodeEnv(): string | undefined {
-  try {
-    const { Deno } = globalThis as unknown as { readonly Deno?: DenoPermissions };
-    // Do not read `NODE_ENV` without the permission: Deno would prompt the user or throw.
-    const permission = Deno?.permissions.querySync({ name: "env", variable: "NODE_ENV" });
-    if (permission && permission.state !== "granted") return undefined;
-    // Not all runtimes have a `process`.
-    return globalThis.process?.env?.NODE_ENV;
-  } catch {
-    return undefined;
-  }
-}
-
-interface DenoPermissions {
-  readonly permissions: {
-    querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };
-  };
 }
