@@ -5,7 +5,6 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import {
   createWebhookHandler,
-  type LogEntry,
   memoryStore,
   StayhookClient,
   sharedSecret,
@@ -13,6 +12,7 @@ import {
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import * as z from "zod";
+import type { LogEntry } from "../src/logger.ts";
 import { answerCalls } from "./calls.ts";
 import { openStore, type StoreName } from "./open-store.ts";
 import { postgresInserts, sqliteInserts } from "./plain-inserts.ts";

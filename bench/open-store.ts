@@ -5,11 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import mysql from "mysql2/promise";
 import pg from "pg";
-import { type EventStore, memoryStore } from "stayhook";
+import { memoryStore } from "stayhook";
 import { mysqlStore } from "stayhook/mysql";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 
 export const storeNames = ["memory", "SQLite", "PostgreSQL", "Redis", "MySQL"] as const;
 export type StoreName = (typeof storeNames)[number];

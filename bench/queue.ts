@@ -1,7 +1,8 @@
 // Processes events in its own process: `node queue.ts <store>`.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWebhookHandler, type NewEvent, StayhookClient } from "stayhook";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { answerCalls } from "./calls.ts";
 import { type OpenStore, openStore, type StoreName } from "./open-store.ts";
 import type { Sample } from "./rounds.ts";

@@ -2,7 +2,8 @@
 // that sets two timers, and how late timers start that come due at 200 a second while 100,000 wait.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWebhookHandler, type EventStore, StayhookClient } from "stayhook";
+import { createWebhookHandler, StayhookClient } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 import { openStore, type StoreName } from "./open-store.ts";
 

@@ -6,14 +6,20 @@ import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 
+// Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
+const calendar = {
+  set: (...row: unknown[]) => console.log("block", ...row),
+  delete: (bookingCode: string) => console.log("release", bookingCode),
+};
+
 const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
-    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
   },
 });

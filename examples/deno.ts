@@ -7,6 +7,12 @@ import { sqliteStore } from "stayhook/sqlite";
 
 const setting = (name: string) => Deno.env.get(name);
 
+// Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
+const calendar = {
+  set: (...row: unknown[]) => console.log("block", ...row),
+  delete: (bookingCode: string) => console.log("release", bookingCode),
+};
+
 const store = sqliteStore(setting("EVENTS_DB") ?? "events.db");
 const webhooks = createWebhookHandler({
   client: new StayhookClient({
@@ -16,8 +22,8 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: setting("WEBHOOK_SECRET") }),
   on: {
-    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
-    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
   },
 });

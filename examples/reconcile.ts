@@ -18,7 +18,7 @@ const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
     "booking.Confirmed": ({ booking, source }) =>
-      console.log("block", booking.bookingCode, stay(booking), source),
+      console.log("block", booking.bookingCode, booking.listingId, stay(booking), source),
     "booking.Cancelled": ({ booking, source }) => console.log("release", booking.bookingCode, source),
     "listing.Published": ({ listing, source }) => console.log("live", listing.listingId, source),
     "listing.Hidden": ({ listing, source }) => console.log("hidden", listing.listingId, source),

@@ -4,14 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  createWebhookHandler,
-  type EventStore,
-  memoryStore,
-  StayhookClient,
-  type WebhookHandler,
-} from "stayhook";
+import { createWebhookHandler, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import type { Row } from "./table.ts";
 
 const SECOND = 1000;

@@ -37,14 +37,14 @@ export class Alarm {
   }
 }
 
-/** Settles like the first of `promises` that settles. Resolves after `ms` if no promise has settled by then. */
-export async function atMost(ms: number, promises: readonly Promise<unknown>[] = []): Promise<void> {
+/** Settles like `promise`, or resolves to `undefined` after `ms`. Then ignores how `promise` settles. */
+export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: Timer | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, Math.min(ms, MAX_TIMER));
+  const over = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), Math.min(ms, MAX_TIMER));
   });
   try {
-    await Promise.race([over, ...promises]);
+    return await Promise.race([over, promise]);
   } finally {
     clearTimeout(timer);
   }
@@ -108,7 +108,7 @@ export async function runWrapped<T>(
     // Ignore an error of `run` that the wrapper rethrows.
     if (own?.thrown !== error) onFailure(error);
   });
-  if (!running) await atMost(WRAPPER_PATIENCE, [began.promise, wrapped]);
+  if (!running) await withTimeout(WRAPPER_PATIENCE, Promise.race([began.promise, wrapped]));
   if (!running)
     onFailure(new Error(`the telemetry function did not call \`run\` within ${WRAPPER_PATIENCE} ms`));
   return runOnce();

@@ -1,6 +1,6 @@
 export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
 export type { BookingsResource, ListingsResource } from "./client/client.ts";
-export { type CustomOptions, StayhookClient } from "./client/client.ts";
+export { StayhookClient } from "./client/client.ts";
 export {
   AbortError,
   AccessTokenError,
@@ -17,124 +17,47 @@ export {
   ResponseValidationError,
   UnprocessableEntityError,
 } from "./client/client-errors.ts";
-export type {
-  AccessToken,
-  ClientOptions,
-  Fetch,
-  HeadersInput,
-  ListPage,
-  Query,
-  RequestOptions,
-} from "./client/client-options.ts";
-export type { Observers, RequestObservation, ResponseObservation } from "./client/observers.ts";
+export type { ClientOptions } from "./client/client-options.ts";
 export type { ListPromise } from "./client/paging.ts";
-export type {
-  ConfigInput,
-  Ensured,
-  EnsureInput,
-  WebhookConfigResource,
-} from "./client/webhook-config.ts";
-export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
-export { type LocalTimeOptions, localTime } from "./local-time.ts";
-export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
-export { type Stay, type StayOptions, stay } from "./models/dates.ts";
+export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
+export { InvalidArgumentError, InvalidWriteError, StayhookError } from "./errors.ts";
+export { localTime } from "./local-time.ts";
+export type { Logger } from "./logger.ts";
+export { type Stay, stay } from "./models/dates.ts";
 export { listingIdOf } from "./models/ids.ts";
 export { WebhookNotification } from "./models/notification.ts";
 export {
   Booking,
-  type BookingStatus,
   bookingStatuses,
   type Endpoints,
   Listing,
-  type ListingStatus,
   listingStatuses,
-  type Topic,
   topics,
   WebhookConfig,
 } from "./models/records.ts";
-export type { StandardSchema } from "./models/standard-schema.ts";
-export type { DrainOptions, DrainResult } from "./queue/drain.ts";
-export type {
-  AttemptEndObservation,
-  AttemptObservation,
-  AttemptResult,
-  Backoff,
-  DoneObservation,
-  FailedObservation,
-  ParkedObservation,
-  PausedObservation,
-  QueueObservation,
-  ResumedObservation,
-  StartedObservation,
-} from "./queue/work.ts";
-export type { EventOrigin, EventState, FailureReason } from "./stores/event-states.ts";
-export type {
-  AttemptEntry,
-  ClaimedEvent,
-  EventFilter,
-  EventStore,
-  NewEvent,
-  Outcome,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  SynchronousTransaction,
-  TrackedValue,
-} from "./stores/event-store.ts";
-export type { IntakeStore } from "./stores/forward.ts";
-export { forwardTo } from "./stores/forward.ts";
-export { type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
+export type { DrainResult } from "./queue/drain.ts";
+export { forwardTo, type IntakeStore } from "./stores/forward.ts";
+export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
 export type {
   BookingEvent,
-  BookingEventOf,
   BookingRequestEvent,
+  BookingStatusEvent,
   BookingTimerEvent,
-  EventBase,
-  FieldChange,
   FieldChanges,
   ListingEvent,
-  ListingEventOf,
+  ListingStatusEvent,
   ListingTimerEvent,
   MessageWebhookEvent,
   PreviousRecord,
-  RecordEventBase,
   Transactional,
   UnknownEvent,
   WebhookCallbacks,
   WebhookEvent,
-  WebhookEventMap,
 } from "./webhooks/events.ts";
-export {
-  type AvailableHealth,
-  createWebhookHandler,
-  type FetchContext,
-  type ForwardingHandler,
-  type Health,
-  type ReceiveContext,
-  type UnavailableHealth,
-  type WebhookHandler,
-} from "./webhooks/handler.ts";
-export type {
-  DriftObservation,
-  MissedObservation,
-  Observation,
-  ReconcilerAlarm,
-  SilentObservation,
-  Telemetry,
-  WaitingEvents,
-} from "./webhooks/observability.ts";
+export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
+export type { Health } from "./webhooks/health.ts";
+export type { Observation, Telemetry } from "./webhooks/observability.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
-export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
-export type { Track, Tracked } from "./webhooks/processing/record.ts";
-export type {
-  InvalidObservation,
-  ReceivedObservation,
-  ReceiveObservation,
-  ReceiveResult,
-  Refusal,
-  RefusedObservation,
-} from "./webhooks/receiving/answers.ts";
-export type { ReceiveRequest, RequestHeaders, TopicFrom } from "./webhooks/receiving/request.ts";
-export type { Verify, VerifyRequest } from "./webhooks/receiving/verify.ts";
-export { type SharedSecretOptions, sharedSecret } from "./webhooks/receiving/verify.ts";
+export { ProcessingError } from "./webhooks/processing/process-now.ts";
+export { sharedSecret, type Verify } from "./webhooks/receiving/verify.ts";
 export type { EventTimers, RecordTimers } from "./webhooks/timers.ts";

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parseDuration } from "./duration.ts";
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 import { isLogger, type Logger } from "./logger.ts";
 import { describeUnknown, unknownNames } from "./option-names.ts";
@@ -51,6 +52,19 @@ export function numberFrom(least: number, most: number, error: string) {
 
 export function integerFrom(least: number, most: number, error: string) {
   return numberFrom(least, most, error).refine(Number.isInteger, { error });
+}
+
+/**
+ * Makes a schema for a duration: a number of ms from `least` to `most`, or a text such as `"30s"`. Gives the ms. Unlike
+ * `z.number()`, it allows `Infinity`.
+ */
+export function durationFrom(least: number, most: number) {
+  return z.unknown().transform((given, context): number => {
+    const ms = typeof given === "string" ? parseDuration(given) : given;
+    if (typeof ms === "number" && ms >= least && ms <= most) return ms;
+    context.addIssue(`must be ms from ${least} to ${most}, or a duration such as "30s", "24h" or "7d"`);
+    return z.NEVER;
+  });
 }
 
 export function abortSignal() {

@@ -1,7 +1,8 @@
 import fc from "fast-check";
-import { InvalidArgumentError, type LocalTimeOptions, localTime, stay } from "stayhook";
+import { InvalidArgumentError, localTime, stay } from "stayhook";
 import { Temporal } from "temporal-polyfill";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import type { LocalTimeOptions } from "../src/local-time.ts";
 
 describe("localTime", () => {
   it.each([

@@ -18,6 +18,7 @@ const folded = (text: string, link: string, items: readonly (readonly [string, s
 export const sidebar: Item[] = [
   group("Start", [
     ["Quick start", "/quick-start"],
+    ["From a hand-written handler", "/from-your-own-handler"],
     ["How it works", "/how-it-works"],
     ["Examples", "/examples/"],
     ["Comparison", "/comparison"],
@@ -56,6 +57,7 @@ export const sidebar: Item[] = [
         ["Redis", "redis"],
         ["Memory", "memory"],
       ]),
+      { text: "Change the store", link: "/change-the-store" },
       { text: "A store of your own", link: "/custom-store" },
       folded("Queue engines", "/engines/", [
         ["BullMQ", "bullmq"],
@@ -65,7 +67,11 @@ export const sidebar: Item[] = [
       ]),
     ],
   },
-  group("Use it", [["Client", "/client"]]),
+  group("Use it", [
+    ["Events", "/events"],
+    ["Handler", "/handler"],
+    ["Client", "/client"],
+  ]),
   group("In production", [
     ["Production", "/production"],
     ["Security", "/security"],

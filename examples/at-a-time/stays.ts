@@ -1,13 +1,7 @@
 // What happens at a time: a mail before arrival, a door that opens and closes, a cleaning, and a decision before the
 // platform's deadline. docs/guides/at-a-time.md explains this file. Copy it into your app.
-import {
-  type Booking,
-  createWebhookHandler,
-  type EventStore,
-  localTime,
-  type StayhookClient,
-  stay,
-} from "stayhook";
+import { type Booking, createWebhookHandler, localTime, type StayhookClient, stay } from "stayhook";
+import type { EventStore } from "stayhook/store";
 
 /** The parts of your app. A timer may run its callback again after a crash, so each call must bear a repetition. */
 export interface Services {

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { DatabaseSync } from "node:sqlite";
-import type { EventStore } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { blockedStays, doubleBookings, listingName, listings } from "./calendar.ts";
 import { toICalendar } from "./icalendar.ts";
 import { isSame, tokenOf } from "./secret.ts";

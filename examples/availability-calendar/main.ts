@@ -55,9 +55,9 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ eventId, booking, previousStatus, atomically }) => {
+    "booking.Confirmed": ({ eventId, booking, previous, atomically }) => {
       const nights = nightsOf(booking);
-      const verb = previousStatus === "Confirmed" ? "move" : "block";
+      const verb = previous?.status === "Confirmed" ? "move" : "block";
       atomically((tx) => {
         const { bookingCode, listingId, checkIn, checkOut } = nights;
         if (block(tx, nights))

@@ -24,7 +24,19 @@ const methods = [
     "oldestWaiting",
     "lastReceivedAt",
   ],
-  ...["replay", "discard", "erase", "snapshotOf", "learn", "getMeta", "setMeta", "prune", "pruneSnapshots"],
+  ...[
+    "remove",
+    "restore",
+    "replay",
+    "discard",
+    "erase",
+    "snapshotOf",
+    "learn",
+    "getMeta",
+    "setMeta",
+    "prune",
+    "pruneSnapshots",
+  ],
 ] as readonly Method[];
 type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
 
@@ -96,6 +108,9 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
       }
     },
     async close() {
+      closed = true;
+    },
+    async [Symbol.asyncDispose]() {
       closed = true;
     },
   };

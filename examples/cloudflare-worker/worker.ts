@@ -14,6 +14,12 @@ interface Env {
   readonly WEBHOOK_SECRET: string;
 }
 
+// Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
+const calendar = {
+  set: (...row: unknown[]) => console.log("block", ...row),
+  delete: (bookingCode: string) => console.log("release", bookingCode),
+};
+
 /**
  * Makes a handler for one request. Workers cancel a request that waits for a promise which only another request can
  * settle.
@@ -24,8 +30,9 @@ function webhooksOf(env: Env, retentions = {}) {
     store: durableObjectStore(env.EVENTS.getByName("events")),
     verify: sharedSecret({ query: "key", secret: env.WEBHOOK_SECRET }),
     on: {
-      "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
-      "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+      "booking.Confirmed": ({ booking }) =>
+        calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+      "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
       "listing.Published": ({ listing }) => console.log("live", listing.listingId),
     },
     ...retentions,

@@ -19,11 +19,14 @@ export function createTables(db: DatabaseSync): void {
   `);
 }
 
-/** @returns `undefined` if the nights were blocked before: two events of one booking may both see it Confirmed */
+/** @returns `undefined` if these nights were blocked before: two events of one booking may both see it Confirmed */
 export function block(db: DatabaseSync, booking: Booking): Change | undefined {
   const { checkIn, checkOut, nights } = stay(booking);
   const { changes } = db
-    .prepare("INSERT INTO calendar VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING")
+    .prepare(`
+      INSERT INTO calendar VALUES (?, ?, ?, ?)
+      ON CONFLICT DO UPDATE SET checkIn = excluded.checkIn, checkOut = excluded.checkOut, nights = excluded.nights
+      WHERE (calendar.checkIn, calendar.checkOut) IS NOT (excluded.checkIn, excluded.checkOut)`)
     .run(booking.bookingCode, checkIn, checkOut, nights);
   return changes === 0 ? undefined : { verb: "blocked", checkIn, checkOut, nights };
 }

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { EventState, EventStore } from "stayhook";
+import type { EventState, EventStore } from "stayhook/store";
 
 /** The contents of the file: the store's events, and the subscriber's own two tables. */
 export interface Contents {

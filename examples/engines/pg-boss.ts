@@ -8,13 +8,13 @@ import { type JobWithMetadata, PgBoss } from "pg-boss";
 import {
   createWebhookHandler,
   forwardTo,
-  type NewEvent,
   ProcessingError,
   StayhookClient,
   sharedSecret,
   stay,
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import type { NewEvent } from "stayhook/store";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
 const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;
@@ -54,7 +54,8 @@ const webhooks = createWebhookHandler({
   maxAttempts: Number(MAX_ATTEMPTS),
   on: {
     "booking.Confirmed": ({ booking, eventId }) =>
-      console.log(`${eventId}: block ${booking.bookingCode}`, stay(booking)),
+      console.log(`${eventId}: block ${booking.bookingCode}`, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
     fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
   },

@@ -3,10 +3,11 @@
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
 //   `drain`: on a schedule of EventBridge, each minute, for retries
 // Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
-import { createWebhookHandler, type EventStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DATABASE_URL } = process.env;
 
@@ -15,14 +16,20 @@ const store: EventStore = DATABASE_URL
   ? postgresStore({ connectionString: DATABASE_URL })
   : sqliteStore(process.env.EVENTS_DB ?? "events.db");
 
+// Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
+const calendar = {
+  set: (...row: unknown[]) => console.log("block", ...row),
+  delete: (bookingCode: string) => console.log("release", bookingCode),
+};
+
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   processing: "inline", // before the answer: afterwards the function is frozen
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode, stay(booking)),
-    "booking.Cancelled": ({ booking }) => console.log("release", booking.bookingCode, stay(booking)),
+    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
   },
 });

@@ -1,8 +1,9 @@
 // The store and the callbacks, for both kinds of processes: receivers and workers.
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWebhookHandler, type EventStore, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
+import type { EventStore } from "stayhook/store";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
 const { STORE = "postgres", STORE_NAME: name = "stayhook_example", DATABASE_URL, REDIS_URL } = process.env;

@@ -1,14 +1,14 @@
 import { Injectable } from "@nestjs/common";
 import { type Booking, stay } from "stayhook";
 
-/** A service of your app. */
+/** A service of your app. It keeps one stay for each booking code, so that a moved stay replaces the old one. */
 @Injectable()
 export class Calendar {
-  block(booking: Booking): void {
-    console.log("block", booking.bookingCode, stay(booking));
+  set(booking: Booking): void {
+    console.log("block", booking.bookingCode, booking.listingId, stay(booking));
   }
 
-  release(booking: Booking): void {
-    console.log("release", booking.bookingCode, stay(booking));
+  delete({ bookingCode }: Booking): void {
+    console.log("release", bookingCode);
   }
 }

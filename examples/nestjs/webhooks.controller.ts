@@ -20,8 +20,8 @@ export class WebhooksController implements OnApplicationShutdown {
       store: this.#store,
       verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
       on: {
-        "booking.Confirmed": ({ booking }) => calendar.block(booking),
-        "booking.Cancelled": ({ booking }) => calendar.release(booking),
+        "booking.Confirmed": ({ booking }) => calendar.set(booking),
+        "booking.Cancelled": ({ booking }) => calendar.delete(booking),
         "listing.Published": ({ listing }) => console.log("live", listing.listingId),
       },
     });

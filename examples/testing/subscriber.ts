@@ -1,28 +1,21 @@
-// The subscriber under test. It keeps a calendar of the booked nights.
-import {
-  type BookingEvent,
-  createWebhookHandler,
-  type EventStore,
-  type StayhookClient,
-  sharedSecret,
-  stay,
-} from "stayhook";
+// The subscriber under test. It keeps a calendar with one stay for each booking code, so a moved stay replaces the old one.
+import { type BookingEvent, createWebhookHandler, type StayhookClient, sharedSecret, stay } from "stayhook";
+import type { EventStore } from "stayhook/store";
 
 export interface Calendar {
-  block(listingId: unknown, from: string, to: string): Promise<void>;
-  release(listingId: unknown, from: string, to: string): Promise<void>;
+  set(bookingCode: string, listingId: unknown, from: string, to: string): Promise<void>;
+  delete(bookingCode: string): Promise<void>;
 }
 
 export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"Confirmed">) => {
   if (!event.changed) return;
+  const { bookingCode, listingId } = event.booking;
   const { checkIn, checkOut } = stay(event.booking);
-  await calendar.block(event.booking.listingId, checkIn, checkOut);
+  await calendar.set(bookingCode, listingId, checkIn, checkOut);
 };
 
 export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
-  if (event.previousStatus !== "Confirmed") return; // its nights were not blocked
-  const { checkIn, checkOut } = stay(event.booking);
-  await calendar.release(event.booking.listingId, checkIn, checkOut);
+  await calendar.delete(event.booking.bookingCode);
 };
 
 export function createSubscriber(client: StayhookClient, store: EventStore, calendar: Calendar) {
@@ -35,12 +28,13 @@ export function createSubscriber(client: StayhookClient, store: EventStore, cale
   });
 }
 
-/** A calendar in memory. `blocked` has one text for each stay. */
+/** A calendar in memory. `blocked` has one stay for each booking code. */
 export function memoryCalendar() {
-  const blocked = new Set<string>();
+  const blocked = new Map<string, string>();
   const calendar: Calendar = {
-    block: async (listingId, from, to) => void blocked.add(`${listingId}: ${from} to ${to}`),
-    release: async (listingId, from, to) => void blocked.delete(`${listingId}: ${from} to ${to}`),
+    set: async (bookingCode, listingId, from, to) =>
+      void blocked.set(bookingCode, `${listingId}: ${from} to ${to}`),
+    delete: async (bookingCode) => void blocked.delete(bookingCode),
   };
   return { calendar, blocked };
 }

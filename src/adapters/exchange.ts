@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { checkNoUnknown } from "../option-names.ts";
-import { type ReceiveResult, refused } from "../webhooks/receiving/answers.ts";
+import { internalsOf } from "../webhooks/internals.ts";
+import { type ReceiveResult, Refused } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts";
 
@@ -9,10 +10,6 @@ import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts"
 export interface Webhooks {
   /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
-  /** Starts the processing of events. The type of a handler with `forwardTo` does not have this method. */
-  start?(): void;
-  /** Whether the adapter should call `start`. */
-  readonly autoStart: boolean;
 }
 
 /** The options of the adapters. */
@@ -42,15 +39,22 @@ async function exchange(
 ): Promise<void> {
   const { method = "", headers } = request;
   const url = given.url ?? request.url ?? "";
+  const server = serverOf(request);
+  if (server) internalsOf(webhooks)?.serves(server);
   const arrived = { method, url, headers, body: bodyOf(request, given), topic: given.topic };
   let result: ReceiveResult;
   try {
     result = await webhooks.receive(arrived);
   } catch {
     // `receive` should never reject. If it does, answer 500, so that the platform sends the notification again.
-    result = refused("internal");
+    result = new Refused("internal").answer;
   }
   send(request, response, result);
+}
+
+/** Node sets this property, but does not document it. Other runtimes do not have it. */
+function serverOf({ socket }: IncomingMessage): Server | undefined {
+  return (socket as { readonly server?: Server }).server;
 }
 
 /** Returns the request's body: the unread stream, the raw bytes, or the output of a body parser. */
@@ -76,7 +80,9 @@ function send(
   // Send nothing if the client has disconnected, or if a timeout middleware has already answered.
   if (response.headersSent || response.writableEnded || response.destroyed) return;
   // Without `content-length`, Node sends chunks. HTTP/1.0 has no chunks, so Node would have to close the connection.
-  const sized = { ...headers, "content-length": String(Buffer.byteLength(body)) };
+  const sized: Record<string, string> = { ...headers, "content-length": String(Buffer.byteLength(body)) };
+  // A server that was closed keeps its connections for further requests, unless it is told to end them.
+  if (serverOf(request)?.listening === false && request.httpVersionMajor === 1) sized.connection = "close";
   if (request.complete || request.httpVersionMajor > 1) {
     response.writeHead(status, sized).end(body);
     return;
@@ -111,7 +117,7 @@ export function startServing(handler: Webhooks | FetchHandler, options: AdapterO
     checkNoUnknown(options, []);
   } else {
     assertHandler(handler, ["receive"], options, ", or a console from createConsole");
-    if (handler.autoStart) handler.start?.();
+    internalsOf(handler)?.start();
   }
 }
 

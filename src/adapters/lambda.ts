@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import type { ReceiveContext } from "../webhooks/handler.ts";
 import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
@@ -109,7 +109,7 @@ export function toLambdaHandler(
     const work: Promise<unknown>[] = [];
     const request = { ...toReceiveRequest(event), topic: options?.topic };
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
-    await atMost(waitOf(context, startedAt), [Promise.all(work)]);
+    await withTimeout(waitOf(context, startedAt), Promise.all(work));
     return { statusCode: result.status, headers: result.headers, body: result.body };
   };
 }

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
+import { environmentVariable } from "../environment.ts";
 import type { Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
@@ -183,11 +184,6 @@ const clientSchema = () =>
     telemetry: option<Observers>(problemWithTelemetry).optional(),
   });
 
-/** Returns the environment variables. Some runtimes have none. */
-function environment(): Readonly<Record<string, string | undefined>> {
-  return globalThis.process?.env ?? {};
-}
-
 /** Makes the issue of an option that may also come from an environment variable. */
 function issueOf(option: string, given: unknown, problem: string, variable: string): Issue {
   return { path: [option], message: given === undefined ? `${problem}. Or set ${variable}` : problem };
@@ -195,9 +191,11 @@ function issueOf(option: string, given: unknown, problem: string, variable: stri
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
-  const { STAYHOOK_BASE_URL, STAYHOOK_ACCESS_TOKEN } = environment();
   const given: ClientOptions<B, L> = Object(options);
-  const { baseUrl = STAYHOOK_BASE_URL, accessToken = STAYHOOK_ACCESS_TOKEN } = given;
+  const {
+    baseUrl = environmentVariable("STAYHOOK_BASE_URL"),
+    accessToken = environmentVariable("STAYHOOK_ACCESS_TOKEN"),
+  } = given;
   const url = checkBaseUrl(baseUrl, given.allowInsecureHttp === true);
   const problem = typeof accessToken === "function" ? undefined : problemWithToken(accessToken);
   const before: Issue[] = [];

@@ -1,4 +1,4 @@
-import { type Change, type EventState, statesOf } from "../stores/event-states.ts";
+import { type Change, choosableStates, type EventState } from "../stores/event-states.ts";
 import type { EventFilter, EventStore } from "../stores/event-store.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
@@ -115,7 +115,7 @@ async function countChangeable(
   filter: EventFilter,
 ): Promise<{ byState: Map<EventState, number>; hasMore: boolean }> {
   const wanted = countOrder.filter(
-    (state) => statesOf(change, filter).includes(state) && (filter.state ?? state) === state,
+    (state) => choosableStates(change, filter).includes(state) && (filter.state ?? state) === state,
   );
   const limit = countLimit();
   const byState = new Map<EventState, number>();

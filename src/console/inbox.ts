@@ -10,8 +10,9 @@ import type {
   StoredEvent,
 } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
-import { type AvailableHealth, type Health, healthOf } from "../webhooks/monitoring.ts";
-import { storedId } from "../webhooks/own-ids.ts";
+import { type AvailableHealth, type Health, healthOf } from "../webhooks/health.ts";
+import { StoreCounts } from "../webhooks/store-counts.ts";
+import { storedId } from "../webhooks/stored-id.ts";
 import { knownType } from "../webhooks/timers.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import {
@@ -43,7 +44,9 @@ export function storeConsole(
   store: Store,
   options: Pick<SiteOptions, "authorize" | "readOnly">,
 ): FetchHandler {
-  const health = () => healthOf({ store, queue: undefined, closed: false, lastReceivedAt: undefined });
+  const counts = new StoreCounts(store);
+  const health = () =>
+    healthOf({ store, counts, queue: undefined, closed: false, lastReceivedAt: undefined });
   return inboxOf({ store, health }, { ...options, log: new Log() });
 }
 

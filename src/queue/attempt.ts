@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
@@ -93,7 +93,9 @@ export class Attempt<Tx> {
 
   async #attempt(): Promise<AttemptEnd> {
     try {
-      if (this.#options.after) await Promise.race([this.#options.after, this.#run.wasCut]);
+      const { after } = this.#options;
+      // Await even `undefined`: a callback must not block the event loop before the queue knows all leases of a claim.
+      await (after && Promise.race([after, this.#run.wasCut]));
       // Skip a claim whose lease has expired: another process may work on the event now.
       if (!this.lease.held) return await this.#release();
       const run = (): Promise<AttemptResult> => this.#process();
@@ -210,7 +212,7 @@ export class Attempt<Tx> {
           `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
           { eventId, error },
         );
-        await atMost(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], [this.#over.promise]);
+        await withTimeout(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], this.#over.promise);
         if (lease.lost) return this.#lost();
       }
     }
@@ -229,8 +231,8 @@ export class Attempt<Tx> {
       isHeld = await settling;
     })();
     // Wait in two halves: when a blocked event loop goes on, timers ring before the store's answer is read.
-    await atMost(patience / 2, [answered, this.#over.promise]);
-    if (isHeld === undefined) await atMost(patience / 2, [answered, this.#over.promise]);
+    await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
+    if (isHeld === undefined) await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
     if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
     return isHeld === true;
   }

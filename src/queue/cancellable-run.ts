@@ -1,4 +1,4 @@
-import { atMost } from "../async.ts";
+import { withTimeout } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";
 import type { Work, WorkResult } from "./work.ts";
@@ -69,7 +69,7 @@ export class CancellableRun<Tx> {
       const first = await Promise.race([working, this.#cut.promise]);
       if (first.state !== "cut") return first;
       this.#abort.abort(first.reason);
-      const late = await Promise.race([working, atMost(GRACE, [this.#left.promise])]);
+      const late = await Promise.race([working, withTimeout(GRACE, this.#left.promise)]);
       return late?.state === "done" && this.#takesLate(first.by) ? late : this.#resultOf(first);
     } finally {
       clearTimeout(timer);

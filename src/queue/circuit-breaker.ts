@@ -91,8 +91,6 @@ export class CircuitBreaker {
     this.#newlyUnreached.clear();
     if (!this.#open) return;
     this.#open = undefined;
-    // The callback of this attempt may still run when the next pause begins, and must not block the tries in that pause.
-    this.#trying = undefined;
     this.#pauses = 0;
     this.#options.onResume();
   }
@@ -121,6 +119,7 @@ export class CircuitBreaker {
   #pauseFor(outage: Outage, error: unknown): void {
     this.#pauses += 1;
     this.#epoch += 1;
+    // The callback of an attempt that ended an earlier pause may still run. It must not block the tries in this pause.
     this.#trying = undefined;
     const asked = outage.retryAfter !== undefined;
     const wait = asked

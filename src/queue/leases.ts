@@ -1,4 +1,4 @@
-import { Alarm, atMost, idleTimer } from "../async.ts";
+import { Alarm, idleTimer, withTimeout } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
 
@@ -125,7 +125,7 @@ export class Leases<Tx> {
   async renew(): Promise<boolean> {
     if (!this.#renewing) this.#send(performance.now());
     const renewing = this.#renewing!;
-    await atMost(this.#patience, [renewing]);
+    await withTimeout(this.#patience, renewing);
     return this.#renewing !== renewing;
   }
 
@@ -143,10 +143,11 @@ export class Leases<Tx> {
     const now = performance.now();
     const late = now - this.#alarmAt;
     this.#alarmAt = Number.POSITIVE_INFINITY;
+    // The attempts may have ended by now, because the callback that blocked the event loop has returned.
+    if (late > this.#duration / 3) this.#tellBlocked(now - this.#seenAt);
     if (this.#leases.size === 0) return;
     // After a blocked event loop, a renewal first shows whether the leases still hold.
     if (late > Math.min(HEARTBEAT, this.#patience)) this.#expireFrom = now + this.#patience;
-    if (late > this.#duration / 3) this.#tellBlocked(now - this.#seenAt);
     this.#seenAt = now;
     if (now >= this.#renewAt) this.#send(now);
     for (const lease of [...this.#leases])

@@ -1,4 +1,4 @@
-import { atMost, idleTimer } from "../async.ts";
+import { idleTimer, withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
@@ -143,7 +143,7 @@ export class Queue<Tx> {
    * end, or at `deadline` on the monotonic clock.
    */
   async runNow(eventId: string, deadline: number): Promise<void> {
-    await atMost(deadline - performance.now(), [this.#runNow(eventId, deadline)]);
+    await withTimeout(deadline - performance.now(), this.#runNow(eventId, deadline));
   }
 
   async #runNow(eventId: string, deadline: number): Promise<void> {
@@ -161,13 +161,15 @@ export class Queue<Tx> {
       }
       if (this.breaker.pause) return;
       if (limit === 0) {
-        await atMost(Math.min(wait, LOOK_AGAIN), [this.#changed.promise]);
+        await withTimeout(Math.min(wait, LOOK_AGAIN), this.#changed.promise);
         continue;
       }
       const event = await this.#options.store.get(eventId);
       if (event?.state !== "pending" && event?.state !== "processing") return;
       const before = this.#byRecord.get(recordOf(event));
-      await atMost(LOOK_AGAIN, before ? [before.ended] : []);
+      await (before
+        ? withTimeout(LOOK_AGAIN, before.ended)
+        : new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN)));
     }
   }
 
@@ -184,11 +186,11 @@ export class Queue<Tx> {
     this.#change();
     const ends = [...this.#running].map(({ ended }) => ended);
     await Promise.all([
-      atMost(timeout, [Promise.all([...ends, ...this.#claiming])]),
-      atMost(timeout, [this.#pruner.close()]),
+      withTimeout(timeout, Promise.all([...ends, ...this.#claiming])),
+      withTimeout(timeout, this.#pruner.close()),
     ]);
     await this.#release([...this.#running]);
-    await atMost(GRACE, [this.#claimed()]);
+    await withTimeout(GRACE, this.#claimed());
     this.#unsubscribe?.();
   }
 
@@ -267,7 +269,7 @@ export class Queue<Tx> {
         } else if (drain.open.length > 0 || !(limit > 0 || isOver || this.#closing)) {
           const within = limit > 0 || isOver ? undefined : wait;
           const either = [changed, stop.requested];
-          await (within === undefined ? Promise.race(either) : atMost(within, either));
+          await (within === undefined ? Promise.race(either) : withTimeout(within, Promise.race(either)));
         } else {
           // The loop may be claiming the last due events at this moment.
           await Promise.race([Promise.all(this.#claiming), stop.requested]);
@@ -393,7 +395,7 @@ export class Queue<Tx> {
   async #release(attempts: readonly Attempt<Tx>[]): Promise<void> {
     for (const attempt of attempts) attempt.release();
     // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
-    await atMost(GRACE + GIVE_BACK, [Promise.all(attempts.map(({ ended }) => ended))]);
+    await withTimeout(GRACE + GIVE_BACK, Promise.all(attempts.map(({ ended }) => ended)));
     for (const attempt of attempts) attempt.giveUp();
   }
 
@@ -402,7 +404,7 @@ export class Queue<Tx> {
     if (lease) this.#leases.delete(lease);
     try {
       const settling = (async () => this.#options.store.settle(claim, { state: "released" }))();
-      await this.#track(atMost(GIVE_BACK, [settling]));
+      await this.#track(withTimeout(GIVE_BACK, settling));
     } catch (error) {
       const { eventId } = claim;
       this.#options.logger.warn(

@@ -1,12 +1,9 @@
 import * as z from "zod";
-import { MAX_TIMER } from "../async.ts";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
-import { parseDuration } from "../duration.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
-import { callable, check, integerFrom, logger, numberFrom, option, optionsObject } from "../options.ts";
-import { safeBackoff } from "../queue/retries.ts";
-import type { Backoff } from "../queue/work.ts";
+import { callable, check, durationFrom, integerFrom, logger, optionsObject } from "../options.ts";
+import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
 import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
@@ -102,9 +99,8 @@ export type ReconcileObservation =
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {
   /**
-   * The interval at which `start()` makes passes. All machines that share the store make one pass per interval in
-   * total. A number is in ms. A text is a number and a unit, without a space: `"500ms"`, `"90s"`, `"30m"`, `"1.5h"`,
-   * `"7d"`. Use at most half the handler's `snapshotRetention`. Default `"24h"`.
+   * The interval at which `start()` makes passes: ms, or a text such as `"90s"`, `"30m"`, `"1.5h"` or `"7d"`. All
+   * machines that share the store make one pass per interval in total. Use at most half the handler's `snapshotRetention`. Default `"24h"`.
    */
   readonly every?: number | string | undefined;
   /**
@@ -112,19 +108,11 @@ export interface ReconcilerOptions {
    * the same values as `webhookConfig.ensure`. If the configuration differs, `observe` gets an observation of the
    * kind `drift` in each pass.
    */
-  readonly expect?: EnsureInput["endpoints"] | undefined;
+  readonly expectedEndpoints?: EnsureInput["endpoints"] | undefined;
   /** How many records the reconciler reads at once. Default 4. */
   readonly concurrency?: number | undefined;
   /** Whether the first pass only records unknown listings, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
-  /**
-   * Returns the wait before the next read while the platform is out of reach, ms. The argument is the number of
-   * failed rounds in a row. Reads that run at the same time are one round. Default: 1 s, doubled after each round, up
-   * to 30 s. Each default wait is shortened at random by up to 25 %.
-   */
-  readonly backoff?: Backoff | undefined;
-  /** How long the lock of a dead process lasts, ms. During this time, no machine makes a pass. Default 60,000. */
-  readonly leaseDuration?: number | undefined;
   /** Called with each observation. If the function throws, the reconciler logs the error and continues. */
   readonly observe?: ((event: ReconcileObservation) => unknown) | undefined;
   /** Gets the log lines of the reconciler. Default: the handler's logger. */
@@ -136,13 +124,12 @@ export interface Settings {
   readonly internals: Internals;
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
+  readonly breaker: CircuitBreaker;
   readonly every: number;
   /** The expected URL of each topic; `null` for a topic that should have no URL. */
-  readonly expect: Readonly<Record<string, string | null | undefined>>;
+  readonly expectedEndpoints: Readonly<Record<string, string | null | undefined>>;
   readonly concurrency: number;
   readonly baseline: boolean;
-  readonly backoff: Backoff;
-  readonly leaseDuration: number;
   /** Gets each observation. Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
   readonly log: Log;
@@ -152,16 +139,12 @@ const DAY = 24 * 60 * 60_000;
 
 const schema = () =>
   optionsObject({
-    every: option<number | string>((every) =>
-      parseDuration(every) === undefined
-        ? 'must be a number of ms above 0, or a duration such as "90s", "30m", "24h" or "7d"'
-        : undefined,
-    ).nullish(),
-    expect: z.unknown().optional().transform(expectedUrls),
+    every: durationFrom(1, Number.MAX_SAFE_INTEGER)
+      .nullish()
+      .transform((every) => every ?? DAY),
+    expectedEndpoints: z.unknown().optional().transform(expectedUrls),
     concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
     baseline: z.boolean({ error: "must be true or false" }).default(true),
-    backoff: callable<Backoff>().optional(),
-    leaseDuration: numberFrom(10, MAX_TIMER, `must be a number from 10 to ${MAX_TIMER}`).default(60_000),
     observe: callable<(event: ReconcileObservation) => unknown>().optional(),
     logger: logger().optional(),
   });
@@ -174,9 +157,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   );
   const checked = check(schema, options, { before });
   const internals = internalsOf(webhooks)!;
-  const { expect, concurrency, baseline, leaseDuration } = checked;
-  const every = parseDuration(checked.every ?? DAY)!;
-
+  const { every, expectedEndpoints, concurrency, baseline } = checked;
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
@@ -188,22 +169,21 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     internals,
     client: internals.client,
     store: internals.store!,
+    breaker: internals.breaker!,
     every,
-    expect,
+    expectedEndpoints,
     concurrency,
     baseline,
-    backoff: safeBackoff(checked.backoff ?? defaultBackoff, defaultBackoff),
-    leaseDuration,
     observe: safeObserve(checked.observe, log),
     log,
   };
 }
 
-/** Converts `expect` to the URL of each topic. */
-function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expect"] {
-  if (expect === undefined) return {};
+/** Converts `expectedEndpoints` to the URL of each topic. */
+function expectedUrls(given: unknown, context: z.RefinementCtx): Settings["expectedEndpoints"] {
+  if (given === undefined) return {};
   try {
-    const input = { endpoints: expect as EnsureInput["endpoints"] };
+    const input = { endpoints: given as EnsureInput["endpoints"] };
     // In tests with the sandbox, the endpoints are on loopback. They are valid only with a base URL on loopback.
     return checkEnsureInput(input, new URL("http://127.0.0.1")).urls;
   } catch (error) {
@@ -213,6 +193,3 @@ function expectedUrls(expect: unknown, context: z.RefinementCtx): Settings["expe
     return {};
   }
 }
-
-const defaultBackoff: Backoff = (attempt) =>
-  Math.min(1000 * 2 ** (attempt - 1), 30_000) * (1 - Math.random() / 4);

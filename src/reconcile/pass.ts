@@ -10,7 +10,7 @@ import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observabilit
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
-import type { Reader, StopReason } from "./paced-reads.ts";
+import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
 
 const DAY = 24 * 60 * 60_000;
@@ -74,11 +74,11 @@ export class Pass {
   }
 
   async #checkConfig(): Promise<void> {
-    const { client, stop, expect } = this.#options;
+    const { client, stop, expectedEndpoints } = this.#options;
     try {
       // Do not use the reader: an answer about the configuration says nothing about records.
       const config = await client.webhookConfig.get({ signal: stop.signal, maxRetries: 0 });
-      const drift = driftOf(config, expect);
+      const drift = driftOf(config, expectedEndpoints);
       if (drift) this.#alarm(drift);
     } catch {
       // Report no drift: the configuration could not be read, and may be right.
@@ -87,7 +87,7 @@ export class Pass {
 
   async #checkListings(): Promise<void> {
     const { client, reader, stop, concurrency } = this.#options;
-    const read = await reader.read((options) => client.listings.list(options));
+    const read = await reader.read("listings", (options) => client.listings.list(options));
     if (read === undefined) return;
     const facts = listFactsOf(Object("error" in read ? read.error : read.value));
     const invalid = facts?.invalid ?? 0;
@@ -169,7 +169,7 @@ export class Pass {
     const subject = parseRef(ref);
     if (!subject) return done();
     const before = await store.snapshotOf(ref);
-    const read = await reader.read<Booking | Listing>((options) =>
+    const read = await reader.read<Booking | Listing>(ref, (options) =>
       subject.kind === "booking"
         ? client.bookings.get(subject.bookingCode, options)
         : client.listings.get(subject.listingId, options),
@@ -181,28 +181,35 @@ export class Pass {
       if (!read.answered) return void this.#unreached.push(done);
     } else {
       const snapshot = "error" in read ? row : this.#snapshotOf(ref, subject.kind, read.value);
-      if (snapshot) await this.#compare(ref, before, snapshot);
+      if (snapshot && !(await this.#compare(ref, before, snapshot))) return;
     }
     done();
     for (const unreached of this.#unreached.splice(0)) unreached();
   }
 
-  /** @param before - the record's snapshot in the store before the platform was read */
-  async #compare(ref: string, before: RecordSnapshot | undefined, now: TrackedSnapshot): Promise<void> {
-    const { store, changes: events, observe } = this.#options;
+  /**
+   * @param before - the record's snapshot in the store before the platform was read
+   * @returns `false` if the pass stopped before it could add an event for a change
+   */
+  async #compare(ref: string, before: RecordSnapshot | undefined, now: TrackedSnapshot): Promise<boolean> {
+    const { store, stop, changes: events, observe } = this.#options;
     const { status } = now.snapshot;
     this.#check(ref, status);
     const known = await store.snapshotOf(ref);
     // If an event of the record was handled during the read, the read may be out of date.
-    if (known?.sequence !== before?.sequence) return;
+    if (known?.sequence !== before?.sequence) return true;
     const { changed, changes } = compare(known?.snapshot, now);
-    if (!changed) return known && this.#keepFromAge(known);
+    if (!changed) {
+      if (known) await this.#keepFromAge(known);
+      return true;
+    }
     const isMissed = !(await this.#waits(ref));
-    const eventId = await events.add(ref, known, now.snapshot);
-    if (eventId === undefined) return;
+    const eventId = await events.add(ref, known, now.snapshot, stop.signal);
+    if (eventId === undefined) return stop.reason === undefined;
     this.changed += 1;
     observe({ kind: "changed", ref, eventId, previousStatus: known?.snapshot.status, status, changes });
     if (isMissed) this.#alarm({ kind: "missed", ref, changes });
+    return true;
   }
 
   /** Whether an event of the record waits or is being handled. */
@@ -290,12 +297,12 @@ class Checkpoint {
  */
 function driftOf(
   config: WebhookConfig | undefined,
-  expect: Settings["expect"],
+  expected: Settings["expectedEndpoints"],
 ): DriftObservation | undefined {
   const isActive = config?.isActive ?? false;
   const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
-  const topics = Object.keys(expect).filter(
-    (topic) => normalized(urls[topic]) !== normalized(expect[topic] ?? undefined),
+  const topics = Object.keys(expected).filter(
+    (topic) => normalized(urls[topic]) !== normalized(expected[topic] ?? undefined),
   );
   return isActive && topics.length === 0 ? undefined : { kind: "drift", isActive, topics };
 }

@@ -1,12 +1,14 @@
-import { Alarm, untilAborted } from "../async.ts";
+import { untilAborted } from "../async.ts";
 import { StayhookError } from "../errors.ts";
 import { abortSignal, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
-import { Changes, Watch } from "./changes.ts";
+import { Changes } from "./changes.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
-import { Reader, StopReason } from "./paced-reads.ts";
 import { Pass } from "./pass.ts";
-import { dueIn, Lock, readState } from "./state.ts";
+import { Reader, StopReason } from "./reader.ts";
+import { type Made, Schedule } from "./schedule.ts";
+import { Lock } from "./state.ts";
+import { Watch } from "./watch.ts";
 
 export type { ReconcilerAlarm } from "../webhooks/observability.ts";
 export type { Incomplete, ReconcileObservation, ReconcileReport, ReconcilerOptions } from "./options.ts";
@@ -45,7 +47,8 @@ export interface Reconciler {
    */
   watch(bookingCodes: string | readonly string[]): Promise<void>;
   /**
-   * Stops the current pass and starts no new pass. Close the handler and the store afterwards.
+   * Stops the current pass and starts no new pass. A call of {@link watch} that has not ended rejects. Close the
+   * handler and the store afterwards.
    *
    * @example
    * ```ts
@@ -56,6 +59,8 @@ export interface Reconciler {
    * ```
    */
   close(): Promise<void>;
+  /** Calls {@link close}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
@@ -79,13 +84,8 @@ export function createReconciler(webhooks: WebhookHandler, options: ReconcilerOp
     start: () => reconciler.start(),
     watch: (bookingCodes) => reconciler.watch(bookingCodes),
     close: () => reconciler.close(),
+    [Symbol.asyncDispose]: () => reconciler.close(),
   };
-}
-
-interface Made {
-  readonly report: ReconcileReport;
-  /** The wait from the `Retry-After` header, ms. */
-  readonly retryAfter: number | undefined;
 }
 
 class StoreReconciler {
@@ -117,7 +117,9 @@ class StoreReconciler {
       const { report } = await making;
       const handled = this.#settings.internals.drainIfStarted();
       // If the signal aborts, `run` resolves at once. The handler still handles the due events.
-      await (signal ? untilAborted(handled, signal).catch(() => {}) : handled);
+      await (signal ? untilAborted(handled, signal) : handled).catch((error) => {
+        if (!signal?.aborted) throw error;
+      });
       return report;
     } finally {
       signal?.removeEventListener("abort", abort);
@@ -138,6 +140,7 @@ class StoreReconciler {
   async close(): Promise<void> {
     this.#closed = true;
     this.#schedule.stop();
+    this.#watch.close();
     this.#current?.stop.stop("aborted");
     await Promise.allSettled([this.#current?.made, this.#watch.settled()]);
   }
@@ -181,10 +184,11 @@ class StoreReconciler {
 
   /** @returns `undefined` if another pass holds the lock, or the scheduled pass is no longer due */
   async #passUnderLock(stop: StopReason, asked: boolean): Promise<Pass | undefined> {
-    const { store, leaseDuration: lease, every, backoff, log } = this.#settings;
+    const { store, every, breaker, internals, log } = this.#settings;
+    const { backoff, leaseDuration } = internals;
     await this.#watch.settled();
     const lock = await Lock.take(store, {
-      lease,
+      lease: 2 * leaseDuration,
       every,
       onlyIfDue: !asked,
       onLost: () => stop.stop("locked"),
@@ -195,7 +199,7 @@ class StoreReconciler {
     const pass = new Pass({
       ...this.#settings,
       stop,
-      reader: new Reader({ stop, backoff, hold: asked }),
+      reader: new Reader({ stop, breaker, backoff, asked }),
       changes: this.#changes,
       state: lock.state,
       watched: this.#watch.refs,
@@ -207,87 +211,6 @@ class StoreReconciler {
       await lock.release(pass.progress);
     }
     return pass;
-  }
-}
-
-/**
- * The longest random delay before the schedule checks whether a pass is due, ms. `first` is for the first check,
- * `later` for all later checks. Without a random delay, all machines would check at the same time.
- */
-const SPREAD = { first: 250, later: 30_000 } as const;
-/** The waits after the first, the second and each later failed pass in a row, ms. */
-const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
-
-/** Makes a pass in each interval of `every`. Machines that share the store make one pass per interval in total. */
-class Schedule {
-  readonly #settings: Settings;
-  readonly #pass: () => Promise<Made>;
-  readonly #alarm = new Alarm(() => void this.#tick());
-  #started = false;
-  #stopped = false;
-  /** How many passes in a row failed. */
-  #failures = 0;
-
-  constructor(settings: Settings, pass: () => Promise<Made>) {
-    this.#settings = settings;
-    this.#pass = pass;
-  }
-
-  start(): void {
-    if (this.#started || this.#stopped) return;
-    this.#started = true;
-    this.#set(0, SPREAD.first);
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    this.#alarm.clear();
-  }
-
-  #set(ms: number, spread: number = SPREAD.later): void {
-    const { every } = this.#settings;
-    if (!this.#stopped) this.#alarm.set(ms + Math.random() * Math.min(every / 10, spread));
-  }
-
-  async #tick(): Promise<void> {
-    try {
-      const wait = await this.#untilDue();
-      if (this.#stopped) return;
-      this.#set(wait > 0 ? wait : await this.#makePass());
-    } catch (error) {
-      const { log, observe } = this.#settings;
-      observe({ kind: "error", error });
-      const wait = this.#retryIn();
-      log.error(`the reconciler's pass failed because of the store. Trying again in ${wait / 1000} s`, {
-        error,
-      });
-      this.#set(wait);
-    }
-  }
-
-  /** Returns ms until a pass is due, or 0 if a pass is due now. */
-  async #untilDue(): Promise<number> {
-    const { store, every } = this.#settings;
-    return dueIn(await readState(store), every);
-  }
-
-  /** @returns ms until the schedule checks again whether a pass is due */
-  async #makePass(): Promise<number> {
-    const { report, retryAfter = 0 } = await this.#pass();
-    if (report.incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
-    this.#failures = 0;
-    const { internals, log } = this.#settings;
-    // A handler with inline processing has no loop, so a drain must handle the new events.
-    void internals.drainIfStarted().catch((error) => {
-      log.error("the handler could not process the events that the reconciler added", { error });
-    });
-    return this.#untilDue();
-  }
-
-  #retryIn(): number {
-    const wait = RETRIES[this.#failures] ?? RETRIES[2];
-    this.#failures += 1;
-    return Math.min(wait, this.#settings.every);
   }
 }
 

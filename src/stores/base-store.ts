@@ -1,3 +1,4 @@
+import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
@@ -69,6 +70,8 @@ export interface Timed<T> {
 
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
+/** After this time, a statement probably waits for a lock, and the next group does not wait for it, ms. */
+const SLOW = 50;
 /** How far the store's clock may be behind before the base treats it as set back, ms. */
 const SET_BACK = 1000;
 /** The claims whose rows a store remembers. More leases than these are hardly held at once. */
@@ -92,6 +95,10 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   readonly #settles = new Group<Settlement<Tx>, Settled>(
     ({ claim }) => claim.ref ?? claim.eventId,
     (settlements) => this.doSettle(settlements),
+  );
+  readonly #renewals = new Group<Renewal, boolean>(
+    ({ claim }) => claim.lease,
+    (renewals) => this.#renew(renewals),
   );
   readonly #rows = new Map<string, ClaimedRow>();
   readonly #clock = new StoreClock();
@@ -191,9 +198,20 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    if (claims.length === 0) return [];
-    const held = new Set(await this.doRenew(claims, Math.max(1, Math.ceil(leaseDuration))));
-    return claims.filter(({ lease }) => held.has(lease));
+    const duration = Math.max(1, Math.ceil(leaseDuration));
+    const held = await Promise.all(claims.map((claim) => this.#renewals.call({ claim, duration })));
+    return claims.filter((_, index) => held[index]);
+  }
+
+  /** Renewals of one handler have the same duration, so that they share a statement. */
+  async #renew(renewals: readonly Renewal[]): Promise<boolean[]> {
+    const held = new Set<string>();
+    for (const duration of new Set(renewals.map((renewal) => renewal.duration))) {
+      const same = renewals.filter((renewal) => renewal.duration === duration);
+      const claims = same.map(({ claim }) => claim);
+      for (const lease of await this.doRenew(claims, duration)) held.add(lease);
+    }
+    return renewals.map(({ claim }) => held.has(claim.lease));
   }
 
   async settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
@@ -362,12 +380,18 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.doClose().finally(() => this.subscribers.clear());
+    this.#closing ??= this.#close().finally(() => this.subscribers.clear());
     return this.#closing;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Calls that wait for their statement were made before `close`, so let them end first. */
+  async #close(): Promise<void> {
+    await Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
+    await this.doClose();
   }
 
   protected get closed(): boolean {
@@ -469,7 +493,9 @@ class Group<In, Out> {
   readonly #keyOf: (call: In) => string;
   readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
   #waiting: Waiting<In, Out>[] = [];
-  #isRunning = false;
+  #running: Promise<void> | undefined;
+  /** The groups whose statement runs. */
+  readonly #groups = new Set<Promise<void>>();
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -480,24 +506,35 @@ class Group<In, Out> {
   call(call: In): Promise<Out> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      if (!this.#isRunning) void this.#runAll();
+      this.#running ??= this.#runAll();
     });
   }
 
+  /** Resolves when no call is waiting or running. */
+  async idle(): Promise<void> {
+    await this.#running;
+    await Promise.all(this.#groups);
+  }
+
   async #runAll(): Promise<void> {
-    this.#isRunning = true;
     // Calls of the same turn share the first statement, too.
     await undefined;
     while (this.#waiting.length > 0) {
-      const group = this.#take();
-      try {
-        await this.#runTogether(group);
-      } catch (error) {
-        if (group.length === 1) group[0]!.reject(error);
-        else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
-      }
+      const group = this.#runGroup(this.#take());
+      this.#groups.add(group);
+      void group.finally(() => this.#groups.delete(group));
+      await withTimeout(SLOW, group);
     }
-    this.#isRunning = false;
+    this.#running = undefined;
+  }
+
+  async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {
+    try {
+      await this.#runTogether(group);
+    } catch (error) {
+      if (group.length === 1) group[0]!.reject(error);
+      else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
+    }
   }
 
   #take(): Waiting<In, Out>[] {
@@ -516,6 +553,11 @@ class Group<In, Out> {
     const outs = await this.#run(group.map(({ call }) => call));
     for (const [index, { resolve }] of group.entries()) resolve(outs[index]!);
   }
+}
+
+interface Renewal {
+  readonly claim: ClaimedEvent;
+  readonly duration: number;
 }
 
 interface Waiting<In, Out> {

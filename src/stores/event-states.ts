@@ -56,3 +56,14 @@ export function statesOf(
   const states = changedFrom[change];
   return state === "scheduled" || eventId !== undefined ? [...states, "scheduled"] : states;
 }
+
+/**
+ * Returns the states that a person may choose for a change. Leaves out pending events for `replay`: most of them are due
+ * already, so they would not change.
+ */
+export function choosableStates(
+  change: Change,
+  filter: { readonly state?: EventState | undefined; readonly eventId?: string | undefined },
+): readonly EventState[] {
+  return statesOf(change, filter).filter((state) => change === "discard" || state !== "pending");
+}

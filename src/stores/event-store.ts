@@ -1,5 +1,13 @@
 import type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 
+declare global {
+  // Declares the symbol for projects whose `lib` does not have it. It merges with the declaration of TypeScript.
+  interface SymbolConstructor {
+    /** The method that `await using` calls at the end of its block. */
+    readonly asyncDispose: unique symbol;
+  }
+}
+
 /** A value that a snapshot can keep. */
 export type TrackedValue = string | number | boolean | null;
 

@@ -18,6 +18,7 @@ export type {
   Replace,
   Snapshot,
   StoredEvent,
+  SynchronousTransaction,
   TrackedValue,
   Write,
 } from "./event-store.ts";

@@ -18,7 +18,6 @@ export type {
 } from "../sandbox/sandbox-records.ts";
 export {
   createTestEvent,
-  createTestEventOf,
   type TestEvent,
   type TestEventExtras,
   type TestEventType,

@@ -1,5 +1,4 @@
 import { v4 } from "uuid";
-import { StayhookClient } from "../client/client.ts";
 import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
@@ -47,7 +46,7 @@ export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
 export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
 
 /** The fields that every test event takes. */
-export interface CommonFields<B extends Booking, L extends Listing, Tx> {
+export interface CommonFields<Tx> {
   /** Default: a random UUID. */
   readonly eventId?: string | undefined;
   /** Default: now. */
@@ -64,8 +63,6 @@ export interface CommonFields<B extends Booking, L extends Listing, Tx> {
   readonly attempt?: number | undefined;
   /** Default: a signal that never aborts. */
   readonly signal?: AbortSignal | undefined;
-  /** Default: a client that reads the event's record without a network. Any other request fails with 501. */
-  readonly client?: StayhookClient<B, L> | undefined;
   /**
    * The transaction, such as a `DatabaseSync`. The test event collects the functions that the callback passes to
    * `event.atomically`, and `event.commit()` calls them with `tx`. Without `tx`, `event.atomically` throws.
@@ -114,10 +111,8 @@ interface RecordFields<S extends string> {
    * `"OnHold"`.
    */
   readonly status?: S | undefined;
-  /** Default: the record's tracked fields and `previousStatus`; `undefined` without `previousStatus`. */
+  /** If it has only a `status`, the record's tracked fields are added. Default: `undefined`, as for a new record. */
   readonly previous?: PreviousRecord | undefined;
-  /** Default: the status of `previous`. */
-  readonly previousStatus?: string | undefined;
   /** Default: `true` if `changes` has fields. */
   readonly changed?: boolean | undefined;
   /** Default: the difference between `previous` and the record. */
@@ -169,22 +164,21 @@ const commonFields = [
   "topic",
   "attempt",
   "signal",
-  "client",
   "tx",
   "atomically",
 ];
-const recordFields = ["status", "previous", "previousStatus", "timers"];
+const recordFields = ["status", "previous", "changed", "changes", "timers"];
 
 /**
  * Makes an event for the unit test of a callback. Each missing field has a default. TypeScript infers the types of
- * `booking` and `listing` from the fields that you give. To name the event's type, use {@link createTestEventOf}.
+ * `booking` and `listing` from the fields that you give.
  *
  * @throws InvalidArgumentError for an unknown type, an unknown field, or a status that contradicts the type
  * @example
  * ```ts
  * await onConfirmed(createTestEvent("booking.Confirmed", { booking: { bookingCode: "HX3K9", guestName: "Ada" } }));
  *
- * const event = createTestEvent("booking.Cancelled", { previousStatus: "Confirmed", tx: db });
+ * const event = createTestEvent("booking.Cancelled", { previous: { status: "Confirmed" }, tx: db });
  * await onCancelled(event);
  * await event.commit(); // runs the functions that the callback passed to event.atomically
  *
@@ -204,7 +198,7 @@ export function createTestEvent<
   Tx = never,
 >(
   type: T,
-  fields?: CommonFields<Booking, L, Tx> & BookingFields<T, B>,
+  fields?: CommonFields<Tx> & BookingFields<T, B>,
 ): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>>;
 export function createTestEvent<
   const T extends ListingEventType,
@@ -213,30 +207,30 @@ export function createTestEvent<
   Tx = never,
 >(
   type: T,
-  fields?: CommonFields<B, Listing, Tx> & ListingFields<T, L>,
+  fields?: CommonFields<Tx> & ListingFields<T, L>,
 ): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>>;
-export function createTestEvent<B extends object = object, L extends Listing = never, Tx = never>(
+export function createTestEvent<B extends object = object, Tx = never>(
   type: `booking.timer.${string}`,
-  fields?: CommonFields<Booking, L, Tx> &
+  fields?: CommonFields<Tx> &
     TimerFields & {
       /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
       readonly booking?: (B & Partial<Booking>) | undefined;
     },
-): TestEventExtras & BookingTimerEvent<Booking & NoInfer<B>, L> & Writing<NoInfer<Tx>>;
-export function createTestEvent<L extends object = object, B extends Booking = never, Tx = never>(
+): TestEventExtras & BookingTimerEvent<Booking & NoInfer<B>> & Writing<NoInfer<Tx>>;
+export function createTestEvent<L extends object = object, Tx = never>(
   type: `listing.timer.${string}`,
-  fields?: CommonFields<B, Listing, Tx> &
+  fields?: CommonFields<Tx> &
     TimerFields & {
       /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
       readonly listing?: (L & Partial<Listing>) | undefined;
     },
-): TestEventExtras & ListingTimerEvent<B, Listing & NoInfer<L>> & Writing<NoInfer<Tx>>;
+): TestEventExtras & ListingTimerEvent<Listing & NoInfer<L>> & Writing<NoInfer<Tx>>;
 export function createTestEvent<
   const T extends "message" | "unknown",
   B extends Booking = never,
   L extends Listing = never,
   Tx = never,
->(type: T, fields?: CommonFields<B, L, Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
+>(type: T, fields?: CommonFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
   const timerName = TimerRules.nameIn(type);
   if (timerName !== undefined) checkTimerName(timerName);
@@ -261,7 +255,6 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const ref = `${kind}:${kind === "booking" ? record?.bookingCode : record?.listingId}`;
   const { eventId = timerName === undefined ? v4() : timerId(ref, timerName) } = fields;
   const { receivedAt = timestamp, attempt = 1, signal = new AbortController().signal } = fields;
-  const { client = standInClient(record) } = fields;
   const notification = {
     eventId,
     timestamp: now.toISOString(),
@@ -272,7 +265,6 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const decideBy = fields.decideBy ?? (source === "reconcile" ? undefined : deadline);
   const event = {
     type,
-    ...(type === "message" && { ref: null }),
     ...(subject && record && { status: record.status, [subject]: record }),
     ...(subject && record && differences(subject, record, fields)),
     ...(subject && { timers: collecting(fields.timers) }),
@@ -282,6 +274,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
       timer: { name: timerName, at: at ?? timestamp },
     }),
     eventId,
+    ref: refOf(record),
     timestamp,
     receivedAt,
     source,
@@ -290,28 +283,8 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     ...(type === "booking.Request" && { decideBy }),
     attempt,
     signal,
-    client,
   };
   return withWrites(event, fields);
-}
-
-/**
- * Makes an event of the type that you name. You must give the fields that your own model requires.
- *
- * @typeParam E - the event, such as `BookingEvent<"Confirmed", MyBooking>`
- * @throws InvalidArgumentError for an unknown type, an unknown field, or a status that contradicts the type
- * @example
- * ```ts
- * createTestEventOf<BookingEvent<"Confirmed", MyBooking>>("booking.Confirmed", { booking: { guestName: "Ada" } });
- * ```
- */
-export function createTestEventOf<E extends { readonly type: TestEventType }>(
-  type: E["type"],
-  ...[fields]: Record<never, never> extends FieldsOfEvent<E>
-    ? [fields?: FieldsOfEvent<E>]
-    : [fields: FieldsOfEvent<E>]
-): E & TestEventExtras {
-  return createTestEvent(type as "unknown", fields as object) as unknown as E & TestEventExtras;
 }
 
 function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
@@ -344,18 +317,14 @@ function collecting(given: unknown): EventTimers {
 /** Compares the record with `previous`. Compares only the fields that a handler tracks by default. */
 function differences(kind: RecordKind, record: TestRecord, fields: Given) {
   const look = snapshots()(kind, record as unknown as Booking | Listing);
-  const { status: _, ...kept } = Object(fields.previous) as PreviousRecord;
-  const { previousStatus = (fields.previous as PreviousRecord | undefined)?.status } = fields;
-  if (fields.previous !== undefined && (fields.previous as PreviousRecord).status !== previousStatus)
-    refuse("must be the same as previous.status", "previousStatus");
-  const snapshot =
-    previousStatus === undefined
-      ? undefined
-      : { status: previousStatus, fields: fields.previous === undefined ? look.snapshot.fields : kept };
+  const given = fields.previous as PreviousRecord | undefined;
+  const { status = "", ...own } = given ?? {};
+  const kept = Object.keys(own).length > 0 ? own : look.snapshot.fields;
+  const snapshot = given && { status, fields: kept };
   const found = compare(snapshot as Parameters<typeof compare>[0], look);
   const { changes = fields.changed === false ? {} : found.changes } = fields;
   const { changed = Object.keys(changes as FieldChanges).length > 0 } = fields;
-  return { previousStatus, changed, changes, previous: fields.previous ?? found.previous };
+  return { changed, changes, previous: found.previous };
 }
 
 /**
@@ -426,24 +395,8 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/** Makes a client without a network. It can read the event's record. Other requests get a 501 answer. */
-function standInClient(record: TestRecord | undefined): StayhookClient {
-  const path = record && pathOf(record);
-  const message =
-    "The default client of a test event can read only the event's own record. For other requests, give createTestEvent the field `client`.";
-  return new StayhookClient({
-    baseUrl: "https://test-event.invalid",
-    accessToken: "test-event",
-    maxRetries: 0,
-    fetch: async (url, { method }) =>
-      method === "GET" && new URL(url).pathname === path
-        ? Response.json(record)
-        : Response.json({ message }, { status: 501 }),
-  });
-}
-
-function pathOf({ bookingCode, listingId }: TestRecord): string {
-  return bookingCode === undefined
-    ? `/v2/listings/${listingId}`
-    : `/v2/bookings/${encodeURIComponent(String(bookingCode))}`;
+function refOf(record: TestRecord | undefined): string | null {
+  if (!record) return null;
+  const { bookingCode, listingId } = record;
+  return bookingCode === undefined ? `listing:${listingId}` : `booking:${bookingCode}`;
 }

@@ -1,4 +1,3 @@
-import type { StayhookClient } from "../client/client.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import {
   type Booking,
@@ -12,13 +11,12 @@ import type { EventOrigin } from "../stores/event-states.ts";
 import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 import type { EventTimers, FiredTimer } from "./timers.ts";
 
-// Keep `client` the last member of `EventBase`. TypeScript reports only the first member that does not match, and an
-// error about `client` is long.
-
 /** The fields of every event. */
-export interface EventBase<B extends Booking = Booking, L extends Listing = Listing> {
+export interface EventBase {
   /** The id of the event in lower case. Every delivery and every attempt of the event has the same id. */
   readonly eventId: string;
+  /** The record of the event: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
+  readonly ref: string | null;
   /** When the event happened at the platform. Equals `receivedAt` if the notification has no readable time. */
   readonly timestamp: Date;
   /** When the store recorded the event. */
@@ -37,8 +35,6 @@ export interface EventBase<B extends Booking = Booking, L extends Listing = List
   readonly attempt: number;
   /** Aborts when the attempt must stop: on a timeout, `close` or a lost lease. Pass the signal to `fetch`. */
   readonly signal: AbortSignal;
-  /** The `client` option of the handler. */
-  readonly client: StayhookClient<B, L>;
 }
 
 /** How a field differs from `event.previous`. */
@@ -94,8 +90,9 @@ export interface PreviousRecord {
 }
 
 /** The fields of every event about a booking or listing. */
-export interface RecordEventBase<B extends Booking = Booking, L extends Listing = Listing>
-  extends EventBase<B, L> {
+export interface RecordEventBase extends EventBase {
+  /** The record of the event: `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
   /** The timers of the booking or listing. Their changes are recorded with the end of this event. */
   readonly timers: EventTimers;
   /** Whether the status or a tracked field differs from `previous`. It is `true` if `previous` is `undefined`. */
@@ -104,8 +101,6 @@ export interface RecordEventBase<B extends Booking = Booking, L extends Listing 
   readonly changes: FieldChanges;
   /** The snapshot of the record from its last handled event. It is `undefined` if the store has no snapshot. */
   readonly previous: PreviousRecord | undefined;
-  /** The status in `previous`. It is `undefined` if `previous` is `undefined`. */
-  readonly previousStatus: string | undefined;
 }
 
 /** Only the event of a timer has this field. It is declared as `undefined`, so that `if (event.timer)` narrows. */
@@ -133,8 +128,6 @@ interface WithoutRecord extends WithoutTimer {
   readonly changes?: undefined;
   /** An event without a record has no previous snapshot. */
   readonly previous?: undefined;
-  /** An event without a record has no previous status. */
-  readonly previousStatus?: undefined;
 }
 
 /** The type of `status`: `string` if `S` is `unknown`, otherwise the literal `S`. */
@@ -145,11 +138,8 @@ type StatusOf<S extends string> = S extends "unknown" ? string : S;
  *
  * @typeParam S - a booking status, or `unknown` for a status that this package does not know
  */
-export interface BookingEventOf<
-  S extends BookingStatus | "unknown",
-  B extends Booking = Booking,
-  L extends Listing = Listing,
-> extends RecordEventBase<B, L>,
+export interface BookingStatusEvent<S extends BookingStatus | "unknown", B extends Booking = Booking>
+  extends RecordEventBase,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `booking.${S}`;
@@ -168,8 +158,7 @@ export interface BookingEventOf<
 }
 
 /** An event about a booking that waits for the host's decision. */
-export interface BookingRequestEvent<B extends Booking = Booking, L extends Listing = Listing>
-  extends BookingEventOf<"Request", B, L> {
+export interface BookingRequestEvent<B extends Booking = Booking> extends BookingStatusEvent<"Request", B> {
   /**
    * The deadline for the host's decision: 24 hours after the notification's timestamp. If the timestamp is not
    * plausible: 24 hours after the notification arrived. `decideBy` is `undefined` for an event of the reconciler,
@@ -183,11 +172,8 @@ export interface BookingRequestEvent<B extends Booking = Booking, L extends List
  *
  * @typeParam S - a listing status, or `unknown` for a status that this package does not know
  */
-export interface ListingEventOf<
-  S extends ListingStatus | "unknown",
-  B extends Booking = Booking,
-  L extends Listing = Listing,
-> extends RecordEventBase<B, L>,
+export interface ListingStatusEvent<S extends ListingStatus | "unknown", L extends Listing = Listing>
+  extends RecordEventBase,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `listing.${S}`;
@@ -209,8 +195,7 @@ export interface ListingEventOf<
  * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
-export interface BookingTimerEvent<B extends Booking = Booking, L extends Listing = Listing>
-  extends RecordEventBase<B, L> {
+export interface BookingTimerEvent<B extends Booking = Booking> extends RecordEventBase {
   /** The type of the event, such as `booking.timer.door-code`. */
   readonly type: `booking.timer.${string}`;
   /** The name and the time of the timer. */
@@ -229,8 +214,7 @@ export interface BookingTimerEvent<B extends Booking = Booking, L extends Listin
  * The time of a timer has come: the callback `listing.timer.<name>` runs. The listing was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
-export interface ListingTimerEvent<B extends Booking = Booking, L extends Listing = Listing>
-  extends RecordEventBase<B, L> {
+export interface ListingTimerEvent<L extends Listing = Listing> extends RecordEventBase {
   /** The type of the event, such as `listing.timer.photos`. */
   readonly type: `listing.timer.${string}`;
   /** The name and the time of the timer. */
@@ -246,9 +230,7 @@ export interface ListingTimerEvent<B extends Booking = Booking, L extends Listin
 }
 
 /** An event of the `messages` topic. The handler fetches no record for it. */
-export interface MessageWebhookEvent<B extends Booking = Booking, L extends Listing = Listing>
-  extends WithoutRecord,
-    EventBase<B, L> {
+export interface MessageWebhookEvent extends WithoutRecord, EventBase {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "message";
   /** Always `null`, because the handler does not read the references of a message. */
@@ -256,9 +238,7 @@ export interface MessageWebhookEvent<B extends Booking = Booking, L extends List
 }
 
 /** An event that refers to no record. */
-export interface UnknownEvent<B extends Booking = Booking, L extends Listing = Listing>
-  extends WithoutRecord,
-    EventBase<B, L> {
+export interface UnknownEvent extends WithoutRecord, EventBase {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "unknown";
 }
@@ -294,35 +274,37 @@ export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 /** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
 export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** A booking that a guest has begun to make (`Initiated`). The platform documents no event for this status. */
-  "booking.Initiated": BookingEventOf<"Initiated", B, L> & Writing<Tx>;
+  "booking.Initiated": BookingStatusEvent<"Initiated", B> & Writing<Tx>;
   /** Booking Requested: a guest asks to book. Approve or decline the request at the platform before `decideBy`. */
-  "booking.Request": BookingRequestEvent<B, L> & Writing<Tx>;
+  "booking.Request": BookingRequestEvent<B> & Writing<Tx>;
   /**
-   * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the listing from `checkIn` (inclusive)
-   * to `checkOut` (exclusive) of `stay(booking)`. If the booking's dates or listing change, the callback runs
-   * again, with `changed: true`.
+   * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
+   * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
+   * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
+   * such a change, so without one the reconciler sees it.
    */
-  "booking.Confirmed": BookingEventOf<"Confirmed", B, L> & Writing<Tx>;
+  "booking.Confirmed": BookingStatusEvent<"Confirmed", B> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
-  "booking.Declined": BookingEventOf<"Declined", B, L> & Writing<Tx>;
+  "booking.Declined": BookingStatusEvent<"Declined", B> & Writing<Tx>;
   /**
-   * Booking Cancelled. Release the listing from `checkIn` (inclusive) to `checkOut` (exclusive) of `stay(booking)`.
+   * Booking Cancelled. Release all nights that you stored for the booking's code. Do not compute them from
+   * `stay(booking)`: the dates may have changed since you blocked them.
    */
-  "booking.Cancelled": BookingEventOf<"Cancelled", B, L> & Writing<Tx>;
+  "booking.Cancelled": BookingStatusEvent<"Cancelled", B> & Writing<Tx>;
   /** A booking whose `status` this package does not know. */
-  "booking.unknown": BookingEventOf<"unknown", B, L> & Writing<Tx>;
+  "booking.unknown": BookingStatusEvent<"unknown", B> & Writing<Tx>;
   /** A listing with the status `InReview`: the platform reviews it. */
-  "listing.InReview": ListingEventOf<"InReview", B, L> & Writing<Tx>;
+  "listing.InReview": ListingStatusEvent<"InReview", L> & Writing<Tx>;
   /** Listing Created: the platform has accepted the listing, and it is published. */
-  "listing.Published": ListingEventOf<"Published", B, L> & Writing<Tx>;
+  "listing.Published": ListingStatusEvent<"Published", L> & Writing<Tx>;
   /** A listing with the status `Hidden`. The platform documents no event for this status. */
-  "listing.Hidden": ListingEventOf<"Hidden", B, L> & Writing<Tx>;
+  "listing.Hidden": ListingStatusEvent<"Hidden", L> & Writing<Tx>;
   /** A listing whose `status` this package does not know. */
-  "listing.unknown": ListingEventOf<"unknown", B, L> & Writing<Tx>;
+  "listing.unknown": ListingStatusEvent<"unknown", L> & Writing<Tx>;
   /** A notification of the `messages` topic. The handler fetches no record for it. */
-  message: MessageWebhookEvent<B, L> & Writing<Tx>;
+  message: MessageWebhookEvent & Writing<Tx>;
   /** A notification that refers to no booking and no listing. The handler fetches no record for it. */
-  unknown: UnknownEvent<B, L> & Writing<Tx>;
+  unknown: UnknownEvent & Writing<Tx>;
 }
 
 /**
@@ -357,8 +339,8 @@ export type ListingEvent<
  */
 export type WebhookEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> =
   | WebhookEventMap<B, L, Tx>[keyof WebhookEventMap]
-  | (BookingTimerEvent<B, L> & Writing<Tx>)
-  | (ListingTimerEvent<B, L> & Writing<Tx>);
+  | (BookingTimerEvent<B> & Writing<Tx>)
+  | (ListingTimerEvent<L> & Writing<Tx>);
 
 /** The callbacks of a handler: one for each type of event, and `fallback` for every type without a callback. */
 // Do not make this type an interface: callbacks with different types of `Tx` would not be assignable to each other.
@@ -369,11 +351,11 @@ export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Li
 } & {
   /** Runs when a timer with this name of a booking comes due: `booking.timer.door-code`. */
   readonly [timer: `booking.timer.${string}`]:
-    | ((event: BookingTimerEvent<B, L> & Writing<Tx>) => unknown)
+    | ((event: BookingTimerEvent<B> & Writing<Tx>) => unknown)
     | undefined;
   /** Runs when a timer with this name of a listing comes due: `listing.timer.photos`. */
   readonly [timer: `listing.timer.${string}`]:
-    | ((event: ListingTimerEvent<B, L> & Writing<Tx>) => unknown)
+    | ((event: ListingTimerEvent<L> & Writing<Tx>) => unknown)
     | undefined;
 } & {
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */

@@ -1,22 +1,29 @@
+import { withTimeout } from "../async.ts";
 import { StayhookError } from "../errors.ts";
+import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
-import type { Queue } from "../queue/queue.ts";
+import { Queue } from "../queue/queue.ts";
 import type { AddOptions, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
-import { assemble, type Parts } from "./assemble.ts";
-import { type Internals, withInternals } from "./internals.ts";
-import { type Health, healthOf } from "./monitoring.ts";
-import { checkCallOptions, type WebhookHandlerOptions } from "./options.ts";
-import { followUpId } from "./processing/handle-event.ts";
+import { type Health, healthOf } from "./health.ts";
+import { type ClosableServer, withInternals } from "./internals.ts";
+import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
+import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
+import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
+import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
-import type { Received } from "./receiving/receive.ts";
+import { createReceiver, type Received } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
-import { type RecordTimers, recordTimers } from "./timers.ts";
+import { weaknessOf } from "./receiving/verify.ts";
+import { SilenceMonitor } from "./silence.ts";
+import { StoreCounts } from "./store-counts.ts";
+import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
+import { workerName } from "./worker-name.ts";
 
-export type { AvailableHealth, Health, UnavailableHealth } from "./monitoring.ts";
+export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
 
 /**
  * The handler that {@link createWebhookHandler} makes. For node:http and Express, pass it to `toNodeHandler` of
@@ -51,11 +58,12 @@ export interface WebhookHandler {
    */
   ready(): Promise<void>;
   /**
-   * Answers 503 to further requests, and waits up to `timeout` ms for running callbacks. Then aborts the `signal` of
-   * callbacks that still run, waits for them 3 s at most, and releases their events to other processes. Close the
-   * handler before the store.
+   * Ends the handling of events: starts no new attempt, and waits up to `timeout` for running callbacks and for the
+   * requests that are in flight. Then aborts the `signal` of callbacks that still run, waits for them 3 s at most, and
+   * releases their events to other processes. Until the store is closed, the handler records notifications and answers
+   * them as before. So close the handler before the store, and the server before both.
    *
-   * @throws InvalidArgumentError if `timeout` is not a number of ms. The handler then stays open
+   * @throws InvalidArgumentError if `timeout` is not a duration. The handler then stays open
    * @example
    * ```ts
    * server.close();
@@ -65,11 +73,11 @@ export interface WebhookHandler {
    * ```
    */
   close(options?: {
-    /** How long callbacks may take to finish, ms. Default 10,000. */
-    readonly timeout?: number | undefined;
+    /** How long callbacks and requests may take to finish: ms, or a text such as `"30s"`. Default `"10s"`. */
+    readonly timeout?: number | string | undefined;
   }): Promise<void>;
-  /** Whether an adapter should call `start`. */
-  readonly autoStart: boolean;
+  /** Calls {@link close}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
   /**
    * Processes due events in the background, until {@link close} is called. A second call does nothing. The background
    * work does not keep the process alive. If nothing else keeps the process alive, add a timer.
@@ -120,8 +128,9 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  *   store: memoryStore(),
  *   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
  *   on: {
- *     "booking.Confirmed": async ({ booking }) => blockNights(stay(booking)),
- *     "booking.Cancelled": async ({ booking }) => releaseNights(stay(booking)),
+ *     // One stay for each booking code, so that a moved stay replaces the old one.
+ *     "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+ *     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
  *   },
  * });
  * createServer(toNodeHandler(webhooks)).listen(3000);
@@ -136,67 +145,207 @@ export function createWebhookHandler<
 >(
   options: WebhookHandlerOptions<B, L, Tx> & { readonly store: S },
 ): [S] extends [IntakeStore] ? ForwardingHandler : WebhookHandler {
-  const parts = assemble(options);
-  const { queue, store, state, log, silence, telemetry, work, numbers } = parts;
-  const background = options.processing !== "inline";
-  const autoStart = (options.autoStart ?? true) && background;
-  const start = (): void => {
-    queue?.start();
-    if (!state.closed) silence.start();
-  };
+  const settings = checkOptions<B, L, Tx>(options);
+  const log = new Log(settings.logger);
+  warnOfVerify(settings, log);
+  const telemetry = new SafeTelemetry(settings.telemetry, log);
+  const observe = observerOf(settings, telemetry, log);
+  const snapshotOf = snapshots(settings.track);
+  const store = isIntake(settings.store) ? undefined : settings.store;
+  const counts = store && new StoreCounts(store);
+  const queue = store && queueOf(settings, store, { log, telemetry, observe, snapshotOf });
+  if (counts) telemetry.watch(counts);
+
+  const rules = new TimerRules(settings.on);
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
-    const added = await telemetry.add(event, (traced) => options.store.add(traced, addOptions));
+    const added = await telemetry.add(event, (traced) => settings.store.add(traced, addOptions));
     if (added === "added") queue?.wake();
     return added;
   };
-  const receive = receiveWith(parts, { background, autoStart, start });
+  const intake = createReceiver({
+    ...settings,
+    verify: settings.verify || undefined,
+    counts,
+    isKnown: async (eventId) => (await store?.get(eventId)) !== undefined,
+    add,
+    observe,
+    log,
+  });
+  const requests = new Requests();
+  let lastReceivedAt: Date | undefined;
+  let closing: Promise<void> | undefined;
+  const silence = new SilenceMonitor({
+    silentAfter: settings.silentAfter,
+    lastReceivedAt: async () => (store ? store.lastReceivedAt() : lastReceivedAt),
+    tell: (event) => {
+      logTrouble(event, log);
+      observe?.(event);
+    },
+  });
+  const inBackground = settings.processing === "background";
+  const start = (): void => {
+    queue?.start();
+    if (!closing) silence.start();
+  };
+
+  /** Records the request's event and starts its processing. Never rejects. */
+  const receive = async (request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult> => {
+    requests.begin();
+    try {
+      const waits = hasWaitUntil(context);
+      if (settings.autoStart && inBackground && !waits) tryToStart(start, log);
+      const received = await intake(request);
+      if (received.recorded && !store) lastReceivedAt = new Date();
+      if (received.recorded && queue) {
+        if (!inBackground) await runInline(received, queue, log);
+        if (waits) drainInContext(context, queue, log);
+      }
+      return received.result;
+    } finally {
+      requests.end();
+    }
+  };
+
+  const close = async (timeout: number): Promise<void> => {
+    silence.stop();
+    await Promise.all([queue?.close(timeout), withTimeout(timeout, requests.settled())]);
+    telemetry.close();
+    log.close();
+  };
+
   const handler: WebhookHandler = {
-    autoStart,
     receive,
     fetch: (request, context) => fetchWith(receive, request, context),
     start,
-    drain: async (drainOptions) => {
-      checkCallOptions("drain", drainOptions);
-      const result = await queue?.drain(drainOptions ?? {});
+    drain: async (given) => {
+      const result = await queue?.drain(checkCallOptions("drain", given));
       await silence.check();
       return result ?? { done: 0, failed: 0 };
     },
-    process: async (notification, processOptions) => {
-      checkCallOptions("process", processOptions);
-      return processNow(
-        { ...numbers, work, log, process: telemetry.process },
-        notification,
-        processOptions ?? {},
-      );
+    process: async (notification, given) => {
+      const { client, on, skipUnchanged } = settings;
+      const noTimers = "process() has no store, so it has no timers.";
+      const common = { client, on, rules, skipUnchanged, snapshotOf };
+      const work = createWork({ ...common, transactional: false, noTimers });
+      const processing = { ...settings, work, log, process: telemetry.process };
+      return processNow(processing, notification, checkCallOptions("process", given));
     },
     ready: async () => void (await store?.nextDue()),
     timers: (ref) => {
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
-      return recordTimers({ ref, rules: parts.rules, store, add, closed: () => state.closed });
+      return recordTimers({ ref, rules, store, add, closed: () => closing !== undefined });
     },
-    health: () => healthOf({ store, queue, ...state }),
-    close: async (closeOptions) => {
-      checkCallOptions("close", closeOptions);
-      state.closed = true;
-      silence.stop();
-      await queue?.close(closeOptions?.timeout ?? 10_000);
-      telemetry.close();
-      log.close();
+    health: () => healthOf({ store, counts, queue, closed: closing !== undefined, lastReceivedAt }),
+    close: async (given) => {
+      const { timeout = 10_000 } = checkCallOptions("close", given);
+      closing ??= close(timeout);
+      await closing;
     },
+    [Symbol.asyncDispose]: () => handler.close(),
   };
-  const internals: Internals = {
-    ...{ client: options.client, store, snapshotOf: parts.snapshotOf, observe: parts.observe, log },
-    snapshotRetention: numbers.snapshotRetention,
+  return withInternals(handler, {
+    ...settings,
+    ...{ store, snapshotOf, log, add },
+    breaker: queue?.breaker,
+    observe: (event) => observe?.(event),
+    serves: (server) => requests.serves(server),
     start: () => {
-      if (autoStart) start();
+      if (settings.autoStart && inBackground) start();
     },
-    add,
     drainIfStarted: async () => {
-      if (options.autoStart ?? true) await queue?.push();
+      if (settings.autoStart) await queue?.push();
     },
-  };
-  return withInternals(handler, internals);
+  });
+}
+
+function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
+  return (store as Partial<IntakeStore>).intakeOnly === true;
+}
+
+function warnOfVerify({ verify }: Pick<Settings<Booking, Listing, never>, "verify">, log: Log): void {
+  if (verify === undefined)
+    log.warn(
+      "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
+        "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
+    );
+  const weakness = verify && weaknessOf(verify);
+  if (weakness) log.warn(weakness);
+}
+
+interface Shared {
+  readonly log: Log;
+  readonly telemetry: SafeTelemetry;
+  readonly observe: ReturnType<typeof observerOf>;
+  readonly snapshotOf: SnapshotOf;
+}
+
+function queueOf<B extends Booking, L extends Listing, Tx>(
+  settings: Settings<B, L, Tx>,
+  store: EventStore<Tx>,
+  { log, telemetry, observe, snapshotOf }: Shared,
+): Queue<Tx> {
+  const { client, on, skipUnchanged, recheckAfter } = settings;
+  const recent = new RecentAnswers();
+  const transactional = store.transactional === true;
+  const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
+  const record = { rules: new TimerRules(on), noTimers: undefined, snapshotOf };
+  return new Queue<Tx>({
+    store,
+    work: createWork({ client, on, skipUnchanged, transactional, queued, ...record }),
+    policy: settings,
+    observe: (event) => {
+      if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);
+      logTrouble(event, log);
+      observe?.(event);
+    },
+    logger: log,
+    worker: workerName(),
+    process: telemetry.process,
+  });
+}
+
+/** How long a closed server may take to end its connections, ms. */
+const LAST_REQUESTS = 1000;
+
+/** Counts the requests that are in flight, and knows the servers from which they came. */
+class Requests {
+  readonly #servers = new Set<ClosableServer>();
+  #open = 0;
+  #settled: (() => void) | undefined;
+
+  begin(): void {
+    this.#open += 1;
+  }
+
+  end(): void {
+    this.#open -= 1;
+    if (this.#open === 0) this.#settled?.();
+  }
+
+  serves(server: ClosableServer): void {
+    this.#servers.add(server);
+  }
+
+  /** Resolves when no request is in flight, and when each server that was closed has ended its connections. */
+  async settled(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#settled = resolve;
+      if (this.#open === 0) resolve();
+    });
+    // A closed server may have a connection that is about to send its request. That request must be recorded, too.
+    const closed = [...this.#servers].filter(({ listening }) => !listening);
+    await withTimeout(LAST_REQUESTS, Promise.all(closed.map(connectionsEnd)));
+  }
+}
+
+function connectionsEnd(server: ClosableServer): Promise<void> {
+  return new Promise((resolve) => {
+    server.once("close", resolve);
+    server.getConnections((error, count) => {
+      if (error || count === 0) resolve();
+    });
+  });
 }
 
 /** The second argument of {@link WebhookHandler.receive}. */
@@ -215,37 +364,16 @@ export interface FetchContext extends ReceiveContext {
   readonly topic?: string | undefined;
 }
 
-type Receive = (request: ReceiveRequest, context?: ReceiveContext) => Promise<ReceiveResult>;
-
-interface Processing {
-  /** `false` if the option `processing` is `inline`. */
-  readonly background: boolean;
-  readonly autoStart: boolean;
-  readonly start: () => void;
-}
-
-/** Makes the handler's `receive`, which records events and starts their processing. `receive` never rejects. */
-function receiveWith<Tx>(parts: Parts<Tx>, processing: Processing): Receive {
-  const { receiver, queue, state, log } = parts;
-  return async (request, context) => {
-    try {
-      if (processing.autoStart && !hasWaitUntil(context)) processing.start();
-    } catch (error) {
-      log.limited("start", "error", "processing could not start", { error });
-    }
-    const { result, recorded, replyBy } = await receiver(request);
-    if (!recorded) return result;
-    state.lastReceivedAt = new Date();
-    if (!queue) return result;
-    if (!processing.background) await runInline(parts, queue, recorded, replyBy);
-    if (hasWaitUntil(context)) drainInContext(context, queue, parts);
-    else if (processing.background) queue.wake();
-    return result;
-  };
+function tryToStart(start: () => void, log: Log): void {
+  try {
+    start();
+  } catch (error) {
+    log.limited("start", "error", "processing could not start", { error });
+  }
 }
 
 async function fetchWith(
-  receive: Receive,
+  receive: WebhookHandler["receive"],
   request: Request,
   context: FetchContext | undefined,
 ): Promise<Response> {
@@ -253,35 +381,6 @@ async function fetchWith(
   const body = request.bodyUsed ? lockedStream() : request.body;
   const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
   return new Response(result.body, { status: result.status, headers: result.headers });
-}
-
-/** Handles the event. Stops waiting for it at `replyBy`. Never rejects. */
-async function runInline<Tx>(
-  { log }: Parts<Tx>,
-  queue: Queue<Tx>,
-  { event: { eventId }, added }: NonNullable<Received["recorded"]>,
-  replyBy: number,
-): Promise<void> {
-  try {
-    await queue.runNow(eventId, replyBy);
-    // The first delivery may have ended before its follow-up event was handled.
-    if (added === "duplicate") await queue.runNow(followUpId(eventId), replyBy);
-  } catch (error) {
-    log.error(`event ${eventId} could not be processed inline`, { error, eventId });
-  }
-}
-
-/** Handles the due events while the context keeps the process alive. Never throws. */
-function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, { log }: Parts<Tx>): void {
-  const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
-  const pushed = queue.push().catch(failed);
-  try {
-    // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
-    context.waitUntil(pushed);
-  } catch (error) {
-    // Do not throw: the event is recorded, so the answer must be 200.
-    failed(error);
-  }
 }
 
 /**
@@ -292,6 +391,32 @@ function lockedStream(): ReadableStream {
   const stream = new ReadableStream();
   stream.getReader();
   return stream;
+}
+
+/** Handles the event. Stops waiting for it at `replyBy`. Never rejects. */
+async function runInline<Tx>({ recorded, replyBy }: Received, queue: Queue<Tx>, log: Log): Promise<void> {
+  const { event, added } = recorded!;
+  const { eventId } = event;
+  try {
+    await queue.runNow(eventId, replyBy);
+    // The first delivery may have ended before its follow-up event was handled.
+    if (added === "duplicate") await queue.runNow(followUpId(eventId), replyBy);
+  } catch (error) {
+    log.error(`event ${eventId} could not be processed inline`, { error, eventId });
+  }
+}
+
+/** Handles the due events while the context keeps the process alive. Never throws. */
+function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): void {
+  const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
+  const pushed = queue.push().catch(failed);
+  try {
+    // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
+    context.waitUntil(pushed);
+  } catch (error) {
+    // Do not throw: the event is recorded, so the answer must be 200.
+    failed(error);
+  }
 }
 
 interface WaitingContext {

@@ -2,10 +2,19 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
+import type { Backoff } from "../queue/work.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
 import type { SnapshotOf } from "./processing/record.ts";
+
+/** The members of Node's `Server` that the handler uses. */
+export interface ClosableServer {
+  readonly listening: boolean;
+  getConnections(told: (error: Error | null, count: number) => void): unknown;
+  once(event: "close", closed: () => void): unknown;
+}
 
 /** The parts of a handler that the reconciler and the console use. They are not public. */
 export interface Internals {
@@ -14,6 +23,11 @@ export interface Internals {
   readonly store: EventStore<unknown> | undefined;
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
+  /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
+  readonly breaker: CircuitBreaker | undefined;
+  readonly backoff: Backoff;
+  /** How long an event stays leased after its process has died, ms. */
+  readonly leaseDuration: number;
   /** How long the store keeps a record's snapshot, ms. */
   readonly snapshotRetention: number;
   /** Passes an observation to the handler's `observe` and `telemetry`. Never throws. */
@@ -21,8 +35,10 @@ export interface Internals {
   readonly log: Log;
   /** Starts processing. Does nothing if `autoStart` is `false` or `processing` is `inline`. */
   start(): void;
-  /** Adds an event to the store and wakes the queue. */
+  /** Adds an event to the store, with its trace, and wakes the queue. */
   add(event: NewEvent): Promise<AddAnswer>;
+  /** Tells the handler which server a request came from. `close` waits until a closed server has answered. */
+  serves(server: ClosableServer): void;
   /** Handles the due events. Does nothing if `autoStart` is `false`. */
   drainIfStarted(): Promise<void>;
 }

@@ -3,10 +3,10 @@ import type { Observers } from "../client/observers.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
-import type { EventState } from "../stores/event-states.ts";
-import type { ClaimedEvent, EventStore, NewEvent } from "../stores/event-store.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
 import type { FieldChanges } from "./events.ts";
 import type { ReceiveObservation } from "./receiving/answers.ts";
+import type { StoreCounts } from "./store-counts.ts";
 
 /** The argument of the `observe` option. `kind` narrows its type. */
 export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
@@ -50,6 +50,26 @@ export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log
     } catch (error) {
       failed(error);
     }
+  };
+}
+
+/** Joins the user's `observe` and the telemetry. Returns `undefined` if there is neither. The function never throws. */
+export function observerOf(
+  {
+    observe,
+    telemetry,
+  }: {
+    readonly observe?: ((event: Observation) => unknown) | undefined;
+    readonly telemetry?: Telemetry | undefined;
+  },
+  traced: SafeTelemetry,
+  log: Log,
+): ((event: Observation) => void) | undefined {
+  const tell = observe && safeObserve(observe, log);
+  if (!telemetry?.observe) return tell;
+  return (event) => {
+    tell?.(event);
+    traced.observe(event);
   };
 }
 
@@ -164,8 +184,6 @@ export interface Telemetry extends Observers {
   watch?(waiting: () => Promise<WaitingEvents>): () => void;
 }
 
-/** How long a count of the waiting events may be reused, ms. */
-const FRESH = 1000;
 /** The longest `traceparent` that is stored, in characters. */
 const MAX_TRACEPARENT = 256;
 
@@ -214,11 +232,14 @@ export class SafeTelemetry {
   }
 
   observe(observation: Observation): void {
-    if (this.#telemetry?.observe) this.#call("observe", () => this.#telemetry?.observe?.(observation));
+    this.#call("observe", () => this.#telemetry?.observe?.(observation));
   }
 
-  watch(store: EventStore<unknown>): void {
-    const waiting = countsOf(store);
+  watch(store: StoreCounts): void {
+    const waiting = async (): Promise<WaitingEvents> => {
+      const { counts, oldestWaitingAge: oldestAge = 0 } = await store.read();
+      return { waiting: counts.pending + counts.retrying, oldestAge, parked: counts.parked };
+    };
     this.#stopWatching = this.#call("watch", () => this.#telemetry?.watch?.(waiting));
   }
 
@@ -253,22 +274,4 @@ export class SafeTelemetry {
       fromUserCode: true,
     });
   }
-}
-
-/** Makes a function that counts the waiting events. The count is at most {@link FRESH} ms old. */
-function countsOf(store: EventStore<unknown>): () => Promise<WaitingEvents> {
-  let last: { readonly at: number; readonly answer: Promise<WaitingEvents> } | undefined;
-  return () => {
-    const now = performance.now();
-    if (!last || now - last.at >= FRESH) last = { at: now, answer: ask(store) };
-    return last.answer;
-  };
-}
-
-async function ask(store: EventStore<unknown>): Promise<WaitingEvents> {
-  const [counts, oldestAge = 0]: [Record<EventState, number>, number | undefined] = await Promise.all([
-    store.counts(),
-    store.oldestWaiting(),
-  ]);
-  return { waiting: counts.pending + counts.retrying, oldestAge, parked: counts.parked };
 }

@@ -8,6 +8,7 @@ import {
   abortSignal,
   callable,
   check,
+  durationFrom,
   integerFrom,
   logger,
   numberFrom,
@@ -15,9 +16,11 @@ import {
   option,
   optionsObject,
 } from "../options.ts";
-import type { Backoff } from "../queue/work.ts";
+import { defaultBackoff, safeBackoff } from "../queue/retries.ts";
+import type { Backoff, Policy } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
+import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import { eventTypes } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
@@ -26,7 +29,7 @@ import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
 import { TimerRules } from "./timers.ts";
 
-/** Options of {@link createWebhookHandler}. */
+/** Options of {@link createWebhookHandler}. A duration is a number of ms, or a text such as `"30s"`, `"24h"` or `"7d"`. */
 export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
   /** The client that reads bookings and listings. Callbacks get the client as `event.client`. */
   readonly client: StayhookClient<B, L>;
@@ -45,8 +48,9 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * @example
    * ```ts
    * on: {
-   *   "booking.Confirmed": async ({ booking }) => blockNights(booking.listingId, stay(booking)),
-   *   "booking.Cancelled": async ({ booking }) => releaseNights(booking.listingId, stay(booking)),
+   *   // One stay for each booking code, so that a moved stay replaces the old one.
+   *   "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+   *   "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
    * },
    * ```
    */
@@ -76,10 +80,9 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly skipUnchanged?: boolean | undefined;
   /**
    * If the record of a notification is unchanged, the handler reads the record again after this time, because the
-   * platform may notify before its API shows the change. ms, default 60,000 (1 minute). `false` turns the second
-   * read off.
+   * platform may notify before its API shows the change. Default `"1m"`. `false` turns the second read off.
    */
-  readonly recheckAfter?: number | false | undefined;
+  readonly recheckAfter?: number | string | false | undefined;
   /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
   readonly topicFrom?: TopicFrom | undefined;
   /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
@@ -89,15 +92,15 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   /** How many events may wait before the handler answers 503 to new notifications. Default 1,000,000. */
   readonly maxBacklog?: number | undefined;
   /**
-   * After this many ms without a notification, `observe` gets an observation of the kind `silent`, and the handler
+   * After this time without a notification, `observe` gets an observation of the kind `silent`, and the handler
    * logs a warning. Default: never.
    */
-  readonly silentAfter?: number | undefined;
+  readonly silentAfter?: number | string | undefined;
   /**
-   * The handler answers each request within this time, even if the body, `verify`, the store or inline processing take
-   * longer. ms, default 25,000, because the platform waits for 30 s.
+   * The handler answers each request within this time, because the platform waits for 30 s. The body, `verify` and the
+   * store together may take 10 s of it at most. What is left is for inline processing. Default `"25s"`.
    */
-  readonly replyWithin?: number | undefined;
+  readonly replyWithin?: number | string | undefined;
   /**
    * When events are processed. `background`: after the answer, by this process. `inline`: before the answer, for
    * serverless runtimes. Default `background`.
@@ -115,20 +118,20 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long an attempt may take, including the fetch of the record. After this time, `event.signal` aborts. ms,
-   * default 300,000 (5 minutes).
+   * How long an attempt may take, including the fetch of the record. After this time, `event.signal` aborts. Default
+   * `"5m"`.
    */
-  readonly attemptTimeout?: number | undefined;
-  /** How long an event stays leased after its process has died. ms, default 30,000. */
-  readonly leaseDuration?: number | undefined;
-  /** How long the platform may be out of reach for an event before the event is parked. ms, default 3 days. */
-  readonly giveUpAfter?: number | undefined;
-  /** How long the store keeps done events, and parked events whose record was not found. ms, default 7 days. */
-  readonly retention?: number | undefined;
-  /** How long the store keeps parked events, except those whose record was not found. ms, default 30 days. */
-  readonly parkedRetention?: number | undefined;
-  /** How long the store keeps a record's snapshot. ms, default 400 days, because a booking may change for a year. */
-  readonly snapshotRetention?: number | undefined;
+  readonly attemptTimeout?: number | string | undefined;
+  /** How long an event stays leased after its process has died. Default `"30s"`. */
+  readonly leaseDuration?: number | string | undefined;
+  /** How long the platform may be out of reach for an event before the event is parked. Default `"3d"`. */
+  readonly giveUpAfter?: number | string | undefined;
+  /** How long the store keeps done events, and parked events whose record was not found. Default `"7d"`. */
+  readonly retention?: number | string | undefined;
+  /** How long the store keeps parked events, except those whose record was not found. Default `"30d"`. */
+  readonly parkedRetention?: number | string | undefined;
+  /** How long the store keeps a record's snapshot. Default `"400d"`, because a booking may change for a year. */
+  readonly snapshotRetention?: number | string | undefined;
   /** Called with an observation of each notification, attempt, pause and alarm. Errors of `observe` are logged. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */
@@ -137,33 +140,32 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly logger?: Logger | undefined;
 }
 
-const DAY = 24 * 60 * 60_000;
+/** The checked {@link WebhookHandlerOptions} with their defaults. Durations are in ms. */
+export interface Settings<B extends Booking, L extends Listing, Tx> extends Policy {
+  readonly client: StayhookClient<B, L>;
+  readonly store: EventStore<Tx> | IntakeStore;
+  readonly on: WebhookCallbacks<B, L, Tx>;
+  /** `undefined`: the user has not chosen. `false`: the user has turned the check off. */
+  readonly verify: Verify | false | undefined;
+  readonly track: Track<B, L>;
+  readonly skipUnchanged: boolean;
+  readonly recheckAfter: number | false;
+  readonly topicFrom: TopicFrom;
+  readonly answerHealthChecks: boolean;
+  readonly maxBodyBytes: number;
+  readonly maxBacklog: number;
+  readonly silentAfter: number;
+  readonly replyWithin: number;
+  readonly processing: "background" | "inline";
+  readonly autoStart: boolean;
+  readonly observe: ((event: Observation) => unknown) | undefined;
+  readonly telemetry: Telemetry | undefined;
+  readonly logger: Logger | undefined;
+}
 
-const NUMBERS = {
-  maxBodyBytes: { default: 65_536, least: 1, most: Number.MAX_SAFE_INTEGER, whole: true },
-  maxBacklog: { default: 1_000_000, least: 0, most: Number.POSITIVE_INFINITY },
-  silentAfter: { default: Number.POSITIVE_INFINITY, least: 1, most: Number.POSITIVE_INFINITY },
-  replyWithin: { default: 25_000, least: 1, most: MAX_TIMER },
-  concurrency: { default: 10, least: 1, most: 10_000, whole: true },
-  maxAttempts: { default: 12, least: 1, most: Number.MAX_SAFE_INTEGER, whole: true },
-  attemptTimeout: { default: 300_000, least: 1, most: MAX_TIMER },
-  leaseDuration: { default: 30_000, least: 10, most: MAX_TIMER },
-  giveUpAfter: { default: 3 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
-  retention: { default: 7 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
-  parkedRetention: { default: 30 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
-  snapshotRetention: { default: 400 * DAY, least: 0, most: Number.POSITIVE_INFINITY },
-} as const;
-
-type Numbers = { -readonly [K in keyof typeof NUMBERS]: number };
-
-const numbersShape = () =>
-  Object.fromEntries(
-    Object.entries(NUMBERS).map(([name, { default: byDefault, least, most, ...rule }]) => {
-      const error = `must be a ${"whole" in rule ? "whole " : ""}number from ${least} to ${most}`;
-      const number = ("whole" in rule ? integerFrom : numberFrom)(least, most, error);
-      return [name, number.nullish().transform((given) => given ?? byDefault)];
-    }),
-  );
+const SECOND = 1000;
+const DAY = 24 * 60 * 60 * SECOND;
+const FOREVER = Number.POSITIVE_INFINITY;
 
 /** The keys that `on` may have. */
 const ON: readonly string[] = [...eventTypes, "fallback"];
@@ -178,6 +180,23 @@ const onSchema = () =>
       } else if (callback !== undefined && typeof callback !== "function")
         context.addIssue({ code: "custom", path: [type], message: "must be a function" });
     }
+  });
+
+/** Makes a schema for an option that may be left out or `null`. */
+const or = <T>(schema: z.ZodType<T>, byDefault: T) =>
+  schema.nullish().transform((given) => given ?? byDefault);
+
+const duration = (byDefault: number, least: number, most: number) => or(durationFrom(least, most), byDefault);
+
+const whole = (byDefault: number, most: number) =>
+  or(integerFrom(1, most, `must be a whole number from 1 to ${most}`), byDefault);
+
+const recheckSchema = () =>
+  z.unknown().transform((given, context): number | false => {
+    const ms = given === false ? given : durationFrom(1, MAX_WAIT).safeParse(given).data;
+    if (ms === false || Number.isInteger(ms)) return ms as number | false;
+    context.addIssue('must be false, a whole number of ms, 1 or more, or a duration such as "30s" or "5m"');
+    return z.NEVER;
   });
 
 const schema = () =>
@@ -195,38 +214,49 @@ const schema = () =>
         error: "must be a function, or false",
       })
       .optional(),
-    track: optionsObject({ booking: callable().optional(), listing: callable().optional() }).optional(),
-    skipUnchanged: oneOf(true, false).optional(),
-    recheckAfter: z
-      .custom<number | false>(
-        (given) => given === false || (Number.isSafeInteger(given) && Number(given) >= 1),
-        { error: "must be false, or a whole number of ms, 1 or more" },
-      )
-      .optional(),
+    track: optionsObject({ booking: callable().optional(), listing: callable().optional() })
+      .optional()
+      .transform((track) => track ?? {}),
+    skipUnchanged: oneOf(true, false).default(false),
+    recheckAfter: or(recheckSchema(), 60 * SECOND),
     topicFrom: optionsObject({
       query: z.custom<string>((name) => typeof name === "string" && name !== "", {
         error: "must be the name of a query parameter",
       }),
-    }).optional(),
-    answerHealthChecks: oneOf(true, false).optional(),
-    processing: oneOf("background", "inline").optional(),
-    autoStart: oneOf(true, false).optional(),
-    backoff: callable<Backoff>().optional(),
+    })
+      .optional()
+      .transform((from) => from ?? { query: "topic" }),
+    answerHealthChecks: oneOf(true, false).default(false),
+    maxBodyBytes: whole(65_536, Number.MAX_SAFE_INTEGER),
+    maxBacklog: or(numberFrom(0, FOREVER, "must be a number, 0 or more"), 1_000_000),
+    silentAfter: duration(FOREVER, 1, FOREVER),
+    replyWithin: duration(25 * SECOND, 1, MAX_TIMER),
+    processing: oneOf("background", "inline").default("background"),
+    autoStart: oneOf(true, false).default(true),
+    concurrency: whole(10, 10_000),
+    maxAttempts: whole(12, Number.MAX_SAFE_INTEGER),
+    backoff: callable<Backoff>()
+      .optional()
+      .transform((backoff) => safeBackoff(backoff ?? defaultBackoff, defaultBackoff)),
+    attemptTimeout: duration(300 * SECOND, 1, MAX_TIMER),
+    leaseDuration: duration(30 * SECOND, 10, MAX_TIMER),
+    giveUpAfter: duration(3 * DAY, 0, FOREVER),
+    retention: duration(7 * DAY, 0, FOREVER),
+    parkedRetention: duration(30 * DAY, 0, FOREVER),
+    snapshotRetention: duration(400 * DAY, 0, FOREVER),
     observe: callable<(event: Observation) => unknown>().optional(),
     telemetry: option<Telemetry>(problemWithTelemetry).optional(),
     logger: logger().optional(),
-    ...numbersShape(),
   });
 
-/**
- * Checks all options, and returns the numeric options with their defaults.
- *
- * @throws InvalidArgumentError naming each option that is wrong
- */
-export function checkOptions(options: unknown): Numbers {
-  const checked: Readonly<Record<string, unknown>> = check(schema, options);
-  return Object.fromEntries(Object.keys(NUMBERS).map((name) => [name, checked[name]])) as Numbers;
+/** @throws InvalidArgumentError naming each option that is wrong */
+export function checkOptions<B extends Booking, L extends Listing, Tx>(
+  options: WebhookHandlerOptions<B, L, Tx>,
+): Settings<B, L, Tx> {
+  return check<unknown>(schema, options) as Settings<B, L, Tx>;
 }
+
+const timeout = () => durationFrom(0, FOREVER).optional();
 
 const calls = {
   drain: () => optionsObject({ timeout: timeout(), signal: abortSignal().optional() }),
@@ -236,24 +266,25 @@ const calls = {
       attempt: integerFrom(1, Number.MAX_SAFE_INTEGER, "must be a whole number, 1 or more").optional(),
     }),
   close: () => optionsObject({ timeout: timeout() }),
-};
+} satisfies Record<string, () => z.ZodType>;
 
 /**
- * Checks the options of a method of the handler, unless they are `undefined`.
+ * Checks the options of a method of the handler.
  *
  * @throws InvalidArgumentError naming each field that is wrong
  */
-export function checkCallOptions(method: keyof typeof calls, options: unknown): void {
-  if (options !== undefined) check<unknown>(calls[method], options);
+export function checkCallOptions<M extends keyof typeof calls>(
+  method: M,
+  options: unknown = {},
+): z.output<ReturnType<(typeof calls)[M]>> {
+  return check<unknown>(calls[method], options) as z.output<ReturnType<(typeof calls)[M]>>;
 }
-
-const timeout = () => numberFrom(0, Number.POSITIVE_INFINITY, "must be a number of ms, 0 or more").optional();
 
 function isStore(store: unknown): boolean {
   if (!isObject(store) || typeof store.add !== "function") return false;
   return typeof store.claim === "function" || store.intakeOnly === true;
 }
 
-export function isObject(value: unknown): value is Record<string, unknown> {
+function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }

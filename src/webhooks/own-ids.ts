@@ -8,19 +8,9 @@ const LONGEST = 200;
 
 /**
  * Returns the id of an event that the package itself adds, such as `stayhook:recheck:booking:HX3K9`. A notification
- * cannot occupy such an id, because the handler refuses its prefix.
+ * cannot occupy such an id, because its own id must be a UUID.
  */
 export function ownId(kind: "recheck" | "follow-up" | "reconcile" | "timer", rest: string): string {
   const id = `${OWN}${kind}:${rest}`;
   return new TextEncoder().encode(id).length <= LONGEST ? id : `${OWN}${kind}:${v5(rest, NAMESPACE)}`;
-}
-
-/** Whether an id, in any case, has the prefix of the package's own events. */
-export function isOwnId(eventId: string): boolean {
-  return eventId.slice(0, OWN.length).toLowerCase() === OWN;
-}
-
-/** Returns the id in the form that stores keep: in lower case, unless it is an id of the package's own events. */
-export function storedId(eventId: string): string {
-  return isOwnId(eventId) ? eventId : eventId.toLowerCase();
 }

@@ -33,7 +33,7 @@ describe.each([
       "application/cloudevents+json",
       undefined,
     ])("records a notification sent as %s", async (type) => {
-      const { webhooks, added } = receivingOnly({ bodyTimeout: 1_000 });
+      const { webhooks, added } = receivingOnly({ replyWithin: 1_000 });
       const app = express();
       for (const parser of middleware) app.use(parser);
       app.post("/hooks", toNodeHandler(webhooks));
@@ -46,7 +46,7 @@ describe.each([
     it.each([undefined, "{}", "null", "12", '"text"'])(
       "answers 400 for the body %s, and does not hang",
       async (body) => {
-        const { webhooks, added } = receivingOnly({ bodyTimeout: 1_000 });
+        const { webhooks, added } = receivingOnly({ replyWithin: 1_000 });
         const app = express();
         for (const parser of middleware) app.use(parser);
         app.post("/hooks", toNodeHandler(webhooks));

@@ -1,5 +1,6 @@
-import { forwardTo, InvalidArgumentError, type NewEvent, sharedSecret } from "stayhook";
+import { forwardTo, InvalidArgumentError, sharedSecret } from "stayhook";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
+import type { NewEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "../webhooks/support.ts";
 

@@ -8,7 +8,9 @@ import {
 import type { AddressInfo } from "node:net";
 import { afterEach } from "vitest";
 import type { Webhooks } from "../../src/adapters/node.ts";
+import { type Internals, withInternals } from "../../src/webhooks/internals.ts";
 import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
+import type { ReceiveRequest } from "../../src/webhooks/receiving/request.ts";
 import { type Harness, harness } from "../webhooks/receiving/receiver.ts";
 
 const closers: (() => Promise<void>)[] = [];
@@ -30,15 +32,14 @@ export async function serve(
   return { port, url: `http://127.0.0.1:${port}` };
 }
 
-/** Makes a webhook handler that only receives. It counts the calls of `start`. */
-export function receivingOnly(options: Partial<ReceiverOptions> = {}, autoStart = true) {
+/** Makes a webhook handler that only receives. It counts how often an adapter starts it. */
+export function receivingOnly(options: Partial<ReceiverOptions> = {}) {
   const side: Harness = harness({ maxBodyBytes: 65_536, ...options });
   let starts = 0;
-  const webhooks: Webhooks = {
-    receive: async (incoming) => (await side.receive(incoming)).result,
-    start: () => void starts++,
-    autoStart,
-  };
+  const webhooks: Webhooks = withInternals(
+    { receive: async (incoming: ReceiveRequest) => (await side.receive(incoming)).result },
+    { start: () => void starts++, serves: () => {} } as unknown as Internals,
+  );
   return { ...side, webhooks, starts: () => starts };
 }
 

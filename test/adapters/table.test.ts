@@ -150,12 +150,12 @@ describe.each(matrix)("$name, $how", ({ name, parses }) => {
     expect(Object.values(await store.counts()).every((count) => count === 0)).toBe(true);
   });
 
-  test("503 where the store cannot record it, and when it closes", async () => {
+  test("503 where the store cannot record it, and when it is closed", async () => {
     const store = memoryStore();
     store.add = () => Promise.reject(new Error("disk full"));
     const failing = await served({ store });
     const closing = await served();
-    await closing.webhooks.close();
+    await closing.store.close();
     for (const { port } of [failing, closing]) {
       const answer = await send(port, text(), { path, headers: json });
       expect(answer).toMatchObject({ status: 503, headers: { "retry-after": expect.any(String) } });

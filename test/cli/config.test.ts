@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { masked } from "../../src/cli/commands/config.ts";
-import { cli, platform, serve, start, until } from "./support.ts";
+import { cli, platform, serve } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
 const other = "https://example.com/other?key=0ther";
@@ -192,12 +192,4 @@ test("config off and config delete ask on a terminal", async () => {
     if (code === 1) expect(sandbox.webhookConfig?.isActive).toBe(true);
   }
   expect(sandbox.webhookConfig).toBeUndefined();
-});
-
-test("Ctrl-C at the question ends with 130", async () => {
-  const { env } = await platform();
-  const running = start(["config", "off"], { env, typing: true });
-  await until(() => expect(running.stderr()).toContain("[y/N]"));
-  running.interrupt();
-  expect(await running.ended).toMatchObject({ code: 130 });
 });

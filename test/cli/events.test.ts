@@ -100,7 +100,7 @@ describe.each(Object.entries(servers))("in %s", (_engine, { url = "", names }) =
       return JSON.parse(stdout);
     };
     expect(await events("ls")).toMatchObject([{ eventId, state: "parked" }]);
-    expect(await events("show", eventId)).toMatchObject({ reason: "denied", lastError: "no" });
+    expect(await events("show", eventId)).toMatchObject({ reason: "denied", history: [{ error: "no" }] });
     expect(await events("replay", "--all", "--yes")).toEqual({ replayed: 1 });
     expect(await events("counts")).toMatchObject({ pending: 1, parked: 0 });
     // The second run proves that the first one created nothing.
@@ -249,6 +249,7 @@ describe("events", () => {
   test("counts prints the number of events in each state", async () => {
     const { json, events } = await recorded();
     expect(await json("counts")).toEqual({
+      scheduled: 0,
       pending: 1,
       processing: 0,
       retrying: 0,
@@ -257,7 +258,7 @@ describe("events", () => {
       oldestWaiting: expect.any(Number),
     });
     expect((await events("counts")).stdout).toMatch(
-      /^pending\t1\nprocessing\t0\nretrying\t0\ndone\t1\nparked\t2\n/,
+      /^scheduled\t0\npending\t1\nprocessing\t0\nretrying\t0\ndone\t1\nparked\t2\n/,
     );
   });
 

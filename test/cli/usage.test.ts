@@ -104,7 +104,7 @@ describe("wrong usage ends with 2 and an error", () => {
     [["listings", "--json=yes"], "--json takes no value"],
     [["listings"], "STAYHOOK_BASE_URL"],
     [["events", "counts"], "STAYHOOK_STORE"],
-    [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of pending"],
+    [["events", "ls", "--state", "gone", "--store", "x"], "--state must be one of scheduled"],
     [
       ["events", "ls", "--type", "booking.Confirmd", "--store", "x"],
       "--type must be one of booking.Initiated",
@@ -115,7 +115,7 @@ describe("wrong usage ends with 2 and an error", () => {
     [["events", "replay", "--reason", "callback", "A", "--store", "x"], "Give ids of events, or"],
     [
       ["events", "replay", "--state", "pending", "--store", "x"],
-      "--state must be one of done, parked, retrying.",
+      "--state must be one of retrying, done, parked, scheduled.",
     ],
     [["events", "ls", "--ref", "guest:HX3K9", "--store", "x"], "such as booking:HX3K9"],
     [

@@ -2,12 +2,12 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { expectTypeOf, test } from "vitest";
 import * as z from "zod";
+import type { ListPromise } from "../../src/client/paging.ts";
 import {
   Booking,
   type BookingsResource,
   type Listing,
   type ListingsResource,
-  type ListPromise,
   listingIdOf,
   type NotFoundError,
   type RateLimitError,

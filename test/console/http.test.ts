@@ -339,7 +339,7 @@ test("a store that fails is a 503 without its error, which is in the log", async
   expect(await answer.text()).not.toContain("closed");
   expect(logger.lines).toContainEqual(
     expect.stringContaining(
-      "stayhook: a web page of Stayhook could not be rendered: StayhookError: The store is closed",
+      "stayhook: a web page of Stayhook could not be rendered: StayhookError: The event store is closed",
     ),
   );
 });

@@ -39,7 +39,7 @@ const plans: Record<string, Plan> = {
     shows: async ({ made, database }) => {
       await seesConfirmedTwice(made[0] as WebhookHandler);
       const db = new DatabaseSync(database);
-      expect(db.prepare("SELECT * FROM blocked").all()).toEqual([{ bookingCode: "HX3K9" }]);
+      expect(db.prepare("SELECT bookingCode FROM stays").all()).toEqual([{ bookingCode: "HX3K9" }]);
       db.close();
     },
   },
@@ -66,7 +66,7 @@ const plans: Record<string, Plan> = {
   },
   "postgres-tables": {
     given: ["createWebhookHandler", "client"],
-    before: () => withDatabase("CREATE TABLE blocked (code text)"),
+    before: () => withDatabase("CREATE TABLE stays (code text, listing int, check_in date, check_out date)"),
     shows: async ({ made }) => {
       if (process.env.DATABASE_URL === undefined) return;
       await seesConfirmedTwice(made[0] as WebhookHandler);
@@ -257,7 +257,7 @@ async function endDatabase(check: (rows: unknown[]) => void) {
   const url = process.env.DATABASE_URL as string;
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  const { rows } = await client.query("SELECT * FROM blocked");
+  const { rows } = await client.query("SELECT code FROM stays");
   await client.end();
   const admin = new pg.Client({ connectionString: await postgresUrl() });
   await admin.connect();

@@ -117,6 +117,7 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
       "listen",
       "events",
       "console",
+      "copy",
       "reconcile",
     ]),
   );

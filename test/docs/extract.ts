@@ -5,7 +5,13 @@ const root = new URL("../../", import.meta.url);
 const generated = new URL("./generated/given/", import.meta.url);
 
 /** Documents whose blocks have all their imports. */
-export const standing = ["README.md", "docs/production.md", "docs/security.md"];
+export const standing = [
+  "README.md",
+  "docs/events.md",
+  "docs/handler.md",
+  "docs/production.md",
+  "docs/security.md",
+];
 
 /** Documents whose blocks use names that the text around them introduces. */
 export const documents = [

@@ -7,8 +7,9 @@ import { type AddressInfo, Server as NetServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import type { EventStore, WebhookCallbacks, WebhookHandler } from "stayhook";
+import type { WebhookCallbacks, WebhookHandler } from "stayhook";
 import { AuthenticationError, StayhookClient } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { createSandbox, createTestEvent, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { extractBlocks, standing } from "./extract.ts";
@@ -48,9 +49,9 @@ const checks: Record<string, (running: Running) => unknown> = {
     const { bookingCode } = await sandbox.bookings.request();
     await says(/^decide on .* by /);
     await sandbox.bookings.approve(bookingCode);
-    await says(/^block /);
+    await says(new RegExp(`^block ${bookingCode} `));
     await sandbox.bookings.cancel(bookingCode);
-    await says(/^release /);
+    await says(`release ${bookingCode}`);
     const { listingId } = await sandbox.listings.submit();
     await sandbox.listings.publish(listingId);
     await says(`${listingId} is live`);
@@ -78,7 +79,6 @@ const checks: Record<string, (running: Running) => unknown> = {
     expect(timers.size).toBe(0);
   },
   express: recordsAt("/hooks"),
-  fastify: recordsAt("/hooks/"),
   fetch: async ({ exports, base }) => {
     const { default: hono } = exports as {
       default: { request(url: string, init: object): Promise<Response> };
@@ -112,7 +112,6 @@ const checks: Record<string, (running: Running) => unknown> = {
     await sandbox.bookings.alter("HX3K9", { checkIn: "2026-07-02", checkOut: "2026-07-05" });
     await handleTwice();
     expect(stays()).toEqual([{ checkIn: "2026-07-02", checkOut: "2026-07-05" }]);
-    expect(said()).toContain("moved from 2026-07-01 to 2026-07-02");
     await sandbox.bookings.cancel("HX3K9");
     await handleTwice();
     expect(stays()).toEqual([]);
@@ -126,10 +125,7 @@ const checks: Record<string, (running: Running) => unknown> = {
     expect(said()).toEqual(["block HX3K9", "nothing to do for message"]);
   },
   models: () => expect(said()).toEqual(["Ann"]),
-  client: async ({ sandbox }) => {
-    expect(said()).toEqual([expect.stringMatching(/^1 Published Confirmed 200 /)]);
-    expect(await clientOf(sandbox).webhookConfig.get()).toMatchObject({ isActive: false });
-  },
+  client: () => expect(said()).toEqual([expect.stringMatching(/^1 Confirmed 200 /)]),
   shutdown: async ({ port, base }) => {
     await listening(port);
     const added = signals.flatMap((signal) =>
@@ -199,7 +195,6 @@ const checks: Record<string, (running: Running) => unknown> = {
   },
   sandbox: () => {
     expect(said().filter((line) => /^block \w+$/.test(line))).not.toEqual([]);
-    expect(said().at(-1)).toMatch(/^(\S+: 200,){3}\S+: 200$/);
   },
 };
 

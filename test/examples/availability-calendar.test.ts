@@ -222,7 +222,7 @@ describe("the app", async () => {
     expect(response.status).toBe(200);
     return (await response.json()) as {
       doubleBookings: DoubleBooking[];
-      unhandled: { ref: string; state: string; lastError: string }[];
+      unhandled: { ref: string; state: string; error: string }[];
       calendars: { listingId: string; name: string | null; path: string }[];
     };
   }
@@ -360,7 +360,7 @@ describe("the app", async () => {
     expect(await feed(third, listingId)).toEqual([`${year}0802-${year}0804 #0`]);
     // The overview lists the event with the unreadable dates while it is retried.
     const unhandled = [
-      { ref: `booking:${odd.bookingCode}`, state: "retrying", lastError: expect.stringContaining("checkIn") },
+      { ref: `booking:${odd.bookingCode}`, state: "retrying", error: expect.stringContaining("checkIn") },
     ];
     await vi.waitFor(
       async () => expect(await overview(third)).toMatchObject({ doubleBookings: [], unhandled }),

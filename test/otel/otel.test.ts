@@ -8,10 +8,8 @@ import { join } from "node:path";
 import { SpanKind } from "@opentelemetry/api";
 import {
   createWebhookHandler,
-  type EventStore,
   InvalidArgumentError,
   memoryStore,
-  type NewEvent,
   StayhookClient,
   type WebhookHandlerOptions,
 } from "stayhook";
@@ -19,6 +17,7 @@ import { toNodeHandler } from "stayhook/node";
 import { telemetry } from "stayhook/otel";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore, NewEvent } from "stayhook/store";
 import { createSandbox } from "stayhook/testing";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { alteredStore } from "../queue/support.ts";

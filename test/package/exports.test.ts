@@ -34,6 +34,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
     "forwardTo",
     "listingIdOf",
     "listingStatuses",
+    "localTime",
     "memoryStore",
     "sharedSecret",
     "stay",
@@ -52,7 +53,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
   "stayhook/sqlite": ["sqliteStore"],
   "stayhook/store": ["runAsync", "runSync", "sqlStore", "sqliteDialect"],
   "stayhook/store/contract": ["storeContract"],
-  "stayhook/testing": ["createSandbox", "createTestEvent", "createTestEventOf"],
+  "stayhook/testing": ["createSandbox", "createTestEvent"],
   "stayhook/testing/msw": ["sandboxBaseUrl", "sandboxHandlers"],
 };
 
@@ -73,7 +74,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
   "stayhook/store": [],
   "stayhook/store/contract": [],
-  "stayhook/testing": ["ky", "node:buffer", "node:http", "uuid", "zod"],
+  "stayhook/testing": ["node:buffer", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
 };
 

@@ -92,10 +92,11 @@ test.each(Object.entries(compilers))(
 test("a project with moduleResolution node10 sees one declaration of each class", async () => {
   const file = consumer.write(
     "old.ts",
-    `import { createWebhookHandler, memoryStore, type StayhookClient } from "stayhook";
+    `import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
     import { createReconciler } from "stayhook/reconcile";
     import { createTestEvent } from "stayhook/testing";
-    export const client: StayhookClient = createTestEvent("unknown").client;
+    export const eventId: string = createTestEvent("unknown").eventId;
+    const client = new StayhookClient({ baseUrl: "https://api.example.com", accessToken: "token" });
     export const reconciler = createReconciler(createWebhookHandler({ client, store: memoryStore(), on: {} }), {});`,
   );
   const settings = { module: "commonjs", moduleResolution: "node10", ...node, skipLibCheck: true };
@@ -194,11 +195,8 @@ describe("for this repository's TypeScript", () => {
     const event = parameters.at(-1) as ts.ParameterDeclaration;
     const type = checker.getTypeAtLocation(event);
     expect(checker.typeToString(type, event)).toBe(
-      'BookingEventOf<"Confirmed", Booking, Listing> & Transactional<SqliteTransaction>',
+      'BookingStatusEvent<"Confirmed", Booking> & Transactional<SqliteTransaction>',
     );
-    // TypeScript reports the first member that does not fit. `client` is last, because errors about it are long.
-    const [named] = (type as ts.IntersectionType).types as [ts.Type];
-    expect(named.getProperties().at(-1)?.name).toBe("client");
     expect(keys.size).toBe(13);
     for (const [key, sentence] of keys) expect(sentence, key).toMatch(/^[A-Z].*\.$/s);
   }, 60_000);
@@ -213,7 +211,7 @@ describe("for this repository's TypeScript", () => {
 
   // These members only constrain or infer a type, so no user sees their hover.
   const unseen =
-    /^(NotificationSchema|WebhookConfigSchema|StandardIssue\.path|SynchronousTransaction|GivenRecord|FieldsOfEvent\.tx|createTestEventOf\.E|RequestTelemetry\.request\.R|createWebhookHandler\.options)\b/;
+    /^(NotificationSchema|WebhookConfigSchema|StandardIssue\.path|SynchronousTransaction|GivenRecord|FieldsOfEvent\.tx|createTestEventOf\.E|createWebhookHandler\.options)\b|Error\.name$/;
 
   test("every public member has its sentence", () => {
     const mute: string[] = [];

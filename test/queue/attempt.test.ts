@@ -252,7 +252,30 @@ describe("an event that ends its process each time", () => {
     queue.start();
     await advance(0);
     expect(ran).toEqual([]);
-    expect(await store.get("deadly")).toMatchObject({ state: "parked", reason: "callback" });
+    expect(await store.get("deadly")).toMatchObject({
+      state: "parked",
+      reason: "callback",
+      history: [
+        {},
+        {},
+        {},
+        { error: expect.stringMatching(/process ended during attempt 3.*process\.exit\(\)/) },
+      ],
+    });
+  });
+
+  test("is told apart from an event that waits while maxAttempts is lowered", async () => {
+    const store = memoryStore();
+    const before = queueOf({ store, work: () => callbackFailed, backoff: () => 0 });
+    await store.add(eventOf("a"));
+    for (let n = 0; n < 5; n += 1) await before.queue.drain({});
+    const { queue, ran } = queueOf({ store, maxAttempts: 3 });
+    await queue.drain({});
+    expect(ran).toEqual([]);
+    expect(await store.get("a")).toMatchObject({ state: "parked", reason: "callback" });
+    expect((await store.get("a"))?.history.at(-1)?.error).toMatch(
+      /has had 5 attempts, and maxAttempts is 3 now\. Replay the event/,
+    );
   });
 });
 
@@ -347,6 +370,132 @@ describe("the end of an attempt", () => {
     expect(ran).toEqual(["a", "a"]);
     expect(observed).toEqual([]);
     expect(logged.join()).toMatch(/lease of event a \(booking:a\) was lost/);
+  });
+});
+
+describe("an end that the store cannot record", () => {
+  const transaction = (run: (tx: never) => unknown) => run(undefined as never);
+  const memoryWith = (settles: (outcome: { state: string; writes?: unknown }) => boolean) =>
+    alteredStore(memoryStore({ transaction }) as ReturnType<typeof memoryStore>, {
+      settle: (own) => async (claim, outcome) => {
+        if (!settles(outcome as never)) throw new Error("violates a deferred constraint");
+        return own(claim, outcome);
+      },
+    });
+
+  test("counts if its commit always fails while renewals work: the event is retried, then parked", async () => {
+    const store = memoryWith(({ writes }) => writes === undefined);
+    const { queue, add, ran, stateOf } = queueOf({
+      store,
+      concurrency: 2,
+      maxAttempts: 2,
+      backoff: () => SECOND,
+      work: ({ eventId }) => (eventId === "good" ? done : ({ ...done, writes: [() => {}] } as never)),
+    });
+    await add("bad 1", "bad 2");
+    queue.start();
+    await advance(12 * SECOND);
+    await add("good");
+    await advance(12 * SECOND);
+    expect(await stateOf("good")).toBe("done");
+    expect(ran.filter((id) => id === "bad 1").length).toBe(2);
+    expect(await store.get("bad 1")).toMatchObject({
+      state: "parked",
+      reason: "callback",
+      attempts: 2,
+      history: [{ error: "Error: violates a deferred constraint" }, {}],
+    });
+  });
+
+  test("does not count while the store is down, even if its writes are to blame for nothing", async () => {
+    let isDown = false;
+    const store = alteredStore(
+      memoryWith(() => !isDown),
+      {
+        renew: (own) => (claims, duration) =>
+          isDown ? Promise.reject(new Error("down")) : own(claims, duration),
+      },
+    );
+    const { queue, add, ran } = queueOf({ store, work: () => ({ ...done, writes: [() => {}] }) as never });
+    await add("a");
+    isDown = true;
+    void queue.runNow("a", HOUR);
+    await advance(5 * MINUTE);
+    isDown = false;
+    await advance(SECOND);
+    expect(ran).toEqual(["a"]);
+    expect(await store.get("a")).toMatchObject({
+      state: "done",
+      attempts: 1,
+      history: [{ outcome: "done" }],
+    });
+  });
+
+  test("counts without writes, too: the lease ends, and the event is parked after maxAttempts", async () => {
+    const store = memoryWith(({ state }) => state !== "done");
+    const { queue, add, ran } = queueOf({ store, maxAttempts: 2 });
+    await add("a");
+    queue.start();
+    await advance(2 * MINUTE);
+    expect(ran).toEqual(["a", "a"]);
+    expect(await store.get("a")).toMatchObject({ state: "parked", history: [{ outcome: "lost" }, {}, {}] });
+  });
+
+  test("is given up after ten minutes, so that another attempt takes the event over", async () => {
+    let isDown = true;
+    const store = alteredStore(
+      memoryWith(() => !isDown),
+      { renew: () => () => Promise.reject(new Error("down")) },
+    );
+    const { queue, add, logged, stateOf } = queueOf({ store });
+    await add("a");
+    void queue.runNow("a", HOUR);
+    await advance(10 * MINUTE);
+    expect(logged.join()).not.toMatch(/will be handled again/);
+    await advance(2 * SECOND);
+    expect(logged.join()).toMatch(
+      /did not record the result of event a\. .*will be handled again when its lease ends/,
+    );
+    isDown = false;
+    await queue.drain({});
+    expect(await stateOf("a")).toBe("done");
+  });
+
+  test("ends with the queue", async () => {
+    let settles = 0;
+    const store = memoryWith(() => {
+      settles += 1;
+      return false;
+    });
+    const { queue, add } = queueOf({ store });
+    await add("a");
+    queue.start();
+    await advance(SECOND);
+    const closing = queue.close(0);
+    await advance(10 * SECOND);
+    await closing;
+    const before = settles;
+    await advance(MINUTE);
+    expect(settles).toBe(before);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("goes on if the user's writes take longer than a lease", async () => {
+    const transactional = memoryStore({
+      transaction: async (run: (tx: never) => unknown) => {
+        await run(undefined as never);
+        await new Promise((resolve) => setTimeout(resolve, MINUTE));
+      },
+    });
+    const store = transactional as ReturnType<typeof memoryStore>;
+    const { queue, add, kinds, ran } = queueOf({
+      store,
+      work: () => ({ ...done, writes: [() => {}] }) as never,
+    });
+    await add("a");
+    queue.start();
+    await advance(2 * MINUTE);
+    expect([kinds(), ran]).toEqual([["done"], ["a"]]);
   });
 });
 

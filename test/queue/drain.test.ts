@@ -355,6 +355,38 @@ describe("drain", () => {
     expect(logged.join()).toMatch(/did not release event .*gone/);
   });
 
+  test("ends at its timeout if a claim hangs, and gives the late claim back", async () => {
+    const answer = gate();
+    const store = alteredStore(memoryStore(), {
+      claim: (own) => async (options) => {
+        const claims = await own(options);
+        await answer.opened;
+        return claims;
+      },
+    });
+    const { queue, add, ran } = queueOf({ store });
+    await add("a");
+    const draining = queue.drain({ timeout: SECOND });
+    await advance(SECOND);
+    expect(await draining).toEqual({ done: 0, failed: 0 });
+    answer.open();
+    await advance(0);
+    expect(ran).toEqual([]);
+    expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
+  });
+
+  test("ends if the store does not answer when it takes held claims back", async () => {
+    const store = alteredStore(memoryStore(), {
+      settle: (own) => (claim, outcome) =>
+        outcome.state === "released" ? new Promise(() => {}) : own(claim, outcome),
+    });
+    const { queue, add } = queueOf({ store, work: () => callbackFailed, backoff: () => 0 });
+    await add("a");
+    const draining = queue.drain({});
+    await advance(5 * SECOND);
+    expect(await draining).toEqual({ done: 0, failed: 1 });
+  });
+
   test("leaves no listener behind on a signal that outlives it", async () => {
     const { signal } = new AbortController();
     const added = vi.spyOn(signal, "addEventListener");
@@ -525,6 +557,15 @@ describe("close", () => {
     expect(closed).toBe(true);
   });
 
+  test("does not wait forever for a claim that hangs", async () => {
+    const store = alteredStore(memoryStore(), { claim: () => () => new Promise(() => {}) });
+    const { queue } = queueOf({ store });
+    queue.start();
+    const closing = queue.close(SECOND);
+    await advance(4 * SECOND);
+    await closing;
+  });
+
   test("may be called twice", async () => {
     const { queue } = queueOf();
     expect(queue.close(0)).toBe(queue.close(5));
@@ -541,6 +582,12 @@ describe("close", () => {
             return claims;
           };
         }
+        if (property === "settle") {
+          return async (...args: Parameters<typeof target.settle>) => {
+            await new Promise((resolve) => setTimeout(resolve, 300));
+            return target.settle(...args);
+          };
+        }
         const value = target[property];
         return typeof value === "function" ? (value as () => unknown).bind(target) : value;
       },
@@ -553,7 +600,7 @@ describe("close", () => {
     const closing = queue.close(0).then(() => {
       closed = true;
     });
-    await advance(499);
+    await advance(799);
     expect(closed).toBe(false);
     await advance(1);
     await closing;

@@ -144,6 +144,19 @@ describe("a lease", () => {
     end();
   });
 
+  test("is lost if the store renews another lease of the same event", async () => {
+    const store = alteredStore(memoryStore(), {
+      renew: () => async (claims) => claims.map((claim) => ({ ...claim, lease: "of another attempt" })),
+    });
+    const { work, aborted, end } = longWork();
+    const { queue, add } = queueOf({ store, work });
+    await add("a");
+    queue.start();
+    await advance(10 * SECOND);
+    expect(aborted.length).toBe(1);
+    end();
+  });
+
   test("is not lost if it is renewed while its end is being recorded", async () => {
     const answer = gate();
     const store = alteredStore(memoryStore(), {
@@ -351,6 +364,48 @@ describe("a lease", () => {
     expect(await stateOf("a")).toBe("done");
     expect(kinds()).toEqual(["done"]);
   });
+});
+
+test("a store whose methods throw instead of rejecting stops neither the process nor the queue", async () => {
+  const uncaught: unknown[] = [];
+  const note = (error: unknown) => uncaught.push(error);
+  process.on("uncaughtException", note);
+  process.on("unhandledRejection", note);
+  let broken = false;
+  const throwing =
+    <A extends unknown[], R>(own: (...args: A) => R) =>
+    (...args: A): R => {
+      if (broken) throw new Error("not even a promise");
+      return own(...args);
+    };
+  const names = ["claim", "renew", "settle", "nextDue", "get", "prune", "subscribe"] as const;
+  const store = alteredStore(memoryStore(), Object.fromEntries(names.map((name) => [name, throwing])));
+  const { work, aborted, end } = longWork();
+  const { queue, add, ran, store: told } = queueOf({ store, work });
+  broken = true;
+  expect(() => queue.start()).toThrow("not even a promise");
+  broken = false;
+  await add("a");
+  queue.start();
+  await advance(SECOND);
+  broken = true;
+  queue.wake();
+  await expect(queue.drain({})).rejects.toThrow("not even a promise");
+  await expect(queue.runNow("b", performance.now() + SECOND)).rejects.toThrow("not even a promise");
+  await advance(HOUR / 60);
+  expect(aborted.length).toBe(1);
+  broken = false;
+  end();
+  await add("b");
+  await advance(MINUTE);
+  expect(await told.counts()).toMatchObject({ done: 2 });
+  expect([...new Set(ran)]).toEqual(["a", "b"]);
+  await queue.close(0);
+  vi.useRealTimers();
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  process.off("uncaughtException", note);
+  process.off("unhandledRejection", note);
+  expect(uncaught).toEqual([]);
 });
 
 describe("a store's clock that steps", () => {

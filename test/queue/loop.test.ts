@@ -126,6 +126,28 @@ describe("an idle loop", () => {
     expect(ran).toEqual(["a"]);
   });
 
+  test.each([
+    { name: "one that can", notifies: true, idle: { claim: 1, nextDue: 1 } },
+    { name: "one that cannot", notifies: false, idle: { claim: 60, nextDue: 60 } },
+  ])("asks a store no more often than 0.2 did: $name notify", async ({ notifies, idle }) => {
+    const { store, calls } = counted(
+      notifies ? memoryStore() : alteredStore(memoryStore(), { subscribe: () => undefined }),
+    );
+    const { queue, add } = queueOf({ store });
+    queue.start();
+    await advance(MINUTE - 1);
+    expect(calls).toMatchObject(idle);
+    for (let n = 0; n < 20; n += 1) {
+      await add(`e${n}`);
+      await advance(0);
+      queue.wake();
+      await advance(0);
+    }
+    // Of each event: the claim that gets it, and the claim after its end.
+    expect(calls).toMatchObject({ claim: idle.claim + 40, nextDue: idle.nextDue + 40, settle: 20 });
+    expect(calls.get ?? 0).toBe(0);
+  });
+
   test("sleeps until the next event is due", async () => {
     const { store, calls } = counted(memoryStore());
     const { queue, add, ran } = queueOf({
@@ -361,6 +383,59 @@ describe("an outage", () => {
     limited = false;
     await advance(11 * SECOND);
     expect(ran.length).toBe(12);
+  });
+
+  test.each([
+    { when: "answers to older reads come afterwards", others: 14, latency: 0 },
+    { when: "a claim is in flight", others: 6, latency: 7 },
+  ])("begins with the first 429 and lasts for Retry-After, if $when", async ({ others, latency }) => {
+    const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+    const slow =
+      <A extends unknown[], R>(own: (...args: A) => Promise<R>) =>
+      async (...args: A): Promise<R> => {
+        if (latency > 0) await wait(latency);
+        return own(...args);
+      };
+    const { queue, add, store, ran } = queueOf({
+      store: alteredStore(memoryStore(), { claim: slow, settle: slow, nextDue: slow }),
+      concurrency: 5,
+      work: async ({ eventId, outages }, { answered }) => {
+        const isLimited = eventId === "e0" && outages === 0;
+        await wait(isLimited ? 10 : others);
+        if (isLimited) return outOfReach(2 * SECOND);
+        answered();
+        return done;
+      },
+    });
+    queue.start();
+    await add(...Array.from({ length: 20 }, (_, n) => `e${n}`));
+    await advance(2 * SECOND);
+    expect(ran.length).toBe(5);
+    await advance(10 * SECOND);
+    expect(await store.counts()).toMatchObject({ done: 20 });
+  });
+
+  test("lets one attempt through after each wait", async () => {
+    let reading = 0;
+    let most = 0;
+    const reads: number[] = [];
+    const { queue, add } = queueOf({
+      backoff: () => 10 * SECOND,
+      work: async () => {
+        reads.push(Math.round(performance.now()));
+        reading += 1;
+        most = Math.max(most, queue.state === "paused" ? reading : 0);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        reading -= 1;
+        return outOfReach();
+      },
+    });
+    await add(...Array.from({ length: 50 }, (_, n) => `e${n}`));
+    queue.start();
+    await advance(65 * SECOND);
+    expect(most).toBe(1);
+    // Ten reads, one more after the first failure, which is no outage yet, and six tries.
+    expect(reads.length).toBe(10 + 1 + 6);
   });
 
   test("new notifications during a pause are not read before it is over", async () => {

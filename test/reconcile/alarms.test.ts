@@ -172,14 +172,14 @@ describe("drift", () => {
   test("is observed for an endpoint that differs from `expect`", async () => {
     const { sandbox, client } = await known();
     await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: other } });
-    expect(await driftAt(sandbox, { expect: { bookings: url } })).toEqual([]);
+    expect(await driftAt(sandbox, { expectedEndpoints: { bookings: url } })).toEqual([]);
     expect(
-      await driftAt(sandbox, { expect: { bookings: "https://EXAMPLE.com:443/hooks?key=s3cret" } }),
+      await driftAt(sandbox, { expectedEndpoints: { bookings: "https://EXAMPLE.com:443/hooks?key=s3cret" } }),
     ).toEqual([]);
-    expect(await driftAt(sandbox, { expect: { bookings: other, listings: other } })).toEqual([
+    expect(await driftAt(sandbox, { expectedEndpoints: { bookings: other, listings: other } })).toEqual([
       { isActive: true, topics: ["bookings"] },
     ]);
-    expect(await driftAt(sandbox, { expect: { listings: null, messages: null } })).toEqual([
+    expect(await driftAt(sandbox, { expectedEndpoints: { listings: null, messages: null } })).toEqual([
       { isActive: true, topics: ["listings"] },
     ]);
   });
@@ -187,9 +187,11 @@ describe("drift", () => {
   test("compares one URL in `expect` as `ensure` writes it", async () => {
     const { sandbox, client } = await known();
     await client.webhookConfig.ensure({ endpoints: url });
-    expect(await driftAt(sandbox, { expect: url })).toEqual([]);
+    expect(await driftAt(sandbox, { expectedEndpoints: url })).toEqual([]);
     await client.webhookConfig.ensure({ endpoints: { bookings: url } });
-    expect(await driftAt(sandbox, { expect: url })).toEqual([{ isActive: true, topics: ["bookings"] }]);
+    expect(await driftAt(sandbox, { expectedEndpoints: url })).toEqual([
+      { isActive: true, topics: ["bookings"] },
+    ]);
   });
 
   test("is not observed if the configuration cannot be read", async () => {

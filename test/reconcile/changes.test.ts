@@ -9,6 +9,8 @@ const confirmed: Snapshot = {
   fields: { checkIn: null, checkOut: null, listingId: null },
 };
 
+const { signal } = new AbortController();
+
 /** Makes a store and a handler. The handler's client finds one confirmed booking. */
 async function seen() {
   const store = memoryStore();
@@ -29,12 +31,12 @@ async function seen() {
 
 test("a change that was handled meanwhile gets no second event", async () => {
   const { webhooks, told, changes, store } = await seen();
-  const eventId = await changes.add("booking:A1", undefined, confirmed);
-  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
+  const eventId = await changes.add("booking:A1", undefined, confirmed, signal);
+  expect(await changes.add("booking:A1", undefined, confirmed, signal)).toBeUndefined();
   await webhooks.drain();
   expect(told).toEqual([eventId]);
   // This call is late: it still compares with the time when the store had no snapshot.
-  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
+  expect(await changes.add("booking:A1", undefined, confirmed, signal)).toBeUndefined();
   expect(await store.counts()).toMatchObject({ pending: 0, done: 1 });
 });
 
@@ -46,19 +48,19 @@ test("the id of a change is the same on every machine, and differs from change t
     sequence,
     seenAt: new Date(),
   });
-  const id = await first.changes.add("booking:A1", at(1, "Request"), confirmed);
+  const id = await first.changes.add("booking:A1", at(1, "Request"), confirmed, signal);
   // A store may change the order of fields.
   const reordered = {
     ...at(1, ""),
     snapshot: { fields: { listingId: null, checkOut: null, checkIn: null }, status: "Request" },
   };
-  expect(await second.changes.add("booking:A1", reordered, confirmed)).toBe(id);
+  expect(await second.changes.add("booking:A1", reordered, confirmed, signal)).toBe(id);
   const others = [
-    await first.changes.add("booking:A1", at(3, "Request"), confirmed),
-    await first.changes.add("booking:A1", at(1, "Initiated"), confirmed),
-    await first.changes.add("booking:A1", at(1, "Request", "2026-07-01"), confirmed),
-    await first.changes.add("booking:A1", at(1, "Request"), { ...confirmed, status: "Cancelled" }),
-    await first.changes.add("booking:A2", at(1, "Request"), confirmed),
+    await first.changes.add("booking:A1", at(3, "Request"), confirmed, signal),
+    await first.changes.add("booking:A1", at(1, "Initiated"), confirmed, signal),
+    await first.changes.add("booking:A1", at(1, "Request", "2026-07-01"), confirmed, signal),
+    await first.changes.add("booking:A1", at(1, "Request"), { ...confirmed, status: "Cancelled" }, signal),
+    await first.changes.add("booking:A2", at(1, "Request"), confirmed, signal),
   ];
   expect(others).not.toContain(undefined);
   expect(new Set([id, ...others]).size).toBe(6);
@@ -68,15 +70,29 @@ test("the handler adds each event, because not every store wakes the handler's q
   const { store, webhooks } = await seen();
   const add = vi.fn(internalsOf(webhooks)!.add);
   const changes = new Changes(store, { add });
-  const eventId = await changes.add("booking:A1", undefined, confirmed);
-  await changes.add("booking:A1", undefined, confirmed);
+  const eventId = await changes.add("booking:A1", undefined, confirmed, signal);
+  await changes.add("booking:A1", undefined, confirmed, signal);
   expect(add.mock.calls.map(([event]) => event.eventId)).toEqual([eventId, eventId]);
   expect(await Promise.all(add.mock.results.map(({ value }) => value))).toEqual(["added", "duplicate"]);
 });
 
 test("a discarded event is not added again", async () => {
   const { changes, store } = await seen();
-  const eventId = await changes.add("booking:A1", undefined, confirmed);
+  const eventId = await changes.add("booking:A1", undefined, confirmed, signal);
   expect(await store.discard({ eventId })).toBe(1);
-  expect(await changes.add("booking:A1", undefined, confirmed)).toBeUndefined();
+  expect(await changes.add("booking:A1", undefined, confirmed, signal)).toBeUndefined();
+});
+
+test("a store that never shows the event of an id is asked again at intervals, and no longer after an abort", async () => {
+  const { store, webhooks } = await seen();
+  const get = vi.spyOn(store, "get").mockResolvedValue(undefined);
+  const changes = new Changes(store, internalsOf(webhooks)!);
+  await changes.add("booking:A1", undefined, confirmed, signal);
+  const stop = new AbortController();
+  const adding = changes.add("booking:A1", undefined, confirmed, stop.signal);
+  await new Promise((resolve) => setTimeout(resolve, 250));
+  stop.abort();
+  expect(await adding).toBeUndefined();
+  expect(get.mock.calls.length).toBeGreaterThan(1);
+  expect(get.mock.calls.length).toBeLessThan(5);
 });

@@ -11,6 +11,6 @@ const { path, baseUrl, accessToken, lease } = JSON.parse(process.argv[2] ?? "{}"
 };
 const store = sqliteStore(path);
 const client = new StayhookClient({ baseUrl, accessToken });
-const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false });
-const reconciler = createReconciler(webhooks, { concurrency: 2, leaseDuration: lease });
+const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, leaseDuration: lease / 2 });
+const reconciler = createReconciler(webhooks, { concurrency: 2 });
 await reconciler.run();

@@ -2,7 +2,6 @@ import { createWebhookHandler, forwardTo, InvalidArgumentError, memoryStore, Sta
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
 import { parseDuration } from "../../src/duration.ts";
-import { checkOptions } from "../../src/reconcile/options.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "secret-token" });
 const store = memoryStore();
@@ -21,21 +20,20 @@ const refused = (options: object, handler: unknown = webhooks): string[] => {
 test.each([
   [{ every: 0 }, ["every"]],
   [{ every: "daily" }, ["every"]],
-  [{ expect: "http://example.com/hooks" }, ["expect"]],
-  [{ expect: { bookings: "hooks" } }, ["expect.bookings"]],
-  [{ expect: { booking: "https://example.com/hooks" } }, ["expect.booking"]],
+  [{ expectedEndpoints: "http://example.com/hooks" }, ["expectedEndpoints"]],
+  [{ expectedEndpoints: { bookings: "hooks" } }, ["expectedEndpoints.bookings"]],
+  [{ expectedEndpoints: { booking: "https://example.com/hooks" } }, ["expectedEndpoints.booking"]],
   [{ concurrency: 0 }, ["concurrency"]],
   [{ concurrency: 1.5 }, ["concurrency"]],
   [{ baseline: "yes" }, ["baseline"]],
-  [{ backoff: 100 }, ["backoff"]],
-  [{ leaseDuration: 1 }, ["leaseDuration"]],
+  [{ backoff: () => 100 }, ["backoff"]],
   [{ observe: {} }, ["observe"]],
   [{ logger: {} }, ["logger"]],
   [{ evry: "1h", client }, ["evry", "client"]],
   [{ every: -1, concurrency: "4" }, ["every", "concurrency"]],
-  [{ every: "7d", concurrency: 1, baseline: false, leaseDuration: 10 }, []],
-  [{ expect: "https://example.com/hooks?key=s3cret", observe: () => {}, logger: () => {} }, []],
-  [{ expect: { bookings: "https://example.com/hooks", messages: null } }, []],
+  [{ every: "7d", concurrency: 1, baseline: false }, []],
+  [{ expectedEndpoints: "https://example.com/hooks?key=s3cret", observe: () => {}, logger: () => {} }, []],
+  [{ expectedEndpoints: { bookings: "https://example.com/hooks", messages: null } }, []],
 ])("createReconciler with %j rejects the options %j", (options, names) => {
   expect(refused(options)).toEqual(names);
 });
@@ -96,16 +94,4 @@ test("an observe function or a logger that throws changes nothing", async () => 
   });
   expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0 });
   expect(lines.join()).toMatch(/observe.*Error: observer's own/);
-});
-
-test("an invalid wait of backoff is replaced by the reconciler's own waits", () => {
-  const { backoff } = checkOptions(webhooks, { backoff: () => Number.NaN });
-  for (const [round, wait] of [
-    [1, 1_000],
-    [3, 4_000],
-    [9, 30_000],
-  ] as const) {
-    expect(backoff(round)).toBeGreaterThanOrEqual(0.75 * wait);
-    expect(backoff(round)).toBeLessThanOrEqual(wait);
-  }
 });

@@ -175,7 +175,10 @@ test("a machine makes no pass if another one has just made it", async () => {
 test("a pass ends if another process has taken its lock", async () => {
   const sandbox = await startSandbox();
   const store = memory();
-  const machine = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 60 } });
+  const machine = machineOf(sandbox, store, {
+    handler: { leaseDuration: 30 },
+    reconciler: { concurrency: 1 },
+  });
   await known(sandbox, machine, 3);
   let reading = 0;
   machine.client.bookings.get = ((_code: string, options: { signal: AbortSignal }) => {
@@ -404,6 +407,49 @@ describe("while the platform is out of reach", () => {
   });
 });
 
+test("a pass and the queue share the circuit breaker", async () => {
+  const sandbox = await startSandbox();
+  const machine = machineOf(sandbox, memory(), { handler: { backoff: () => 300 } });
+  await known(sandbox, machine, 8);
+  sandbox.faults.set([{ route: everyBooking, status: 503, times: 4 }]);
+  const running = machine.reconciler.run();
+  await waitFor(async () => expect(await machine.webhooks.health()).toMatchObject({ state: "paused" }));
+  const paused = sandbox.requests.length;
+  await sleep(150);
+  expect(sandbox.requests).toHaveLength(paused);
+  expect(await running).toMatchObject({ checked: 8, failed: 0 });
+  expect(await machine.webhooks.health()).toMatchObject({ pausedSince: undefined });
+});
+
+test("close does not wait for every booking of a watch, and the watch rejects", async () => {
+  const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 100 }] });
+  const { reconciler } = machineOf(sandbox, memory());
+  const watching = reconciler.watch(Array.from({ length: 400 }, (_, n) => `B${n}`));
+  const rejected = expect(watching).rejects.toThrow(/closed before it had added all bookings/);
+  await sleep(150);
+  const began = performance.now();
+  await reconciler.close();
+  expect(performance.now() - began).toBeLessThan(1_000);
+  await rejected;
+});
+
+test("run({ signal }) throws an error of the store, as run() does", async () => {
+  const sandbox = await startSandbox();
+  const store = memory();
+  const { reconciler } = machineOf(sandbox, store, { handler: { leaseDuration: 30 } });
+  vi.spyOn(store, "claim").mockRejectedValue(new Error("disk full"));
+  await sandbox.listings.create({ status: "Published" });
+  await expect(reconciler.run()).rejects.toThrow("disk full");
+  await expect(reconciler.run({ signal: new AbortController().signal })).rejects.toThrow("disk full");
+});
+
+test("the reconciler is closed at the end of `await using`", async () => {
+  const sandbox = await startSandbox();
+  const { reconciler } = machineOf(sandbox, memory());
+  await reconciler[Symbol.asyncDispose]();
+  await expect(reconciler.run()).rejects.toThrow(/closed/);
+});
+
 test("`concurrency` limits the reads at once", async () => {
   const sandbox = await startSandbox();
   const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 3 } });
@@ -438,7 +484,10 @@ test("an aborted signal prevents all reads, and an invalid signal throws", async
 test("a pass renews its lock and writes its checkpoint while it runs", async () => {
   const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 60 }] });
   const store = memory();
-  const first = machineOf(sandbox, store, { reconciler: { concurrency: 1, leaseDuration: 300 } });
+  const first = machineOf(sandbox, store, {
+    handler: { leaseDuration: 150 },
+    reconciler: { concurrency: 1 },
+  });
   await known(sandbox, first, 20);
   const running = first.reconciler.run();
   const other = machineOf(sandbox, store);

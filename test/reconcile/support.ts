@@ -5,7 +5,6 @@ import { join } from "node:path";
 import pg from "pg";
 import {
   createWebhookHandler,
-  type EventStore,
   memoryStore,
   StayhookClient,
   type WebhookEvent,
@@ -15,6 +14,7 @@ import { postgresStore } from "stayhook/postgres";
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
 import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
 import { afterAll, onTestFinished, vi } from "vitest";
 import type { PassState } from "../../src/reconcile/state.ts";
@@ -127,10 +127,10 @@ export function machineOf(
       },
     },
     logger,
+    backoff: () => 5,
     ...handler,
   });
   const reconciler = createReconciler(webhooks, {
-    backoff: () => 5,
     observe: (event) => void observed.push(event),
     ...more,
   });
@@ -157,12 +157,12 @@ export function machineOf(
 }
 
 function shown(event: WebhookEvent): Told {
-  const { type, source, status, previousStatus, changed = false, booking, listing } = event;
+  const { type, source, status, previous, changed = false, booking, listing } = event;
   return {
     type,
     source,
     status,
-    previousStatus,
+    previousStatus: previous?.status,
     changed,
     record: booking?.bookingCode ?? listing?.listingId,
   };

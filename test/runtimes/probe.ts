@@ -6,7 +6,6 @@ import {
   ConnectionError,
   ConnectionTimeoutError,
   createWebhookHandler,
-  type EventStore,
   InvalidArgumentError,
   localTime,
   memoryStore,
@@ -20,6 +19,7 @@ import {
   type WebhookHandler,
   type WebhookHandlerOptions,
 } from "stayhook";
+import type { EventStore } from "stayhook/store";
 
 export interface ProbeOptions {
   readonly baseUrl: string;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
-import type { EventStore, NewEvent } from "../../src/stores/event-store.ts";
+import type { NewEvent } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 
 describe("storeContract", () => {
@@ -23,57 +23,61 @@ const DONE = {
   entry: { duration: 1 },
   record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
 } as const;
-const PARKED = { state: "parked", reason: "callback", entry: { duration: 1 } } as const;
-
 const WAIT = { state: "retrying", in: 5000, reason: "unavailable", entry: { duration: 1 } } as const;
 
-async function handle(store: EventStore, outcome: Parameters<EventStore["settle"]>[1] = DONE): Promise<void> {
-  const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-  expect(await store.settle(claim!, outcome)).toBe(true);
-}
-
-describe("max", () => {
-  test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, "10", null] as number[])(
-    "%s is rejected, and the error names max",
-    (max) => {
-      // A caller without types may pass null.
-      expect(() => memoryStore({ max })).toThrow(InvalidArgumentError);
-      expect(() => memoryStore({ max })).toThrow("max: must be a whole number, 1 or more");
-    },
-  );
-
-  test("undefined means the default", () => {
-    expect(() => memoryStore({ max: undefined })).not.toThrow();
+describe("transaction", () => {
+  test("runs the writes of an event, in order, and rolls back if one throws", async () => {
+    const calendar: string[] = [];
+    const transaction = async (run: (tx: string[]) => void | Promise<void>) => {
+      const before = [...calendar];
+      try {
+        await run(calendar);
+      } catch (error) {
+        calendar.splice(0, calendar.length, ...before);
+        throw error;
+      }
+    };
+    const store = memoryStore({ transaction });
+    expect(store.transactional).toBe(true);
+    await store.add(event("1"));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
+    const night = (name: string) => async (tx: string[]) => void tx.push(name);
+    const own = new Error("the callback's own");
+    const fail = () => {
+      throw own;
+    };
+    await expect(store.settle(claim!, { ...DONE, writes: [night("a"), fail] })).rejects.toBe(own);
+    expect(calendar).toEqual([]);
+    expect(await store.settle(claim!, { ...DONE, writes: [night("a"), night("b")] })).toBe(true);
+    expect(await store.settle(claim!, { ...DONE, writes: [night("c")] })).toBe(true);
+    expect(calendar).toEqual(["a", "b"]);
   });
 
-  test("only the oldest done events beyond max are deleted", async () => {
-    const store = memoryStore({ max: 2 });
-    await store.add(event("parked"));
-    await handle(store, PARKED);
-    await store.add(event("replayed"));
-    await handle(store);
-    await store.replay({ eventId: "replayed" });
-    const [held] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    for (const id of ["1", "2", "3", "4"]) {
-      await store.add(event(id, "booking:A"));
-      await handle(store);
-    }
-    await store.add(event("pending"));
+  test("rolls back if the lease was lost while the writes ran", async () => {
+    const rolledBack = vi.fn();
+    const transaction = async (run: (tx: string) => void | Promise<void>) => {
+      await Promise.resolve(run("tx")).catch((error) => {
+        rolledBack();
+        throw error;
+      });
+    };
+    const store = memoryStore({ transaction });
+    await store.add(event("1", "booking:A"));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 1 });
+    const takeOver = async () => {
+      await vi.waitFor(async () =>
+        expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toHaveLength(1),
+      );
+    };
+    expect(await store.settle(claim!, { ...DONE, writes: [takeOver] })).toBe(false);
+    expect(rolledBack).toHaveBeenCalledTimes(1);
+    expect(await store.snapshotOf("booking:A")).toBeUndefined();
+  });
 
-    const kept = (await store.list({ limit: 10 })).map(({ eventId }) => eventId);
-    expect(kept).toEqual(["pending", "4", "3", "replayed", "parked"]);
-    expect(await store.add(event("3", "booking:A"))).toBe("duplicate");
-    expect(await store.add(event("2", "booking:A"))).toBe("added");
-    expect(await store.recordOf("booking:A")).toMatchObject({
-      snapshot: { status: "Confirmed" },
-      sequence: 4,
-    });
-
-    expect(await store.settle(held!, DONE)).toBe(true);
-    expect((await store.list({ state: "done", limit: 10 })).map(({ eventId }) => eventId)).toEqual([
-      "4",
-      "replayed",
-    ]);
+  test("that is no function is rejected, and so is an unknown option", () => {
+    expect(() => memoryStore({ transaction: "yes" as never })).toThrow("transaction: must be a function");
+    expect(() => memoryStore({ max: 5 } as never)).toThrow(InvalidArgumentError);
+    expect("transactional" in memoryStore()).toBe(false);
   });
 });
 
@@ -138,7 +142,7 @@ describe("the warning", () => {
 
   test("is not logged for invalid options", async () => {
     const { warn, make } = await fresh("production");
-    expect(() => make({ max: 0 })).toThrow();
+    expect(() => make({ transaction: 0 as never })).toThrow();
     expect(warn).not.toHaveBeenCalled();
     make();
     expect(warn).toHaveBeenCalledTimes(1);
@@ -194,73 +198,6 @@ describe("time", () => {
     expect((await store.list({ limit: 50 })).map(({ eventId }) => eventId)).toEqual(ids.toReversed());
   });
 
-  test("a released event comes before events that arrived later", async () => {
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    vi.advanceTimersByTime(10);
-    await store.add(event("2", "booking:B"));
-    vi.advanceTimersByTime(10);
-    await store.settle(claim!, { state: "released" });
-    const [next] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    expect(next?.eventId).toBe("1");
-  });
-
-  test("a retry's wait ends at its time, or if the clock is set back to before its start", async () => {
-    const start = Date.now();
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    await store.settle(claim!, { ...WAIT, counted: true });
-    vi.setSystemTime(start + 4999);
-    expect(await store.nextDue()).toBe(1);
-    vi.setSystemTime(start);
-    expect(await store.nextDue()).toBe(5000);
-    vi.setSystemTime(start - 1);
-    expect(await store.nextDue()).toBe(0);
-    vi.setSystemTime(start + 1);
-    expect(await store.nextDue()).toBe(0);
-    vi.setSystemTime(start - 3_600_000);
-    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toMatchObject([
-      { eventId: "1", attempts: 2 },
-    ]);
-  });
-
-  test("dueIn and a record's wait also end if the clock is set back", async () => {
-    const start = Date.now();
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    await store.add(event("2", "booking:A"));
-    await store.settle(claim!, { ...WAIT, counted: false });
-    await store.add(event("3", "booking:B"), { dueIn: 5000 });
-    expect(await store.claim({ limit: 5, leaseDuration: 1000 })).toEqual([]);
-    expect(await store.oldestWaiting()).toBe(0);
-    vi.setSystemTime(start - 3_600_000);
-    expect(await store.nextDue()).toBe(0);
-    const claims = await store.claim({ limit: 5, leaseDuration: 1000 });
-    expect(claims.map(({ eventId }) => eventId)).toEqual(["1", "3"]);
-  });
-
-  test("an event without dueIn is due even if the clock is set back", async () => {
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    vi.setSystemTime(Date.now() - 3_600_000);
-    await store.add(event("2", "booking:B"));
-    expect(await store.oldestWaiting()).toBe(0);
-    expect(await store.claim({ limit: 5, leaseDuration: 1000 })).toHaveLength(2);
-  });
-
-  test("a lease does not end early if the clock is set back", async () => {
-    const start = Date.now();
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    await store.claim({ limit: 1, leaseDuration: 1000 });
-    vi.setSystemTime(start - 5000);
-    expect(await store.nextDue()).toBe(6000);
-    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
-  });
-
   test("a claim with a lease of 0 ms returns only one event of a record", async () => {
     const store = memoryStore();
     await store.add(event("1", "booking:A"));
@@ -273,7 +210,7 @@ test("calls of a closed store fail, and their errors say so", async () => {
   const store = memoryStore();
   await store.close();
   await expect(store.add(event("1"))).rejects.toThrow(StayhookError);
-  await expect(store.nextDue()).rejects.toThrow("The store is closed.");
+  await expect(store.nextDue()).rejects.toThrow("store is closed.");
   expect(() => store.subscribe?.(() => {})).toThrow(StayhookError);
 });
 
@@ -289,10 +226,6 @@ test("prune rejects the state pending, and deletes no waiting event", async () =
   const options = { state: "pending", age: 0, limit: 10 } as never;
   await expect(store.prune(options)).rejects.toThrow('state: must be "done" or "parked"');
   expect((await store.counts()).pending).toBe(1);
-});
-
-test("the memory store has no transactions", () => {
-  expect("transactional" in memoryStore()).toBe(false);
 });
 
 test("a subscriber may use the store when it is woken", async () => {

@@ -1,6 +1,7 @@
-import type { ReceiveContext, WebhookHandlerOptions } from "stayhook";
+import type { WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
+import type { ReceiveContext } from "../../src/webhooks/handler.ts";
 import { notificationOf, recordingLogger } from "../webhooks/support.ts";
 
 const thrown: unknown[] = [];

@@ -24,13 +24,18 @@ export function judge(body: Uint8Array): Verdict | undefined {
   const own = (name: string): unknown => Object.getOwnPropertyDescriptor(value, name)?.value ?? null;
   const eventId = own("eventId");
   const time = momentOf(own("timestamp"));
-  const given = { code: own("bookingCode"), listing: own("listingId") };
+  const given = { code: textOf(own("bookingCode")), listing: own("listingId") };
   const known = { code: isCode(given.code), listing: typeof listingOf(given.listing) === "number" };
   const code = isNothing(given.code) && known.listing && !isNothing(given.listing) ? null : given.code;
   const listing = isNothing(given.listing) && isSome(given.code) ? null : listingOf(given.listing);
   if (typeof eventId !== "string" || !isUuid(eventId)) return undefined;
   if ((code !== null && !isCode(code)) || listing === undefined) return undefined;
   return { eventId: eventId.toLowerCase(), ref: refOf(code as string | null, listing), time };
+}
+
+/** A whole number is taken as the text of a booking code. */
+function textOf(code: unknown): unknown {
+  return Number.isSafeInteger(code) && (code as number) > 0 ? String(code) : code;
 }
 
 /** `0`, `""` and white space count as missing if the other reference is present. */

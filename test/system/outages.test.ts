@@ -26,7 +26,7 @@ afterEach(() => {
 /** Each test takes a few seconds. A busy machine may need much longer. */
 const timeout = 120_000;
 const CONCURRENCY = 10;
-const idle = { pending: 0, processing: 0, retrying: 0, parked: 0 };
+const idle = { scheduled: 0, pending: 0, processing: 0, retrying: 0, parked: 0 };
 const within = (from: number, to: number) => (at: number) => at >= from && at < to;
 const isForged = (code: string) => code.startsWith("forged");
 

@@ -47,11 +47,11 @@ async function day(profile: SandboxProfile, overHttp: boolean) {
     on: {
       fallback: (event) => {
         if (event.type === "unknown" || event.type === "message") throw new Error("it is about a record");
-        const { type, status, previousStatus, changed } = event;
+        const { type, status, previous, changed } = event;
         calls.push({
           type,
           status,
-          previousStatus,
+          previousStatus: previous?.status,
           changed,
           ...(event.booking ? shown(event.booking) : listed(event.listing)),
         });

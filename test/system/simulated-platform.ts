@@ -1,6 +1,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { vi } from "vitest";
-import { type EventStore, memoryStore, type WebhookHandlerOptions } from "../../src/index.ts";
+import { memoryStore, type WebhookHandlerOptions } from "../../src/index.ts";
+import type { EventStore } from "../../src/stores/index.ts";
 import { type Answer, clientOf, handlerOf, notificationOf } from "../webhooks/support.ts";
 
 export const SECOND = 1000;

@@ -1,15 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import {
-  createWebhookHandler,
-  type EventStore,
-  memoryStore,
-  type NewEvent,
-  StayhookClient,
-  type WebhookHandlerOptions,
-} from "stayhook";
+import { createWebhookHandler, memoryStore, StayhookClient, type WebhookHandlerOptions } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import type { EventStore, NewEvent } from "stayhook/store";
 
 /** A request as Node passes it on, and the result of its handling. */
 export interface Seen {

@@ -1,24 +1,16 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
 import {
-  APIError,
-  type BookingEvent,
   createWebhookHandler,
   InvalidArgumentError,
   memoryStore,
   StayhookClient,
   StayhookError,
   stay,
-  type UnknownEvent,
   type WebhookEvent,
   WebhookNotification,
 } from "../../src/index.ts";
-import {
-  createSandbox,
-  createTestEvent,
-  createTestEventOf,
-  type TestEventType,
-} from "../../src/testing/index.ts";
+import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
 
 const types: readonly TestEventType[] = [
   "booking.Initiated",
@@ -98,7 +90,6 @@ describe("createTestEvent", () => {
     const before = Date.now();
     const event = createTestEvent("booking.Request");
     expect(event).toMatchObject({
-      previousStatus: undefined,
       previous: undefined,
       changed: true,
       changes: {
@@ -129,10 +120,8 @@ describe("createTestEvent", () => {
       topic: "bookings",
       attempt: 4,
       signal,
-      previousStatus: "Confirmed",
       changed: true,
       decideBy: new Date("2026-07-03T10:00:00Z"),
-      client: { bookings: "mock" } as unknown as StayhookClient,
     } as const;
     const event = createTestEvent("booking.Request", {
       ...fields,
@@ -170,23 +159,22 @@ describe("createTestEvent", () => {
     const booking = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
     const same = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
     const of = (fields: object) => createTestEvent("booking.Confirmed", { booking, ...fields });
-    expect(of({ previousStatus: "Request" })).toMatchObject({
+    expect(of({ previous: { status: "Request" } })).toMatchObject({
       previous: { ...same, status: "Request" },
       changes: { status: { from: "Request", to: "Confirmed" } },
       changed: true,
     });
     expect(of({ previous: { ...same, status: "Confirmed", checkIn: "2026-06-30" } })).toMatchObject({
-      previousStatus: "Confirmed",
       changed: true,
       changes: { checkIn: { from: "2026-06-30", to: "2026-07-01" } },
     });
     expect(of({ previous: { ...same, status: "Confirmed" } })).toMatchObject({ changed: false, changes: {} });
     expect(of({ changed: false })).toMatchObject({ changed: false, changes: {} });
-    expect(of({ previousStatus: "Confirmed" }).changed).toBe(false);
-    const paused = { status: "Paused", previousStatus: "Paused" };
+    expect(of({ previous: { status: "Confirmed" } }).changed).toBe(false);
+    const paused = { status: "Paused", previous: { status: "Paused" } };
     expect(createTestEvent("listing.unknown", paused).changed).toBe(false);
     const changes = { guests: { from: 1, to: 2 } };
-    expect(of({ previousStatus: "Confirmed", changes })).toMatchObject({ changed: true, changes });
+    expect(of({ previous: { status: "Confirmed" }, changes })).toMatchObject({ changed: true, changes });
   });
 
   it("derives a missing date from the given one, and keeps null", () => {
@@ -221,7 +209,6 @@ describe("createTestEvent", () => {
     ["booking.unknown", { status: 7 }, "status"],
     ["unknown", { status: "Confirmed" }, "status"],
     ["message", { changes: {} }, "changes"],
-    ["booking.Confirmed", { previous: { status: "A" }, previousStatus: "B" }, "previousStatus"],
     ["booking.Confirmed", { timestamp: new Date("no") }, "timestamp"],
     ["booking.Confirmed", { timestamp: "2026-07-01" }, "timestamp"],
   ])("refuses %s with %j", (type, fields, at) => {
@@ -238,41 +225,6 @@ describe("createTestEvent", () => {
     expect(() => make("booking.Confirmd")).toThrow(
       /^type: must be one of .*booking\.Confirmed, .*unknown, or booking\.timer/,
     );
-  });
-});
-
-describe("createTestEventOf", () => {
-  it("makes the same event as createTestEvent, and refuses the same fields", () => {
-    const event = createTestEventOf<BookingEvent<"Confirmed">>("booking.Confirmed", { attempt: 3 });
-    expect(event).toMatchObject({ type: "booking.Confirmed", attempt: 3, status: "Confirmed" });
-    expect(createTestEventOf<UnknownEvent>("unknown").type).toBe("unknown");
-    expect(() => createTestEventOf<UnknownEvent>("unknown", { status: "Confirmed" as never })).toThrow(
-      InvalidArgumentError,
-    );
-  });
-});
-
-describe("the client of a test event", () => {
-  it("answers with the record of the event, and with 501 to other requests", async () => {
-    const { client, booking } = createTestEvent("booking.Confirmed", {
-      booking: { bookingCode: "a/b", guests: 2 },
-    });
-    expect(await client.bookings.get("a/b")).toEqual(booking);
-    for (const call of [
-      client.bookings.get("other"),
-      client.listings.list(),
-      client.webhookConfig.toggle(true),
-    ]) {
-      const error = await (call as Promise<unknown>).then(undefined, (thrown: unknown) => thrown);
-      expect(error).toBeInstanceOf(APIError);
-      expect(error).toMatchObject({
-        status: 501,
-        message: expect.stringContaining("give createTestEvent the field `client`"),
-      });
-    }
-    const { client: ofListing, listing } = createTestEvent("listing.Hidden");
-    expect(await ofListing.listings.get(listing.listingId)).toEqual(listing);
-    await expect(createTestEvent("unknown").client.listings.list()).rejects.toThrow("501");
   });
 });
 

@@ -1,4 +1,5 @@
-import { type EventStore, memoryStore } from "stayhook";
+import { memoryStore } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "./support.ts";
 
@@ -33,7 +34,7 @@ function statusOf(answer: Promise<{ readonly status: number }>) {
   return seen;
 }
 
-// The defaults in README's table. Other tests check the effect of each option.
+// The defaults in the table in docs/handler.md. Other tests check the effect of each option.
 describe("the default", () => {
   test("a body has 65,536 bytes at most", async () => {
     const { deliver } = handlerOf();

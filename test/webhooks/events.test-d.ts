@@ -2,31 +2,24 @@ import type { DatabaseSync } from "node:sqlite";
 import {
   Booking,
   type BookingEvent,
-  type BookingEventOf,
   type BookingRequestEvent,
-  type BookingStatus,
+  type BookingStatusEvent,
   createWebhookHandler,
-  type EventBase,
-  type EventStore,
-  type FieldChange,
   type FieldChanges,
   type ForwardingHandler,
   forwardTo,
   type Listing,
   type ListingEvent,
-  type ListingEventOf,
+  type ListingStatusEvent,
   type MessageWebhookEvent,
   memoryStore,
   type PreviousRecord,
-  type RecordEventBase,
   type RecordTimers,
   StayhookClient,
-  type TrackedValue,
   type Transactional,
   type UnknownEvent,
   type WebhookCallbacks,
   type WebhookEvent,
-  type WebhookEventMap,
   type WebhookHandler,
   type WebhookHandlerOptions,
 } from "stayhook";
@@ -35,8 +28,11 @@ import { toKoaMiddleware } from "stayhook/koa";
 import { toLambdaHandler, toSqsHandler } from "stayhook/lambda";
 import { toNodeHandler } from "stayhook/node";
 import { type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
+import type { EventStore, TrackedValue } from "stayhook/store";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
+import type { BookingStatus } from "../../src/models/records.ts";
+import type { EventBase, FieldChange, RecordEventBase, WebhookEventMap } from "../../src/webhooks/events.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();
@@ -75,11 +71,10 @@ describe("on", () => {
           // @ts-expect-error a booking has no such field
           event.booking.anythingElse;
           expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
-          expectTypeOf(event.previousStatus).toEqualTypeOf<string | undefined>();
+          expectTypeOf(event.ref).toEqualTypeOf<string>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
           expectTypeOf(event.signal).toEqualTypeOf<AbortSignal>();
           expectTypeOf(event.source).toEqualTypeOf<"webhook" | "reconcile" | "recheck" | "timer">();
-          expectTypeOf(event.client).toEqualTypeOf<StayhookClient<Booking, Listing>>();
           expectTypeOf(event.changed).toEqualTypeOf<boolean>();
           expectTypeOf(event.changes.checkIn?.from).toEqualTypeOf<
             string | number | boolean | null | undefined
@@ -156,10 +151,9 @@ describe("the user's own models", () => {
       client: mine,
       store,
       on: {
-        "booking.Confirmed": ({ booking, client: same }) => {
+        "booking.Confirmed": ({ booking }) => {
           expectTypeOf(booking.guestName).toEqualTypeOf<string>();
           expectTypeOf(booking.status).toExtend<"Confirmed">();
-          expectTypeOf(same.bookings.get).returns.resolves.toHaveProperty("guestName");
         },
         fallback: (event) => {
           if (event.type === "booking.Request") expectTypeOf(event.booking.guestName).toEqualTypeOf<string>();
@@ -175,14 +169,14 @@ describe("fallback", () => {
       client,
       store,
       on: {
-        fallback: ({ booking, listing, status, changed, changes, previous, previousStatus, type }) => {
+        fallback: ({ booking, listing, status, changed, changes, previous, ref, type }) => {
           expectTypeOf(booking?.bookingCode).toEqualTypeOf<string | undefined>();
           expectTypeOf(listing?.listingId).toEqualTypeOf<number | undefined>();
           expectTypeOf(status).toEqualTypeOf<string | undefined>();
           expectTypeOf(changed).toEqualTypeOf<boolean | undefined>();
           expectTypeOf(changes?.status?.to).toEqualTypeOf<TrackedValue | undefined>();
           expectTypeOf(previous?.checkIn).toEqualTypeOf<TrackedValue | undefined>();
-          expectTypeOf(previousStatus).toEqualTypeOf<string | undefined>();
+          expectTypeOf(ref).toEqualTypeOf<string | null>();
           expectTypeOf(type).toEqualTypeOf<
             keyof WebhookEventMap | `booking.timer.${string}` | `listing.timer.${string}`
           >();
@@ -297,7 +291,7 @@ describe("the exported event types", () => {
     const published = ({ listing }: ListingEvent<"Published">) => listing.listingId;
     const other = ({ notification }: UnknownEvent) => notification?.eventId;
     const message = ({ topic }: MessageWebhookEvent) => topic;
-    const writing = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<Tx>) =>
+    const writing = ({ atomically }: BookingStatusEvent<"Confirmed"> & Transactional<Tx>) =>
       atomically((tx) => tx.run("insert"));
     expectTypeOf(moved).returns.toEqualTypeOf<"Confirmed" | "Cancelled">();
     createWebhookHandler({
@@ -320,11 +314,11 @@ describe("the exported event types", () => {
     createWebhookHandler({ client, store, on: callbacks });
     // Callbacks without writes also work with a transactional store.
     createWebhookHandler({ client, store: database, on: callbacks });
-    expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingEventOf<"Confirmed">>();
+    expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingStatusEvent<"Confirmed">>();
     expectTypeOf<BookingEvent<"Request">>().toEqualTypeOf<BookingRequestEvent>();
     expectTypeOf<BookingRequestEvent>().toExtend<RecordEventBase>();
     expectTypeOf<WebhookEvent>().toExtend<EventBase>();
-    expectTypeOf<ListingEvent<"Hidden">>().toEqualTypeOf<ListingEventOf<"Hidden">>();
+    expectTypeOf<ListingEvent<"Hidden">>().toEqualTypeOf<ListingStatusEvent<"Hidden">>();
   });
 
   test("nothing in them is any", () => {

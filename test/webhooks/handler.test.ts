@@ -184,7 +184,6 @@ describe("processing begins", () => {
 
   test("with start() only, if autoStart is false", async () => {
     const { deliver, platform, webhooks } = handlerOf({ autoStart: false });
-    expect(webhooks.autoStart).toBe(false);
     await deliver(notificationOf({ bookingCode: "A1" }));
     await advance(60_000);
     expect(platform.reads).toEqual([]);
@@ -195,7 +194,7 @@ describe("processing begins", () => {
 });
 
 describe("close", () => {
-  test("answers 503, lets callbacks finish, and leaves the store open", async () => {
+  test("records notifications as before, lets callbacks finish, and leaves the store open", async () => {
     const { callback, release } = heldCallback();
     const { deliver, webhooks, store } = handlerOf({ on: { fallback: callback } });
     const notification = notificationOf();
@@ -205,15 +204,62 @@ describe("close", () => {
     webhooks.close().then(() => {
       closed = true;
     });
-    const refused = await deliver(notificationOf());
-    expect(refused.status).toBe(503);
-    expect(refused.headers.get("retry-after")).toBeTruthy();
+    const later = notificationOf();
+    expect((await deliver(later)).status).toBe(200);
     await advance(9000);
     expect(closed).toBe(false);
     release();
     await advance();
     expect(closed).toBe(true);
     expect((await store.get(notification.eventId))?.state).toBe("done");
+    expect((await deliver(notificationOf())).status).toBe(200);
+    await advance(60_000);
+    expect((await store.get(later.eventId))?.state).toBe("pending");
+  });
+
+  test("waits for the requests that are in flight", async () => {
+    const memory = memoryStore();
+    const add = vi.spyOn(memory, "add");
+    add.mockImplementationOnce(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+      return "added";
+    });
+    const { deliver, webhooks } = handlerOf({ store: memory });
+    const delivery = deliver(notificationOf());
+    await advance();
+    let closed = false;
+    void webhooks.close().then(() => {
+      closed = true;
+    });
+    await advance(2999);
+    expect(closed).toBe(false);
+    await advance(1);
+    expect((await delivery).status).toBe(200);
+    expect(closed).toBe(true);
+  });
+
+  test("waits no longer than its timeout for a request", async () => {
+    const store = memoryStore();
+    vi.spyOn(store, "add").mockReturnValueOnce(new Promise(() => {}));
+    const { deliver, webhooks } = handlerOf({ store });
+    const delivery = deliver(notificationOf());
+    await advance();
+    let closed = false;
+    void webhooks.close({ timeout: "2s" }).then(() => {
+      closed = true;
+    });
+    await advance(1999);
+    expect(closed).toBe(false);
+    await advance(1);
+    expect(closed).toBe(true);
+    await advance(10_000);
+    expect((await delivery).status).toBe(503);
+  });
+
+  test("is called at the end of `await using`", async () => {
+    const { webhooks } = handlerOf();
+    await webhooks[Symbol.asyncDispose]();
+    expect((await webhooks.health()).state).toBe("stopped");
   });
 
   test("aborts the signal after its timeout, and gives the event back", async () => {
@@ -248,7 +294,10 @@ test("after close, the handler starts nothing, so the store may be closed", asyn
   expect(await webhooks.drain()).toEqual({ done: 0, failed: 0 });
   expect((await deliver(notificationOf())).status).toBe(503);
   await advance(60_000);
-  expect(logger.lines.filter((line) => /store/.test(line))).toEqual([]);
+  // The one line is about the request. It says what to do.
+  expect(logger.lines.filter((line) => /store/.test(line))).toEqual([
+    expect.stringMatching(/The event store is closed\. Close the server/),
+  ]);
 });
 
 describe("an error that the user's own functions throw", () => {

@@ -209,6 +209,25 @@ describe("silentAfter", () => {
     expect(silences(observed)).toHaveLength(1);
   });
 
+  test("null is the default, and asks the store nothing", async () => {
+    const store = memoryStore();
+    const { webhooks } = handlerOf({ silentAfter: null as never, store });
+    await webhooks.ready();
+    const asked = vi.spyOn(store, "lastReceivedAt");
+    webhooks.start();
+    await advance(HOUR);
+    expect(asked).not.toHaveBeenCalled();
+  });
+
+  test("takes a duration as text", async () => {
+    const { webhooks, observed } = handlerOf({ silentAfter: "90m" });
+    webhooks.start();
+    await advance(1.5 * HOUR - 1);
+    expect(silences(observed)).toEqual([]);
+    await advance(1);
+    expect(silences(observed)).toHaveLength(1);
+  });
+
   test("is off by default", async () => {
     const { webhooks, observed } = handlerOf();
     webhooks.start();

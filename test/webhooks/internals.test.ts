@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { memoryStore, type NewEvent } from "stayhook";
+import { memoryStore } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { expect, test, vi } from "vitest";
 import { internalsOf } from "../../src/webhooks/internals.ts";
 import { alteredStore } from "../queue/support.ts";
@@ -51,7 +52,9 @@ test("an event that the reconciler adds is handled even on a store without notif
 
 test("the internals are not enumerable, and start nothing that the user has switched off", async () => {
   const { webhooks, store } = handlerOf({ autoStart: false });
-  expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([]);
+  expect(Reflect.ownKeys({ ...webhooks }).filter((key) => typeof key === "symbol")).toEqual([
+    Symbol.asyncDispose,
+  ]);
   const internals = internalsOf(webhooks)!;
   await store.add(reconcileEvent());
   internals.start();

@@ -105,7 +105,6 @@ describe("on serverless", () => {
     await advance();
     expect(response?.status).toBe(200);
     expect((await store.get("other"))?.state).toBe("pending");
-    expect(webhooks.autoStart).toBe(false);
     expect((await webhooks.health()).state).toBe("idle");
   });
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
-import type { EventStore, Observation, WebhookHandlerOptions } from "stayhook";
+import type { Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { vi } from "vitest";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;

@@ -2,13 +2,13 @@ import {
   createWebhookHandler,
   forwardTo,
   memoryStore,
-  type NewEvent,
   type Observation,
-  type RequestObservation,
   StayhookClient,
   type Telemetry,
 } from "stayhook";
+import type { NewEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { RequestObservation } from "../../src/client/observers.ts";
 import { alteredStore } from "../queue/support.ts";
 import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
 

@@ -5,7 +5,7 @@ exports.onConfirmed =
   async ({ booking, changed }) => {
     if (!changed) return;
     const { checkIn, checkOut } = stay(booking);
-    await calendar.block(booking.listingId, checkIn, checkOut);
+    await calendar.set(booking.bookingCode, booking.listingId, checkIn, checkOut);
   };
 
 exports.createSubscriber = (client, store, calendar) =>

@@ -5,14 +5,14 @@ const { createSandbox, createTestEvent } = require("stayhook/testing");
 const { createSubscriber, onConfirmed } = require("./subscriber.cjs");
 
 test("a confirmed booking blocks its nights", async () => {
-  const calendar = { block: jest.fn() };
-  const booking = { listingId: 7, checkIn: "2027-05-01", checkOut: "2027-05-04" };
+  const calendar = { set: jest.fn() };
+  const booking = { bookingCode: "HX3K9", listingId: 7, checkIn: "2027-05-01", checkOut: "2027-05-04" };
   await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { booking }));
-  expect(calendar.block).toHaveBeenCalledWith(7, "2027-05-01", "2027-05-04");
+  expect(calendar.set).toHaveBeenCalledWith("HX3K9", 7, "2027-05-01", "2027-05-04");
 });
 
 describe("against the sandbox", () => {
-  const calendar = { block: jest.fn() };
+  const calendar = { set: jest.fn() };
   let sandbox, client, webhooks, server;
 
   beforeEach(async () => {
@@ -38,6 +38,6 @@ describe("against the sandbox", () => {
     await sandbox.settled();
     await webhooks.drain();
     expect(sandbox.deliveries.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-    expect(calendar.block).toHaveBeenCalledTimes(1);
+    expect(calendar.set).toHaveBeenCalledTimes(1);
   });
 });

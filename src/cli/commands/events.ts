@@ -3,14 +3,14 @@ import { type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
 import {
   type Change,
+  choosableStates,
   eventOrigins,
   eventReasons,
   eventStates,
   failureReasons,
-  statesOf,
 } from "../../stores/event-states.ts";
 import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
-import { storedId } from "../../webhooks/own-ids.ts";
+import { storedId } from "../../webhooks/stored-id.ts";
 import { knownType } from "../../webhooks/timers.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
@@ -207,7 +207,7 @@ const plural = (count: number, state = ""): string =>
  * @param say - the words to print after the number of changed events
  */
 function changeCommand(name: Change, summary: string, description: string, say: string): Subcommand {
-  const states = statesOf(name, { state: "scheduled" });
+  const states = choosableStates(name, { state: "scheduled" });
   const { state, ...filters } = filterOptions(states);
   return {
     name,

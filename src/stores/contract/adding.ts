@@ -61,15 +61,6 @@ export const adding: Cases = {
     equal("the answers with different refs", mixed.sort(), ["added", ...Array(9).fill("conflict")]);
   },
 
-  "if many calls add different ids concurrently, all calls return `added`": async (bench) => {
-    const { store, newEvent, claim } = bench;
-    const events = Array.from({ length: 60 }, (_, index) => newEvent(`booking:${index % 30}`));
-    const answers = await Promise.all(events.map((event) => store.add(event)));
-    equal("the answers", answers, Array(60).fill("added"));
-    equal("counts().pending", (await store.counts()).pending, 60);
-    equal("how many records were claimed", (await claim()).length, 30);
-  },
-
   "`get`, `claim` and `list` return an event as it was added": async ({ store, newEvent, claim, get }) => {
     const events = [
       newEvent("booking:ü'\"%_\\;日本🎉 -- ", {
@@ -123,13 +114,6 @@ export const scheduling: Cases = {
     equal("eventId and attempts of the claim", [claimed.eventId, claimed.attempts], [soon.eventId, 1]);
     await settle(claimed, { state: "released" });
     equal("the state after a released attempt", (await get(soon)).state, "pending");
-  },
-
-  "an event with dueIn 0 is pending": async ({ store, add, claims, shows }) => {
-    const event = await add("booking:A", {}, { dueIn: 0 });
-    await shows(event, { state: "pending" });
-    equal("nextDue() with dueIn 0", await store.nextDue(), 0);
-    await claims("after add() with dueIn 0", event);
   },
 
   "an event with dueIn does not make other events of its record wait": async ({ add, claims }) => {

@@ -16,14 +16,15 @@ import { oneOfEachState } from "./reading.ts";
 
 export const replaying: Cases = {
   "a done or parked event can be replayed": async (bench) => {
-    const { store, ended, claimOne, claimLater, settle, done, handle, shows } = bench;
+    const { store, ended, claimOne, claimLater, settle, done, handle, get, shows } = bench;
     for (const ref of ["booking:A", "booking:B"]) {
       await handle(ref, "Confirmed");
       const event = await ended(ref, unreachable(0));
       const last = await claimLater(0);
       await settle(last, ref === "booking:A" ? handled(last) : parked());
+      const { history } = await get(event);
       equal("replay() of the event", await store.replay({ eventId: event.eventId }), 1);
-      await shows(event, { state: "pending", attempts: 0, doneAt: null, reason: null });
+      await shows(event, { state: "pending", attempts: 0, doneAt: null, reason: null, history });
       const claim = await claimOne();
       const { attempts, outages, outageFor, replayed, previous, sequence } = claim;
       equal(
@@ -36,27 +37,6 @@ export const replaying: Cases = {
       equal("`attempts` and `replayed` of the second claim", [again.attempts, again.replayed], [2, true]);
       await done(again);
     }
-  },
-
-  "a replayed event cannot be claimed while its record is leased": async (bench) => {
-    const { store, add, ended, claim, claimOne, claims, done } = bench;
-    const event = await ended("booking:A", parked());
-    await add("booking:A");
-    const held = await claimOne();
-    equal("replay() while the record is leased", await store.replay({ eventId: event.eventId }), 1);
-    equal("claim() while the record is leased", await claim(), []);
-    await done(held, "Confirmed");
-    await claims("after the attempt", event);
-  },
-
-  "a replayed event is not pruned before it is done": async ({ store, handle, claimOne, done }) => {
-    const event = await handle(null);
-    await store.replay({ eventId: event.eventId });
-    const prune = () => store.prune({ state: "done", age: 0, limit: 10 });
-    equal("prune() before the event is done", await prune(), 0);
-    equal("counts() after prune()", await store.counts(), { ...NO_EVENTS, pending: 1 });
-    await done(await claimOne());
-    equal("prune() after the event is done", await prune(), 1);
   },
 
   "`replay` makes a retrying event due now": async ({ store, ended, claimOne, shows }) => {
@@ -91,17 +71,6 @@ export const replaying: Cases = {
     const third = await add("booking:B", {}, { dueIn: LONG });
     equal("discard() by id", await store.discard({ eventId: third.eventId }), 1);
     equal("counts()", await store.counts(), { ...NO_EVENTS, processing: 1, done: 2 });
-  },
-
-  "`replay` skips events that are due, processing or unknown, and does not count them": async (bench) => {
-    const { store, newEvent, add, claimOne, done } = bench;
-    equal("replay() of an unknown event", await store.replay({ eventId: newEvent(null).eventId }), 0);
-    const event = await add("booking:B");
-    equal("replay() of a pending event", await store.replay({ eventId: event.eventId }), 0);
-    const claim = await claimOne();
-    equal("replay() of a processing event", await store.replay({ eventId: event.eventId }), 0);
-    equal("how many leases renew() extended", (await store.renew([claim], LONG)).length, 1);
-    await done(claim);
   },
 
   "`replay` changes only events that match all fields of the filter": async (bench) => {
@@ -188,14 +157,6 @@ export const discarding: Cases = {
     equal("`eventId` and `replayed` of the claim", [eventId, replayed], [event.eventId, true]);
   },
 
-  "`prune` treats a discarded event as done since the discard": async ({ store, ended }) => {
-    await ended("booking:A", parked());
-    await store.discard({ state: "parked" });
-    equal("prune() of parked events", await store.prune({ state: "parked", age: 0, limit: 10 }), 0);
-    equal("prune() of young done events", await store.prune({ state: "done", age: LONG, limit: 10 }), 0);
-    equal("prune() of any done event", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
-  },
-
   "`discard` does not change other events of the record": async (bench) => {
     const { store, add, ended, claims, claim, settle, get } = bench;
     const first = await ended("booking:A", failed(LONG));
@@ -257,15 +218,5 @@ export const erasing: Cases = {
     equal("snapshotOf() after erase()", await store.snapshotOf("booking:A"), undefined);
     equal("nextDue() after erase()", await store.nextDue(), undefined);
     await claims("of a new event", await add("booking:A"));
-  },
-
-  "`erase` works for a record with only a snapshot, and for a record with only events": async (bench) => {
-    const { store, ended } = bench;
-    await store.learn("listing:1", { status: "listed", fields: {} });
-    equal("erase() of a snapshot without events", await store.erase("listing:1"), 0);
-    equal("snapshotOf() after erase()", await store.snapshotOf("listing:1"), undefined);
-    await ended("listing:2", parked());
-    equal("erase() of a parked event", await store.erase("listing:2"), 1);
-    equal("learn() after erase()", await store.learn("listing:2", { status: "listed", fields: {} }), true);
   },
 };

@@ -1,16 +1,4 @@
-import {
-  type Bench,
-  between,
-  type Cases,
-  check,
-  equal,
-  failed,
-  handled,
-  idsOf,
-  LONG,
-  PATIENCE,
-  parked,
-} from "./harness.ts";
+import { type Bench, between, type Cases, check, equal, handled, idsOf, LONG } from "./harness.ts";
 
 export const claiming: Cases = {
   "an empty store has nothing to claim": async ({ claim }) => {
@@ -39,13 +27,6 @@ export const claiming: Cases = {
     equal("how many events claim() returned with the limits 0, 3, 3 and 3", found, [0, 3, 1, 0]);
   },
 
-  "`claim` returns at most one event of each record": async ({ add, claims }) => {
-    const first = await add("booking:A");
-    await add("booking:A");
-    await add("booking:A");
-    await claims("of two records", first, await add("booking:B"));
-  },
-
   "no event of a leased record can be claimed": async ({ add, claim, claimOne, claims, done }) => {
     await add("booking:A");
     const held = await claimOne();
@@ -63,10 +44,6 @@ export const claiming: Cases = {
     equal("how many records were claimed", (await claim()).length, 5);
   },
 
-  "two events without a record can be claimed at the same time": async ({ add, claims }) => {
-    await claims("of no record", await add(null), await add(null));
-  },
-
   "a claim by id claims that event and no other event": async ({ add, claim, claimOne, newEvent }) => {
     const first = await add("booking:A");
     const second = await add("booking:A");
@@ -80,15 +57,6 @@ export const claiming: Cases = {
     equal("claim() by the id of an older event", await claim({ eventId: first.eventId }), []);
   },
 
-  "a claim by id claims only an event that is due": async ({ ended, handle, claim }) => {
-    for (const event of [
-      await ended("booking:A", failed(LONG)),
-      await handle("booking:B"),
-      await ended("booking:C", parked()),
-    ])
-      equal("claim() by the id of an event that is not due", await claim({ eventId: event.eventId }), []);
-  },
-
   "concurrent claims never return the same event or two events of one record": async ({ add, claim }) => {
     for (let index = 0; index < 40; index++) await add(index % 8 === 0 ? null : `booking:${index % 8}`);
     const claims = (await Promise.all(Array.from({ length: 8 }, () => claim({ limit: 5 })))).flat();
@@ -98,30 +66,6 @@ export const claiming: Cases = {
     const leases = new Set(claims.map(({ lease }) => lease));
     equal("how many different leases the claims have", leases.size, claims.length);
     equal("how many events were claimed in total", claims.length + (await claim()).length, 5 + 7);
-  },
-
-  "concurrent workers handle each event once, and one event of a record at a time": async (bench) => {
-    const { store, add, claim, done, sleep } = bench;
-    for (let index = 0; index < 30; index++) await add(`booking:${index % 5}`);
-    const running = new Set<string>();
-    const ended: string[] = [];
-    const end = performance.now() + PATIENCE * bench.unit;
-    const work = async (): Promise<void> => {
-      while (ended.length < 30 && performance.now() < end) {
-        for (const event of await claim({ limit: 2 })) {
-          check(!running.has(event.ref!), `two events of ${event.ref} were claimed at the same time`);
-          running.add(event.ref!);
-          await sleep(0.02);
-          running.delete(event.ref!);
-          await done(event, "Confirmed");
-          ended.push(event.eventId);
-        }
-        await sleep(0.02);
-      }
-    };
-    await Promise.all([work(), work(), work(), work()]);
-    equal("numbers of done attempts and done events", [ended.length, new Set(ended).size], [30, 30]);
-    equal("counts().done", (await store.counts()).done, 30);
   },
 };
 
@@ -138,46 +82,46 @@ async function expectOrder({ claimOne }: Bench, newestFirst: boolean, refs: read
   return claims;
 }
 
+/** Stores an event that has been due for some seconds, by the store's clock. */
+async function overdue(
+  bench: Bench,
+  state: "scheduled" | "pending" | "retrying",
+  ref: string | null,
+  seconds: number,
+) {
+  const { store, add, get, newEvent } = bench;
+  const now = await get(await add("booking:clock"));
+  await store.erase("booking:clock");
+  const event = { ...now, ...newEvent(ref), state, dueAt: new Date(Number(now.dueAt) - seconds * 1000) };
+  await store.restore({ events: [event], snapshots: [] });
+  return event;
+}
+
 /** Cases for the record and the event that `claim` takes. */
 export const ordering: Cases = {
   "the record that is due longest is claimed first, or last with newestFirst": async (bench) => {
-    const { unit, add, ended, sleep, settle } = bench;
-    await add("booking:timer", {}, { dueIn: 4 * unit });
-    await ended("booking:retry", failed(2 * unit));
-    await add("booking:new");
-    await sleep(5);
-    await add(null);
     const order = ["booking:new", "booking:retry", "booking:timer", null];
+    await overdue(bench, "pending", "booking:new", 400);
+    await overdue(bench, "scheduled", "booking:timer", 200);
+    await overdue(bench, "pending", null, 100);
+    await overdue(bench, "retrying", "booking:retry", 300);
     for (const claimed of await expectOrder(bench, true, [...order].reverse())) {
-      await settle(claimed, { state: "released" });
+      await bench.settle(claimed, { state: "released" });
       await bench.tick();
     }
     // Each of the released events has been due since its release.
     await expectOrder(bench, false, [...order].reverse());
   },
 
-  "a claim with limit 2 takes the records that are due longest": async ({ add, claim, tick }) => {
-    for (const name of ["A", "B", "A", "C", "D"]) {
-      await add(`booking:${name}`);
-      await tick();
-    }
-    const refsOf = async (newestFirst: boolean) =>
-      (await claim({ limit: 2, newestFirst })).map(({ ref }) => ref).sort();
-    equal("refs of the newest claims", await refsOf(true), ["booking:C", "booking:D"]);
-    equal("refs of the oldest claims", await refsOf(false), ["booking:A", "booking:B"]);
-  },
-
   "of a record, the event that is due longest is claimed first": async (bench) => {
-    const { unit, store, add, claimOne, done, ended, tick, sleep } = bench;
-    const late = await add("booking:A", {}, { dueIn: 7 * unit });
-    const retry = await ended("booking:A", failed(4 * unit));
-    const first = await add("booking:A");
-    await tick();
-    const second = await add("booking:A");
-    await sleep(8);
-    const third = await add("booking:A");
+    const { store, add, claimOne, done } = bench;
+    const late = await overdue(bench, "scheduled", "booking:A", 100);
+    const retry = await overdue(bench, "retrying", "booking:A", 200);
+    const first = await overdue(bench, "pending", "booking:A", 400);
+    const second = await overdue(bench, "pending", "booking:A", 300);
+    const last = await add("booking:A");
     // The state in which an event waits makes no difference, and neither does `newestFirst`.
-    for (const { eventId } of [first, second, retry, late, third]) {
+    for (const { eventId } of [first, second, retry, late, last]) {
       const claimed = await claimOne({ newestFirst: eventId === second.eventId });
       equal("id of the claimed event", claimed.eventId, eventId);
       await done(claimed);

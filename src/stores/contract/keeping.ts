@@ -44,15 +44,6 @@ export const snapshots: Cases = {
     equal("numbers of snapshots and of different refs", [found.length, new Set(found).size], [520, 520]);
   },
 
-  "`learn` writes the first snapshot of a record": async ({ store, add, claimOne }) => {
-    equal("learn() of a first snapshot", await store.learn("booking:A", CONFIRMED), true);
-    const { ref, snapshot, sequence } = (await store.snapshotOf("booking:A"))!;
-    equal("the snapshot", [ref, snapshot, sequence], ["booking:A", CONFIRMED, 1]);
-    await add("booking:A");
-    const claim = await claimOne();
-    equal("previous and sequence of the claim", [claim.previous, claim.sequence], [CONFIRMED, 1]);
-  },
-
   "`learn` of an equal snapshot updates only seenAt": async ({ store, tick }) => {
     await store.learn("booking:A", { status: "Request", fields: { a: 1, b: null, c: "x" } });
     const before = (await store.snapshotOf("booking:A"))!;
@@ -104,15 +95,6 @@ export const snapshots: Cases = {
     equal("learn() with a done and a scheduled event", await store.learn("booking:A", CONFIRMED), true);
   },
 
-  "if concurrent calls of `learn` have different snapshots, only one returns true": async ({ store }) => {
-    const statuses = ["Request", "Confirmed", "Declined", "Cancelled", "Expired", "Paid"];
-    const learn = (status: string) => store.learn("booking:A", { status, fields: {} });
-    const answers = await Promise.all(statuses.map(learn));
-    equal("how many calls of learn returned true", answers.filter(Boolean).length, 1);
-    const { snapshot, sequence } = (await store.snapshotOf("booking:A"))!;
-    equal("the snapshot", [snapshot.status, sequence], [statuses[answers.indexOf(true)], 1]);
-  },
-
   "pruneSnapshots deletes old snapshots": async ({ store, add, handle, claimOne, done }) => {
     await handle("booking:A", "Confirmed");
     await store.learn("booking:B", CONFIRMED);
@@ -129,19 +111,6 @@ export const snapshots: Cases = {
     equal("previous and sequence of the claim", [claim.previous, claim.sequence], [undefined, 0]);
     await done(claim, "Confirmed");
     equal("sequence of the new snapshot", (await store.snapshotOf("booking:A"))?.sequence, 1);
-  },
-
-  "pruneSnapshots measures age from seenAt": async ({ store, unit, handle, sleep }) => {
-    for (const ref of ["booking:A", "booking:B"]) await handle(ref, "Confirmed");
-    await sleep(9);
-    const start = performance.now();
-    await handle("booking:A", "Confirmed");
-    const age = 8 * unit;
-    const pruned = await store.pruneSnapshots({ age, limit: 10 });
-    // On a very slow machine, both snapshots are older than `age`, and the case proves nothing.
-    if (performance.now() - start >= age) return;
-    equal("how many snapshots were deleted", pruned, 1);
-    equal("the status of booking:A", (await store.snapshotOf("booking:A"))?.snapshot.status, "Confirmed");
   },
 
   "pruneSnapshots skips records with an event that is not done or parked": async (bench) => {
@@ -200,21 +169,6 @@ export const metas: Cases = {
     }
   },
 
-  "getMeta returns each key's own value unchanged": async ({ store }) => {
-    const values = Object.entries({
-      "reconcile:lock": "",
-      "reconcile:Lock": '{"a": 1}',
-      "ключ '\"%_": "日本 🎉 '; --",
-      long: "x".repeat(20_000),
-    });
-    for (const [key, value] of values)
-      equal(`setMeta() of the key ${key}`, await store.setMeta(key, value, { expected: undefined }), true);
-    for (const [key, value] of values)
-      equal(`getMeta() of the key ${key}`, (await store.getMeta(key))?.value, value);
-    const answer = await store.setMeta("reconcile:lock", "x", { expected: "" });
-    equal("setMeta() expecting an empty value", answer, true);
-  },
-
   "if many calls set one key concurrently, only one call returns true": async ({ store }) => {
     let expected: string | undefined;
     for (let round = 0; round < 3; round++) {
@@ -224,17 +178,6 @@ export const metas: Cases = {
       expected = (await store.getMeta("lock"))?.value;
       equal("the value of the call that returned true", expected, values[answers.indexOf(true)]);
     }
-  },
-
-  "pruning and erasing events and snapshots does not delete meta values": async ({ store, handle }) => {
-    await store.setMeta("booking:A", "kept", { expected: undefined });
-    equal("counts()", await store.counts(), NO_EVENTS);
-    equal("snapshotOf() with only a meta value", await store.snapshotOf("booking:A"), undefined);
-    await handle("booking:A", "Confirmed");
-    await store.prune({ state: "done", age: 0, limit: 10 });
-    await store.pruneSnapshots({ age: 0, limit: 10 });
-    await store.erase("booking:A");
-    equal("the value after pruning and erasing", (await store.getMeta("booking:A"))?.value, "kept");
   },
 };
 
@@ -289,30 +232,6 @@ export const pruning: Cases = {
     equal("prune() of parked events with one reason", await store.prune(options), 1);
     equal("the state of an event with another reason", (await get(kept)).state, "parked");
     equal("get() of an event with the pruned reason", await store.get(gone.eventId), undefined);
-  },
-
-  "the store forgets the id of a pruned event": async ({ store, handle, claimOne }) => {
-    const event = await handle("booking:A", "Confirmed");
-    equal("prune() of done events", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
-    equal("get() of a pruned event", await store.get(event.eventId), undefined);
-    equal("replay() of a pruned event", await store.replay({ eventId: event.eventId }), 0);
-    equal("add() of a pruned id", await store.add(event), "added");
-    const again = await claimOne();
-    equal("claim's attempts and previous status", [again.attempts, again.previous?.status], [1, "Confirmed"]);
-  },
-
-  "`prune` keeps scheduled, pending, processing and retrying events": async (bench) => {
-    const { store, add, ended, claimOne } = bench;
-    await ended("booking:A", failed(LONG));
-    await add("booking:B");
-    await claimOne();
-    await add("booking:B");
-    await add("booking:C", {}, { dueIn: LONG });
-    for (const state of ["done", "parked"] as const)
-      equal(`prune() of ${state} events`, await store.prune({ state, age: 0, limit: 10 }), 0);
-    const options = { state: "parked", reason: "callback", age: 0, limit: 10 } as const;
-    equal("prune() with the reason of the retrying event", await store.prune(options), 0);
-    equal("how many events list() returned", (await store.list({ limit: 10 })).length, 4);
   },
 
   "`prune` keeps a done timer as long as its record has a snapshot": async (bench) => {

@@ -2,7 +2,6 @@ import {
   type Bench,
   between,
   type Cases,
-  check,
   equal,
   failed,
   handled,
@@ -12,18 +11,6 @@ import {
 } from "./harness.ts";
 
 export const leases: Cases = {
-  "an event whose lease has ended can be claimed again, as a new attempt": async (bench) => {
-    const { unit, add, claimOne, claimLater } = bench;
-    for (const ref of ["booking:A", null]) {
-      await add(ref);
-      const start = performance.now();
-      const first = await claimOne({ leaseDuration: 2 * unit });
-      const second = await claimLater(start + 2 * unit);
-      equal("id and attempts of the second claim", [second.eventId, second.attempts], [first.eventId, 2]);
-      check(second.lease !== first.lease, "lease of the second claim: expected a new token, got the same");
-    }
-  },
-
   "`settle` and `renew` with a lost lease change nothing": async (bench) => {
     const { store, unit, add, claimOne, claimLater, settle, shows } = bench;
     const event = await add("booking:A");
@@ -142,19 +129,6 @@ export const leases: Cases = {
     equal("the event's state", (await get(event)).state, "done");
   },
 
-  "if many calls settle one claim concurrently, the store records one outcome": async (bench) => {
-    const { store, add, claimOne } = bench;
-    await add("booking:A");
-    const claimed = await claimOne();
-    const statuses = ["Confirmed", "Cancelled", "Declined", "Request"];
-    const answers = await Promise.all(
-      statuses.map((status) => store.settle(claimed, handled(claimed, status))),
-    );
-    equal("the answers", answers, [true, true, true, true]);
-    equal("the snapshot's sequence", (await store.snapshotOf("booking:A"))?.sequence, 1);
-    equal("how many entries the history has", (await bench.get(claimed)).history.length, 1);
-  },
-
   "a lease is valid only for its own event": async ({ store, newEvent, add, claim, done }) => {
     await add("booking:A");
     await add("booking:B");
@@ -195,7 +169,8 @@ export const nextDue: Cases = {
   },
 
   "nextDue considers leases, retries and scheduled events": async ({ store, add, claimOne, ended }) => {
-    const soon = async (what: string) => between(`nextDue() with ${what}`, await store.nextDue(), 1, LONG);
+    const soon = async (what: string) =>
+      between(`nextDue() with ${what}`, await store.nextDue(), LONG - 30_000, LONG);
     await add("booking:A", {}, { dueIn: LONG });
     await soon("a scheduled event");
     await store.erase("booking:A");
@@ -211,25 +186,6 @@ export const nextDue: Cases = {
     await claimOne({ leaseDuration: 3 * LONG });
     await soon("a longer lease of another record");
   },
-
-  "an event can be claimed after the wait that nextDue returned": async (bench) => {
-    const { store, unit, add, claim, claimOne, settle, sleep } = bench;
-    for (const prepare of [
-      async () => void (await claimOne({ leaseDuration: 2 * unit })),
-      async () => settle(await claimOne(), failed(2 * unit)),
-      async () => settle(await claimOne(), unreachable(2 * unit)),
-    ]) {
-      await add(null);
-      await prepare();
-      const wait = (await store.nextDue()) ?? Number.NaN;
-      between("nextDue()", wait, 1, 2 * unit + 5);
-      // By the store's clock, a timer may fire slightly early. So wait 5 ms longer.
-      await sleep((wait + 5) / unit);
-      const claims = await claim();
-      equal("how many events were claimed after the wait", claims.length, 1);
-      await settle(claims[0]!, handled(claims[0]!));
-    }
-  },
 };
 
 /** Adds a pending event and a scheduled one beside an event that cannot reach the platform. */
@@ -243,17 +199,6 @@ async function outage({ add, claimOne, settle, get }: Bench) {
 }
 
 export const outages: Cases = {
-  "`attempts` does not count an attempt that could not reach the platform": async (bench) => {
-    const { unit, add, claimOne, claimLater, settle, shows } = bench;
-    const event = await add("booking:A");
-    const claim = await claimOne();
-    const start = performance.now();
-    await settle(claim, unreachable(2 * unit));
-    await shows(event, { state: "retrying", attempts: 0, reason: "unavailable" });
-    const again = await claimLater(start + 2 * unit);
-    equal("attempts and outages of the second claim", [again.attempts, again.outages], [1, 1]);
-  },
-
   "an outage makes the events of its record wait that are pending or retrying": async (bench) => {
     const { add, claim, claims, get, shows } = bench;
     const { failing, behind, scheduled } = await outage(bench);
@@ -286,15 +231,6 @@ export const outages: Cases = {
     equal("dueAt of an event that is due later", (await get(late)).dueAt, dueAt);
   },
 
-  "an event that is added during an attempt waits for the end of its outage": async (bench) => {
-    const { add, claim, claimOne, settle } = bench;
-    await add("booking:A");
-    const claimed = await claimOne();
-    await add("booking:A");
-    await settle(claimed, unreachable(LONG));
-    equal("claim() while the record waits", await claim(), []);
-  },
-
   "a new event is due at once, and the events that wait stay as they are": async (bench) => {
     const { store, add, claim, claims, done, get } = bench;
     const { failing, behind } = await outage(bench);
@@ -318,12 +254,6 @@ export const outages: Cases = {
       equal("id and attempts of the claim", [claimed.eventId, claimed.attempts], [eventId, 1]);
       await done(claimed);
     }
-  },
-
-  "an outage of an event without a record makes no other event wait": async (bench) => {
-    const { add, ended, claims } = bench;
-    await ended(null, unreachable(LONG));
-    await claims("during the outage", await add(null));
   },
 
   "`outages` counts outages in a row, and `outageFor` is the time since the first of them": async (bench) => {

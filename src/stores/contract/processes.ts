@@ -178,57 +178,27 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
 
 /** Cases for `subscribe`. A store without this method passes all of these cases. */
 export const waking: Cases = {
-  "a new event wakes the subscriber": async (bench) => {
-    await wakes(bench, "add", () => bench.add("booking:A"));
-  },
-
-  "events of an attempt wake the subscriber": async (bench) => {
-    await bench.add("booking:A");
-    const claim = await bench.claimOne();
-    const events = [{ event: bench.newEvent("booking:B") }];
-    await wakes(bench, "settle", () => bench.settle(claim, { ...handled(claim), events }));
-  },
-
-  "restored events wake the subscriber": async (bench) => {
-    const event = await bench.get(await bench.add("booking:A"));
-    await bench.store.erase("booking:A");
-    await wakes(bench, "restore", () => bench.store.restore({ events: [event], snapshots: [] }));
-  },
-
-  "a failed attempt wakes the subscriber": async (bench) => {
+  "whatever makes an event due wakes the subscriber": async (bench) => {
+    const { store, add, claimOne, newEvent, settle, done } = bench;
+    const event = await wakes(bench, "add() of an event", () => add("booking:A"));
+    const release = async () => settle(await claimOne(), { state: "released" });
+    await wakes(bench, "settle() as released", release);
     // The retry is due before the end of the lease, so a caller that waits for the lease must wake earlier.
-    await bench.add("booking:A");
-    const claim = await bench.claimOne();
-    await wakes(bench, "settle", () => bench.settle(claim, failed(bench.unit)));
-  },
-
-  "a released attempt wakes the subscriber": async (bench) => {
-    await bench.add("booking:A");
-    const claim = await bench.claimOne();
-    await wakes(bench, "settle", () => bench.settle(claim, { state: "released" }));
-  },
-
-  "`settle` wakes the subscriber if the record has another event": async (bench) => {
-    await bench.add("booking:A");
-    const claim = await bench.claimOne();
-    await bench.add("booking:A");
-    await wakes(bench, "settle", () => bench.done(claim));
-  },
-
-  "`settle` wakes the subscriber if the record has an event with dueIn": async (bench) => {
-    // The second event is due before the end of the lease, so a caller that waits for the lease must wake earlier.
-    await bench.add("booking:A");
-    const claim = await bench.claimOne();
-    await bench.add("booking:A", {}, { dueIn: bench.unit });
-    await wakes(bench, "settle", () => bench.done(claim));
-  },
-
-  "a replay wakes the subscriber": async (bench) => {
-    const event = await bench.add("booking:A");
-    await bench.settle(await bench.claimOne(), failed(LONG));
-    await wakes(bench, "replay", () => bench.store.replay({ eventId: event.eventId }));
-    await bench.settle(await bench.claimOne(), parked());
-    await wakes(bench, "replay", () => bench.store.replay({ state: "parked" }));
+    await wakes(bench, "settle() as retrying", async () => settle(await claimOne(), failed(LONG / 2)));
+    await wakes(bench, "replay() of a retry", () => store.replay({ eventId: event.eventId }));
+    const claim = await claimOne();
+    await add("booking:A", {}, { dueIn: LONG / 2 });
+    await wakes(bench, "settle() beside a scheduled event", () => settle(claim, parked()));
+    await wakes(bench, "replay() of a parked event", () => store.replay({ state: "parked" }));
+    const held = await claimOne();
+    const events = [{ event: newEvent("booking:B") }];
+    await wakes(bench, "settle() with events", () => settle(held, { ...handled(held), events }));
+    const last = await bench.get(await claimOne());
+    await store.erase("booking:A");
+    const waits = { state: "pending", dueAt: last.receivedAt, traceparent: null } as const;
+    const restored = { ...last, ...newEvent("booking:C"), ...waits };
+    await wakes(bench, "restore()", () => store.restore({ events: [restored], snapshots: [] }));
+    await done(await claimOne());
   },
 
   "a subscriber is not called after its subscription has ended": async ({ store, add, sleep }) => {
@@ -258,12 +228,9 @@ export const waking: Cases = {
   },
 };
 
-async function wakes(bench: Bench, what: string, act: () => Promise<unknown>): Promise<void> {
+async function wakes<T>(bench: Bench, what: string, act: () => Promise<T>): Promise<T> {
   const { store, eventually, sleep } = bench;
-  if (store.subscribe === undefined) {
-    await act();
-    return;
-  }
+  if (store.subscribe === undefined) return act();
   // Wait until the wake-ups of earlier steps have arrived, so that `calls` does not count them.
   await sleep(0.5);
   let calls = 0;
@@ -271,9 +238,10 @@ async function wakes(bench: Bench, what: string, act: () => Promise<unknown>): P
     calls += 1;
   });
   check(typeof end === "function", "subscribe(): expected a function that ends the subscription");
-  await act();
-  await eventually(`${what}() to call the subscriber`, async () => calls > 0);
+  const result = await act();
+  await eventually(`${what} to call the subscriber`, async () => calls > 0);
   end();
+  return result;
 }
 
 /** Cases for transactional stores. With any other store, each case returns early and passes. */
@@ -366,27 +334,30 @@ export const closing: Cases = {
     const event = await add("booking:A");
     const claim = await claimOne();
     await store.close();
-    await rejects("add() after close", () => store.add(newEvent("booking:A")));
-    await rejects("claim() after close", () => store.claim({ limit: 1, leaseDuration: LONG }));
-    await rejects("renew() after close", () => store.renew([claim], LONG));
-    await rejects("settle() after close", () => store.settle(claim, { state: "released" }));
-    await rejects("nextDue() after close", () => store.nextDue());
-    await rejects("prune() after close", () => store.prune({ state: "done", age: 0, limit: 1 }));
-    await rejects("pruneSnapshots() after close", () => store.pruneSnapshots({ age: 0, limit: 1 }));
-    await rejects("remove() after close", () => store.remove("booking:A", "timers"));
-    await rejects("restore() after close", () => store.restore({ events: [], snapshots: [] }));
-    await rejects("list() after close", () => store.list({ limit: 1 }));
-    await rejects("get() after close", () => store.get(event.eventId));
-    await rejects("counts() after close", () => store.counts());
-    await rejects("oldestWaiting() after close", () => store.oldestWaiting());
-    await rejects("lastReceivedAt() after close", () => store.lastReceivedAt());
-    await rejects("replay() after close", () => store.replay({ state: "done" }));
-    await rejects("discard() after close", () => store.discard({ state: "parked" }));
-    await rejects("erase() after close", () => store.erase("booking:A"));
-    await rejects("snapshotOf() after close", () => store.snapshotOf("booking:A"));
-    await rejects("snapshots() after close", () => store.snapshots()[Symbol.asyncIterator]().next());
-    await rejects("learn() after close", () => store.learn("booking:A", { status: "Confirmed", fields: {} }));
-    await rejects("getMeta() after close", () => store.getMeta("key"));
-    await rejects("setMeta() after close", () => store.setMeta("key", "value", { expected: undefined }));
+    const calls: Record<string, () => Promise<unknown>> = {
+      add: () => store.add(newEvent("booking:A")),
+      claim: () => store.claim({ limit: 1, leaseDuration: LONG }),
+      renew: () => store.renew([claim], LONG),
+      settle: () => store.settle(claim, { state: "released" }),
+      remove: () => store.remove("booking:A", "timers"),
+      nextDue: () => store.nextDue(),
+      list: () => store.list({ limit: 1 }),
+      get: () => store.get(event.eventId),
+      counts: () => store.counts(),
+      oldestWaiting: () => store.oldestWaiting(),
+      lastReceivedAt: () => store.lastReceivedAt(),
+      replay: () => store.replay({ state: "done" }),
+      discard: () => store.discard({ state: "parked" }),
+      erase: () => store.erase("booking:A"),
+      snapshotOf: () => store.snapshotOf("booking:A"),
+      snapshots: () => store.snapshots()[Symbol.asyncIterator]().next(),
+      learn: () => store.learn("booking:A", { status: "Confirmed", fields: {} }),
+      getMeta: () => store.getMeta("key"),
+      setMeta: () => store.setMeta("key", "value", { expected: undefined }),
+      prune: () => store.prune({ state: "done", age: 0, limit: 1 }),
+      pruneSnapshots: () => store.pruneSnapshots({ age: 0, limit: 1 }),
+      restore: () => store.restore({ events: [], snapshots: [] }),
+    };
+    for (const [name, call] of Object.entries(calls)) await rejects(`${name}() after close`, call);
   },
 };

@@ -14,17 +14,6 @@ import {
 } from "./harness.ts";
 
 export const settling: Cases = {
-  "a done outcome ends the event": async ({ store, ended, claim, get }) => {
-    const outcome = { state: "done", type: "booking.Request", entry: { duration: 1 } } as const;
-    const event = await ended("booking:A", outcome);
-    const { doneAt, receivedAt, dueAt, state, type, reason, attempts } = await get(event);
-    const expected = { state: "done", type: "booking.Request", dueAt: null, reason: null, attempts: 1 };
-    equal("the done event", { state, type, dueAt, reason, attempts }, expected);
-    check(doneAt instanceof Date && doneAt >= receivedAt, "doneAt: expected a Date at or after receivedAt");
-    equal("claim() after the event is done", await claim(), []);
-    equal("nextDue() after the event is done", await store.nextDue(), undefined);
-  },
-
   "a done outcome writes the snapshot, and raises sequence if the record has changed": async (bench) => {
     const { store, add, claimOne, settle, tick } = bench;
     equal("snapshotOf() before the first snapshot", await store.snapshotOf("booking:A"), undefined);
@@ -87,37 +76,6 @@ export const settling: Cases = {
     await claims("after the failure", next);
   },
 
-  "a failed event can be claimed again when it is due": async (bench) => {
-    const { unit, add, claimOne, claimLater, settle, done, shows } = bench;
-    const event = await add("booking:A");
-    const claim = await claimOne();
-    const start = performance.now();
-    await settle(claim, { ...failed(2 * unit), reason: "invalid-record", type: "booking.Request" });
-    const again = await claimLater(start + 2 * unit);
-    const { eventId, attempts, outages } = again;
-    equal(
-      "the second claim",
-      { eventId, attempts, outages },
-      { eventId: event.eventId, attempts: 2, outages: 0 },
-    );
-    await settle(again, failed(0));
-    await shows(event, { type: "booking.Request", reason: "callback" });
-    const last = await claimLater(0);
-    equal("attempts of the third claim", last.attempts, 3);
-    await done(last);
-    await shows(event, { reason: null });
-  },
-
-  "parked events stay parked until they are replayed": async (bench) => {
-    const { store, add, ended, claims, settle, shows } = bench;
-    const event = await add("booking:A");
-    const next = await ended("booking:A", { ...parked("not-found"), type: "booking.unknown" });
-    const expected = { state: "parked", attempts: 1, type: "booking.unknown", reason: "not-found" } as const;
-    await shows(event, { ...expected, dueAt: null, doneAt: null });
-    await settle((await claims("beside a parked event", next))[0]!, parked());
-    equal("nextDue() with only parked events", await store.nextDue(), undefined);
-  },
-
   "`attempts` does not count a released attempt": async (bench) => {
     const { ended, claimOne, claimLater, settle, shows } = bench;
     const event = await ended("booking:A", { state: "released" });
@@ -159,14 +117,14 @@ export const settling: Cases = {
   },
 
   "an attempt can replace its own event": async (bench) => {
-    const { add, claim, claimOne, claimLater, settle, shows, get } = bench;
+    const { add, claim, claimOne, settle, shows, get } = bench;
     const event = await add("booking:A", { source: "timer" });
     const own = { ...event, timestamp: "2027-01-01T00:00:00.000Z" };
     const claimed = await claimOne();
     // The attempt ends before `remove` and `events`, so that "timers" does not delete its own event.
     const changes = {
       remove: "timers",
-      events: [{ event: own, dueIn: bench.unit, replace: "moved" }],
+      events: [{ event: own, dueIn: LONG, replace: "moved" }],
     } as const;
     await settle(claimed, { ...handled(claimed, "Confirmed"), ...changes });
     await shows(event, { state: "scheduled", attempts: 0, doneAt: null, timestamp: own.timestamp });
@@ -176,7 +134,8 @@ export const settling: Cases = {
       ["done"],
     );
     equal("claim() before the event is due", await claim(), []);
-    const next = await claimLater(0);
+    await bench.store.replay({ eventId: event.eventId });
+    const next = await claimOne();
     equal("attempts and timestamp of the next claim", [next.attempts, next.timestamp], [1, own.timestamp]);
     await settle(next, { ...failed(LONG), events: [{ event: own, replace: "ended" }, { event: own }] });
     await shows(event, { state: "retrying", attempts: 1 });
@@ -313,16 +272,6 @@ export const histories: Cases = {
       { at: new Date(lost.claimedAt), duration, outcome: "lost", worker: "dead:1" },
       { at: new Date(held.claimedAt), duration: 1, outcome: "done", worker: "alive:2" },
     ]);
-  },
-
-  "a replay keeps the history": async ({ store, ended, claimOne, done, get }) => {
-    const event = await ended("booking:A", parked());
-    const before = await get(event);
-    await store.replay({ eventId: event.eventId });
-    equal("the history after replay()", (await get(event)).history, before.history);
-    await done(await claimOne());
-    const outcomes = (await get(event)).history.map(({ outcome }) => outcome);
-    equal("outcomes in the history", outcomes, ["parked", "done"]);
   },
 
   "an error's text may contain any characters": async ({ ended, get }) => {

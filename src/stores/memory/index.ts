@@ -1,8 +1,9 @@
+import { environmentVariable } from "../../environment.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { Log } from "../../logger.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import type { EventStore } from "../event-store.ts";
-import { MemoryStore, type RunTransaction } from "./memory-store.ts";
+import { MemoryStore as Model, type RunTransaction } from "./memory-store.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions<Tx = never> {
@@ -13,6 +14,9 @@ export interface MemoryStoreOptions<Tx = never> {
    */
   readonly transaction?: RunTransaction<Tx> | undefined;
 }
+
+/** The store that {@link memoryStore} makes. */
+export interface MemoryStore<Tx = never> extends EventStore<Tx> {}
 
 /**
  * Keeps events in the memory of this process, for tests and for trying things out. **All events are lost when the
@@ -26,42 +30,23 @@ export interface MemoryStoreOptions<Tx = never> {
  * const webhooks = createWebhookHandler({ client, store: memoryStore(), on });
  * ```
  */
-export function memoryStore<Tx = never>(options: MemoryStoreOptions<Tx> = {}): EventStore<Tx> {
+export function memoryStore<Tx = never>(options: MemoryStoreOptions<Tx> = {}): MemoryStore<Tx> {
   checkNoUnknown(options, ["transaction"]);
   const { transaction } = options;
   if (transaction !== undefined && typeof transaction !== "function") {
     throw new InvalidArgumentError({ path: ["transaction"], message: "must be a function" });
   }
   warnOnce();
-  return new MemoryStore(transaction);
+  return new Model(transaction);
 }
 
 let warned = false;
 
 /** Warns only in production, because tests and development may lose events. */
 function warnOnce(): void {
-  if (warned || nodeEnv() !== "production") return;
+  if (warned || environmentVariable("NODE_ENV") !== "production") return;
   warned = true;
   new Log().warn(
     "memoryStore() forgets every event when the process ends. In production, use a persistent store, such as sqliteStore from stayhook/sqlite.",
   );
-}
-
-function nodeEnv(): string | undefined {
-  try {
-    const { Deno } = globalThis as unknown as { readonly Deno?: DenoPermissions };
-    // Do not read `NODE_ENV` without the permission: Deno would prompt the user or throw.
-    const permission = Deno?.permissions.querySync({ name: "env", variable: "NODE_ENV" });
-    if (permission && permission.state !== "granted") return undefined;
-    // Not all runtimes have a `process`.
-    return globalThis.process?.env?.NODE_ENV;
-  } catch {
-    return undefined;
-  }
-}
-
-interface DenoPermissions {
-  readonly permissions: {
-    querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };
-  };
 }

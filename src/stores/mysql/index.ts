@@ -67,7 +67,8 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
       if (!pool) await (await opening?.catch(() => undefined))?.end();
     },
   });
-  return new Store(driver, mysqlDialect);
+  const connections = pool?.pool.config.connectionLimit ?? maxConnections;
+  return new Store(driver, mysqlDialect, Math.max(1, connections - 2));
 }
 
 /**

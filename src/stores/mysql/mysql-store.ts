@@ -1,8 +1,16 @@
 import type { PoolConnection } from "mysql2/promise";
+import { createSlots, type Slots } from "../../async.ts";
 import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
 import type { ClaimedEvent, ClaimOptions, Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
-import { change, type SqlRow, type SqlSteps, select } from "../sql/driver.ts";
+import {
+  change,
+  type SqlDialect,
+  type SqlDriver,
+  type SqlRow,
+  type SqlSteps,
+  select,
+} from "../sql/driver.ts";
 import { addOne, alreadySettled, endLease, endValues, heldBy, keyOf, LeaseLost } from "../sql/sql-queue.ts";
 import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
 import {
@@ -105,6 +113,22 @@ const SETTLE = `
 /** Runs the hot path in statements for whole groups. A JSON parameter holds the rows of a group. */
 export class MysqlStore extends SqlStore<PoolConnection> {
   declare readonly transactional: true;
+  readonly #writing: Slots;
+
+  /** @param writesAtOnce - how many settles with the user's writes may hold a connection at once */
+  constructor(driver: SqlDriver, dialect: SqlDialect, writesAtOnce = 1) {
+    super(driver, dialect);
+    this.#writing = createSlots(writesAtOnce);
+  }
+
+  protected override doSettle(
+    settlements: readonly Settlement<PoolConnection>[],
+  ): Promise<readonly Settled[]> {
+    // The user's writes may be slow. Leave connections for adds, claims and renewals.
+    return settlements.some(({ writes }) => writes.length > 0)
+      ? this.#writing.run(() => super.doSettle(settlements))
+      : super.doSettle(settlements);
+  }
 
   protected override doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
     return this.write(failing.add, (operation) => addAll(operation, additions));
@@ -127,15 +151,26 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   }
 }
 
-function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
+/** @param known - the `ref` of each event that the store has already, by its id */
+function* addAll(
+  operation: Operation,
+  additions: readonly Addition[],
+  known: ReadonlyMap<string, string | null> = new Map(),
+): SqlSteps<AddAnswer[]> {
   const { now } = operation;
-  const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
-  const known = new Map((yield* select(KNOWN, json(ids))).map(({ id, ref }) => [fromId(id), toRef(ref)]));
   const fresh = additions.filter(({ event }) => !known.has(event.eventId));
   if (fresh.length > 0) {
     const inserted = yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
-    // Another transaction has added one of the ids since `KNOWN`, so that the statement inserted nothing.
-    if (inserted < fresh.length) return yield* addAll(operation, additions);
+    // If the store has one of the ids, the statement inserts nothing.
+    if (inserted < fresh.length) {
+      const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
+      const found = yield* select(KNOWN, json(ids));
+      return yield* addAll(
+        operation,
+        additions,
+        new Map(found.map(({ id, ref }) => [fromId(id), toRef(ref)])),
+      );
+    }
     yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
   }
   const answers: AddAnswer[] = [];

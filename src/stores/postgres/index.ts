@@ -12,6 +12,7 @@ import {
   SCHEMA_VERSION,
 } from "./postgres-dialect.ts";
 import { PostgresDriver } from "./postgres-driver.ts";
+import { Statement } from "./postgres-statements.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
 
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
@@ -131,10 +132,10 @@ END $stayhook$`;
 async function migrate(driver: PostgresDriver, schema: string): Promise<void> {
   const failing = "the tables could not be created";
   const found = async () => {
-    const sql = `
-      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`;
+    const sql = new Statement(`
+      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`);
     const named = (name: string) => `${quote(schema)}.${name}`;
-    return (await driver.query(failing, sql, [named("schema_version"), named("meta")])).rows[0]!;
+    return (await driver.query(failing, sql, [named("schema_version"), named("meta")]))[0]!;
   };
   const { older, made, encoding } = await found();
   if (older === true) {

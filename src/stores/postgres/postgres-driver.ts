@@ -1,9 +1,17 @@
-import { createHash } from "node:crypto";
 import type { Client, Pool, PoolClient } from "pg";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
-import { runAsync, type SqlDriver, type SqlResult, type SqlSteps, type SqlWrites } from "../sql/driver.ts";
+import {
+  runAsync,
+  type SqlDriver,
+  type SqlResult,
+  type SqlStatement,
+  type SqlSteps,
+  type SqlWrites,
+} from "../sql/driver.ts";
+import { LeaseLost } from "../sql/sql-queue.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
+import type { Statement } from "./postgres-statements.ts";
 
 export interface DriverOptions extends NotifierOptions {
   readonly connectionString: string | undefined;
@@ -14,6 +22,8 @@ export interface DriverOptions extends NotifierOptions {
   /** Puts the tables of a statement into the schema. */
   readonly inSchema: (sql: string) => string;
 }
+
+export type Row = Record<string, unknown>;
 
 /** A connection that is lent to one job. */
 interface Session {
@@ -37,14 +47,13 @@ export class PostgresDriver implements SqlDriver {
   readonly #since = new WeakMap<PoolClient, number>();
   /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
   failovers = 0;
-  readonly #prepared: PreparedStatements;
+  #canPrepare = true;
   #pool: Promise<Pool> | undefined;
   #isClosed = false;
 
   constructor(options: DriverOptions) {
     this.#options = options;
     this.notifier = new Notifier(this, options);
-    this.#prepared = new PreparedStatements(options.inSchema);
     // Without a listener for `error`, the loss of an idle connection would crash the process.
     if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
   }
@@ -53,16 +62,18 @@ export class PostgresDriver implements SqlDriver {
     return this.#options.commandTimeout;
   }
 
-  /** Runs one of the constant statements of the hot path, and commits it. */
-  query(failing: string, sql: string, values: readonly unknown[]): Promise<SqlResult> {
+  /** Runs a statement of the hot path, and commits it. */
+  async query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+    const run = async (client: PoolClient, name?: string): Promise<Row[]> =>
+      (await this.#execute(client, statement.text, values, name)).rows;
     return this.#use(failing, async ({ client }) => {
-      const name = this.#prepared.nameOf(sql);
+      if (!this.#canPrepare) return run(client);
       try {
-        return await this.#execute(client, sql, values, name);
+        return await run(client, statement.nextName());
       } catch (error) {
-        if (name === undefined || !NOT_PREPARED.includes(sqlState(error) ?? "")) throw error;
-        this.#prepared.isPossible = false;
-        return this.#execute(client, sql, values);
+        if (!NOT_PREPARED.includes(sqlState(error) ?? "")) throw error;
+        this.#canPrepare = false;
+        return run(client);
       }
     });
   }
@@ -78,7 +89,7 @@ export class PostgresDriver implements SqlDriver {
     return this.#use(failing, ({ client }) =>
       runAsync(steps(), (step) => {
         if ("writes" in step) throw new Error("a query has no writes");
-        return this.#execute(client, step.sql, step.params);
+        return this.#step(client, step);
       }),
     );
   }
@@ -90,7 +101,7 @@ export class PostgresDriver implements SqlDriver {
       try {
         let hasWrites = false;
         const result = await runAsync(steps(), async (step) => {
-          if (!("writes" in step)) return this.#execute(client, step.sql, step.params);
+          if (!("writes" in step)) return this.#step(client, step);
           hasWrites = true;
           await this.#runWrites(session, step);
           return { rows: [], changes: 0 };
@@ -126,18 +137,20 @@ export class PostgresDriver implements SqlDriver {
 
   async #execute(
     client: PoolClient,
-    sql: string,
+    text: string,
     values: readonly unknown[] = [],
     name?: string,
-  ): Promise<SqlResult> {
-    const config = {
-      text: this.#options.inSchema(sql),
-      ...(name !== undefined && { name }),
-      query_timeout: this.commandTimeout,
-      ...(values.length > 0 && { values: [...values] }),
-    };
-    const { rows, rowCount } = await client.query(config);
+  ): Promise<{ readonly rows: Row[]; readonly changes: number }> {
+    const config = { text, name, values: values as unknown[], query_timeout: this.commandTimeout };
+    const { rows, rowCount } = await client.query<Row>(
+      values.length > 0 ? config : { ...config, values: undefined },
+    );
     return { rows, changes: rowCount ?? 0 };
+  }
+
+  /** Runs a statement of the core. */
+  #step(client: PoolClient, { sql, params }: SqlStatement): Promise<SqlResult> {
+    return this.#execute(client, this.#options.inSchema(sql), params);
   }
 
   /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
@@ -168,6 +181,7 @@ export class PostgresDriver implements SqlDriver {
     try {
       return await running;
     } catch (error) {
+      if (error instanceof LeaseLost) throw error;
       throw error instanceof WriteFailed ? error.cause : storeError(failing, error);
     } finally {
       this.#jobs.delete(running);
@@ -244,33 +258,6 @@ export class PostgresDriver implements SqlDriver {
   }
 }
 
-/**
- * Names for prepared statements, which save the server half of its work. A name belongs to one text, because behind
- * PgBouncer a connection may have the statements of other processes. After 8, 64, 512 … runs, a statement gets a new
- * name, because PostgreSQL keeps a plan that it made for a smaller table.
- */
-class PreparedStatements {
-  readonly #inSchema: (sql: string) => string;
-  readonly #known = new Map<string, { readonly name: string; runs: number }>();
-  isPossible = true;
-
-  constructor(inSchema: (sql: string) => string) {
-    this.#inSchema = inSchema;
-  }
-
-  nameOf(sql: string): string | undefined {
-    if (!this.isPossible) return undefined;
-    let known = this.#known.get(sql);
-    if (known === undefined) {
-      const hash = createHash("sha256").update(this.#inSchema(sql)).digest("hex");
-      known = { name: `stayhook_${hash.slice(0, 32)}`, runs: 0 };
-      this.#known.set(sql, known);
-    }
-    known.runs += 1;
-    return `${known.name}_${Math.floor(Math.log2(known.runs) / 3)}`;
-  }
-}
-
 const ENDED =
   "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
 const FAILED =
@@ -335,7 +322,8 @@ function hasTimedOut(error: unknown): boolean {
 
 /** Whether the connection may be unusable, so that it is unknown what PostgreSQL has run. */
 function mayBeBroken(error: unknown): boolean {
-  if (error instanceof WriteFailed || error instanceof InvalidWriteError) return false;
+  if (error instanceof WriteFailed || error instanceof InvalidWriteError || error instanceof LeaseLost)
+    return false;
   const state = sqlState(error);
   return state === undefined || SERVER_GONE.test(state);
 }

@@ -3,6 +3,7 @@ import { clearTimeout, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import type { SqlNotifier } from "../sql/driver.ts";
 import type { PostgresDriver } from "./postgres-driver.ts";
+import { Statement } from "./postgres-statements.ts";
 
 /** How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost. */
 const CHECK = 10_000;
@@ -10,6 +11,8 @@ const CHECK = 10_000;
 const PAUSE = 25;
 /** The waits before the listener connects again, ms. The last wait repeats. Jitter shortens a wait by up to half. */
 const AGAIN = [100, 500, 2000, 5000] as const;
+
+const NOTIFY = new Statement("SELECT pg_notify($1, $2)::text");
 
 export interface NotifierOptions {
   readonly channel: string;
@@ -58,10 +61,8 @@ export class Notifier implements SqlNotifier {
   }
 
   async #send(): Promise<void> {
-    await this.#driver.query("other processes could not be notified", "SELECT pg_notify($1, $2)::text", [
-      this.#options.channel,
-      this.#own,
-    ]);
+    const values = [this.#options.channel, this.#own];
+    await this.#driver.query("other processes could not be notified", NOTIFY, values);
   }
 
   /** Wakes the subscribers at each poll, or at each message while LISTEN works. */

@@ -21,12 +21,12 @@ import {
 } from "../sql/sql-rows.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
-import { inSchema, postgresDialect } from "./postgres-dialect.ts";
-import { isLocked, isUnanswered, type PostgresDriver } from "./postgres-driver.ts";
+import { postgresDialect } from "./postgres-dialect.ts";
+import { isLocked, isUnanswered, type PostgresDriver, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
-import { hot } from "./postgres-statements.ts";
+import { type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
 
-/** How long a statement waits for a locked record: `alone` if it has only one record, and otherwise `together`, ms. */
+/** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
 /** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
 const THOROUGH = 2000;
@@ -70,7 +70,9 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   declare readonly transactional: true;
   readonly #driver: PostgresDriver;
   readonly #options: StoreOptions;
+  readonly #hot: HotStatements;
   readonly #writing: Slots;
+  readonly #waiting: Slots;
   /** The tokens of claims that got no answer, and when their leases end, ms. */
   readonly #unanswered = new Map<string, number>();
   /** Claims begin their search at this due time. */
@@ -81,7 +83,9 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     super(driver, postgresDialect);
     this.#driver = driver;
     this.#options = options;
+    this.#hot = hotStatements(options.schema);
     this.#writing = createSlots(options.writesAtOnce);
+    this.#waiting = createSlots(options.writesAtOnce);
   }
 
   override async migrate(): Promise<void> {
@@ -90,15 +94,15 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 
   with(client: ClientBase): TransactionStore {
-    const qualified = inSchema(this.#options.schema);
-    const run = async (sql: string, values: unknown[]) =>
-      (await client.query<SqlRow>({ text: qualified(sql), values })).rows;
+    const hot = this.#hot;
+    const run = async (text: string, values: unknown[]) => (await client.query<Row>({ text, values })).rows;
     return {
       add: async (event, { dueIn } = {}) => {
         await this.ready();
         const addition = additionOf(event, { dueIn });
-        const added = await run(hot.add, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
-        if (added.length === 0) return knownAnswer(addition, await run(hot.known, [idsOf([event.eventId])]));
+        const added = await run(hot.add.text, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
+        if (added.length === 0)
+          return knownAnswer(addition, await run(hot.known.text, [idsOf([event.eventId])]));
         // PostgreSQL sends the message when the caller commits. The empty text is no process's own payload.
         await run("SELECT pg_notify($1, '')::text", [this.#options.channel]);
         return "added";
@@ -107,11 +111,8 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
-    const rows = await this.#query(failing.add, hot.add, [
-      JSON.stringify(additions.map(additionJson)),
-      additions.length,
-      patienceOf(additions),
-    ]);
+    const values = [JSON.stringify(additions.map(additionJson)), additions.length];
+    const rows = await this.#patiently(failing.add, this.#hot.add, values, additions.length);
     const added = new Set(rows.map(({ n }) => number(n)));
     if (added.size === additions.length) return additions.map(() => "added");
     return this.#addKnown(additions, added);
@@ -121,7 +122,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   async #addKnown(additions: readonly Addition[], added: ReadonlySet<number>): Promise<AddAnswer[]> {
     const others = additions.filter((_, index) => !added.has(index));
     // A new statement, because the other one does not see what others have committed meanwhile.
-    const known = await this.#query(failing.add, hot.known, [
+    const known = await this.#query(failing.add, this.#hot.known, [
       idsOf(others.map(({ event }) => event.eventId)),
     ]);
     return Promise.all(
@@ -153,8 +154,8 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
         worker === undefined ? null : toText(worker),
       ];
       return eventId === undefined
-        ? this.#query(failing.claim, hot.take, values)
-        : this.#query(failing.claim, hot.takeOne, [...values, Buffer.from(toId(eventId))]);
+        ? this.#query(failing.claim, this.#hot.take, values)
+        : this.#query(failing.claim, this.#hot.takeOne, [...values, Buffer.from(toId(eventId))]);
     });
     const result = events.map((event) => {
       const lease = text(event.lease);
@@ -170,15 +171,15 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   async #lease(
     token: string,
     { limit: asked, leaseDuration, eventId, newestFirst }: ClaimOptions,
-  ): Promise<SqlRow[]> {
+  ): Promise<Row[]> {
     const limit = limitOf(asked);
-    const lease = (sql: string, which: unknown) =>
+    const lease = (sql: Statement, which: unknown) =>
       this.#query(failing.claim, sql, [token, limit, leaseDuration, which]);
-    if (eventId !== undefined) return lease(hot.leaseOf, Buffer.from(toId(eventId)));
-    if (newestFirst) return lease(hot.leaseNewest, 0);
+    if (eventId !== undefined) return lease(this.#hot.leaseOf, Buffer.from(toId(eventId)));
+    if (newestFirst) return lease(this.#hot.leaseNewest, 0);
     const since = this.#sinceNow();
-    let rows = await lease(hot.lease, since);
-    if (since > 0 && rows[0]!.ref === null) rows = await lease(hot.lease, 0);
+    let rows = await lease(this.#hot.lease, since);
+    if (since > 0 && rows[0]!.ref === null) rows = await lease(this.#hot.lease, 0);
     // Only a claim that took all it could may begin at a later due time the next time.
     const isFull = rows.length === limit && rows[0]!.ref !== null;
     this.#since = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
@@ -199,21 +200,21 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   /** Gives the events of ended leases their `lost` entry. `records` are leased again. */
   async #expire(records: readonly SqlRow[]): Promise<void> {
     if (records.length === 0) return;
-    const rows = await this.#query(failing.claim, hot.lost, [records.map(({ ref }) => text(ref))]);
+    const rows = await this.#query(failing.claim, this.#hot.lost, [records.map(({ ref }) => text(ref))]);
     if (rows.length === 0) return;
     const histories = rows.map((row) => {
       const before = { history: historyOf(row), worker: workerOf(row) };
       return toHistory(lostHistory(before, number(row.claimed_at), number(row.due_at)));
     });
-    await this.#query(failing.claim, hot.expire, [rows.map(({ seq }) => number(seq)), histories]);
+    await this.#query(failing.claim, this.#hot.expire, [rows.map(({ seq }) => number(seq)), histories]);
   }
 
   /** Ends the leases of records without a due event. */
   async #unlease(records: readonly SqlRow[]): Promise<void> {
     if (records.length === 0) return;
     const refs = records.map(({ ref }) => text(ref));
-    await this.#query(failing.claim, hot.unlease, [refs, records.map(({ lease }) => text(lease))]);
-    await this.#query(failing.claim, hot.drop, [refs]);
+    await this.#query(failing.claim, this.#hot.unlease, [refs, records.map(({ lease }) => text(lease))]);
+    await this.#query(failing.claim, this.#hot.drop, [refs]);
   }
 
   /** Remembers the token of a claim that fails after PostgreSQL may have leased records. */
@@ -233,7 +234,10 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     const tokens = [...this.#unanswered.keys()];
     const longest = Math.max(...this.#unanswered.values()) - now;
     for (const [token, until] of this.#unanswered) if (until <= now) this.#unanswered.delete(token);
-    const rows = await this.#query(failing.claim, hot.giveBack, [tokens, Math.max(0, Math.ceil(longest))]);
+    const rows = await this.#query(failing.claim, this.#hot.giveBack, [
+      tokens,
+      Math.max(0, Math.ceil(longest)),
+    ]);
     for (const { token } of rows) this.#unanswered.delete(text(token));
   }
 
@@ -252,7 +256,11 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
         some.map(keyOf),
         some.map(({ lease }) => lease),
       ];
-      const rows = await this.#query(failing.renew, hot.renew, [...leases, leaseDuration, `${patience}ms`]);
+      const rows = await this.#query(failing.renew, this.#hot.renew, [
+        ...leases,
+        leaseDuration,
+        `${patience}ms`,
+      ]);
       return rows.map(({ lease }) => text(lease));
     };
     try {
@@ -274,7 +282,8 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   protected override async doSettle(settlements: readonly Settlement<ClientBase>[]): Promise<Settled[]> {
     const [first] = settlements;
     if (first !== undefined && first.writes.length > 0) return [await this.#settleWithWrites(first)];
-    const rows = await this.#query(failing.settle, hot.settle, settleValues(settlements));
+    const [statement, values] = this.#settling(settlements);
+    const rows = await this.#patiently(failing.settle, statement, values, settlements.length);
     const more = new Map(rows.map((row) => [number(row.n), row.more === true]));
     return Promise.all(
       settlements.map(async ({ claim }, index) => {
@@ -284,22 +293,37 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     );
   }
 
+  /** Returns the statement that ends the attempts, and its values without the patience. */
+  #settling(settlements: readonly Settlement<ClientBase>[]): [statement: Statement, values: unknown[]] {
+    const values = [JSON.stringify(settlements.map(settlementJson)), settlements.length];
+    const isPlain = settlements.every(
+      ({ delay, remove, additions }) => delay === undefined && remove === undefined && additions.length === 0,
+    );
+    if (isPlain) return [this.#hot.settle, values];
+    const additions = settlements.flatMap(({ additions }, n) =>
+      additions.map((addition) => additionJson(addition, n)),
+    );
+    return [this.#hot.settleFurther, [...values, JSON.stringify(additions), additions.length]];
+  }
+
   async #stateOf({ eventId, lease }: ClaimedEvent): Promise<unknown> {
     const values = [Buffer.from(toId(eventId)), lease];
-    return (await this.#query(failing.settle, hot.stateOfLease, values))[0]?.lease;
+    return (await this.#query(failing.settle, this.#hot.stateOfLease, values))[0]?.lease;
   }
 
   /** Runs the writes before the record is locked, so that an `add` does not wait for them. */
   async #settleWithWrites(settlement: Settlement<ClientBase>): Promise<Settled> {
     const { claim, writes } = settlement;
     await this.ready();
+    const { stateOfLease } = this.#hot;
+    const [statement, values] = this.#settling([settlement]);
     const settle = () =>
       this.#driver.transaction<Settled>(function* () {
-        const [state] = yield* select(hot.stateOfLease, toId(claim.eventId), claim.lease);
+        const [state] = yield* select(stateOfLease.text, toId(claim.eventId), claim.lease);
         if (state?.lease !== "held") return { held: state?.lease === "settled", more: false };
         yield { writes: writes as readonly Write<never>[] };
         yield* select(`SELECT set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`);
-        const [row] = yield* select(hot.settle, ...(settleValues([settlement]) as SqlValue[]));
+        const [row] = yield* select(statement.text, ...(values as SqlValue[]), `${PATIENCE.alone}ms`);
         if (row === undefined) throw new LeaseLost();
         return { held: true, more: row.more === true };
       }, failing.settle);
@@ -311,38 +335,41 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     }
   }
 
-  async #query(what: string, sql: string, values: readonly unknown[]): Promise<SqlRow[]> {
+  async #query(what: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
     await this.ready();
-    return [...(await this.#driver.query(what, sql, values)).rows];
+    return this.#driver.query(what, statement, values);
+  }
+
+  /**
+   * Runs a statement whose last parameter is the time that it waits for a lock. If it has only one call, it waits again,
+   * for longer. Few statements wait at a time, so that one locked record leaves connections for others.
+   */
+  async #patiently(
+    what: string,
+    statement: Statement,
+    values: readonly unknown[],
+    calls: number,
+  ): Promise<Row[]> {
+    const run = (patience: number) => this.#query(what, statement, [...values, `${patience}ms`]);
+    try {
+      return await run(PATIENCE.together);
+    } catch (error) {
+      if (calls > 1 || !isLocked(error)) throw error;
+      return this.#waiting.run(() => run(PATIENCE.alone));
+    }
   }
 
   /** Reads only the newest events, because an index on the time of receipt would cost each change of an event. */
   protected override doLastReceivedAt(): Promise<number | undefined> {
+    const { text } = this.#hot.lastReceived;
     return this.read(function* () {
-      const [row] = yield* select(hot.lastReceived);
+      const [row] = yield* select(text);
       return numberOrNull(row!.at) ?? undefined;
     });
   }
 }
 
-function patienceOf({ length }: { readonly length: number }): string {
-  return `${length === 1 ? PATIENCE.alone : PATIENCE.together}ms`;
-}
-
 function knownAnswer({ event }: Addition, known: readonly SqlRow[]): "duplicate" | "conflict" {
   const row = known.find(({ id }) => fromId(id) === event.eventId);
   return row === undefined || toRef(row.ref) === event.ref ? "duplicate" : "conflict";
-}
-
-function settleValues(settlements: readonly Settlement<ClientBase>[]): unknown[] {
-  const additions = settlements.flatMap(({ additions }, n) =>
-    additions.map((addition) => additionJson(addition, n)),
-  );
-  return [
-    JSON.stringify(settlements.map(settlementJson)),
-    settlements.length,
-    JSON.stringify(additions),
-    additions.length,
-    patienceOf(settlements),
-  ];
 }

@@ -49,7 +49,7 @@ export class Connection implements NamedServer {
   /** Called at each signal of the client. The client has one listener a signal, even if many calls wait. */
   readonly #listeners = new Set<(signal: Signal) => void>();
   readonly #detachers: (() => void)[] = [];
-  readonly #others = new Set<RedisClient>();
+  #other: RedisClient | undefined;
 
   constructor(server: string | RedisClient, keys: string, timeout: number) {
     this.#keys = keys;
@@ -106,12 +106,11 @@ export class Connection implements NamedServer {
     return client;
   }
 
-  /** Creates another client. The caller connects and ends it. */
+  /** Creates a second client for messages. The caller connects and ends it. */
   async another(): Promise<RedisClient> {
-    const other = this.#url === undefined ? duplicateOf(this.#client!) : await this.#create(ONE_LIFE);
-    quiet(other);
-    this.#others.add(other);
-    return other;
+    this.#other = this.#url === undefined ? duplicateOf(this.#client!) : await this.#create(ONE_LIFE);
+    quiet(this.#other);
+    return this.#other;
   }
 
   close(): void {
@@ -144,7 +143,10 @@ export class Connection implements NamedServer {
   #listenTo(client: RedisClient): void {
     for (const signal of ["ready", "close", "end"] as const satisfies Signal[]) {
       const tell = (): void => {
-        if (signal === "ready") this.connections += 1;
+        if (signal === "ready") {
+          this.connections += 1;
+          this.#refusal = this.#lastError = undefined;
+        }
         for (const listener of [...this.#listeners]) listener(signal);
       };
       client.on(signal, tell);
@@ -225,7 +227,8 @@ export class Connection implements NamedServer {
   #movedAway(): void {
     // The option `reconnectOnError` of a user's client decides whether the client reconnects.
     if (this.#url === undefined) return;
-    for (const client of [this.#client!, ...this.#others]) end(client);
+    end(this.#client!);
+    if (this.#other !== undefined) end(this.#other);
   }
 }
 

@@ -68,17 +68,23 @@ local function move(event, state, due, reason, ...)
   end
   if was == 'done' or was == 'parked' then leave_ended(event) end
   event.state, event.reason = state, reason or event.reason
-  local ended = ''
+  local fields = { 'state', state, ... }
+  local function set(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  if reason then set('reason', reason) end
   if not due or state == 'processing' then call('ZREM', SINCE, id)
   else call('ZADD', SINCE, state == 'scheduled' and due or event.received, id) end
   if not due then
-    ended = event.ended or now
+    local ended = event.ended or now
+    set('ended', ended)
     call('ZADD', key('ended', state), ended, id)
     if state == 'parked' then call('ZADD', key('ended:parked', event.reason), ended, id) end
   end
   if state == 'done' then call('ZREM', key('open', event.record), event.member)
   else call('ZADD', key('open', event.record), due or 'inf', event.member) end
-  call('HSET', key('event', id), 'state', state, 'reason', event.reason, 'ended', ended, ...)
+  call('HSET', key('event', id), unpack(fields))
 end
 
 local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end
@@ -221,7 +227,7 @@ local function add(addition)
   local state = addition.wait > 0 and 'scheduled' or 'pending'
   local kept = event and keep(event, addition)
   if kept then return kept end
-  if event then replace(event, addition, state, due) else insert(addition, state, due, '', now) end
+  if event then replace(event, addition, state, due) else insert(addition, state, due, nil, now) end
   note_received(addition.source, now)
   return 'added'
 end

@@ -5,13 +5,14 @@ import { statementsOf } from "./sql-statements.ts";
 
 const SCHEMA_VERSION = 2;
 
-/** Whether the tables exist. Throws if another version of stayhook made them. */
+/** Whether the tables exist. Throws if an older version of stayhook made them. */
 export function* isMigrated(dialect: SqlDialect): SqlSteps<boolean> {
   const sql = statementsOf(dialect);
   if ((yield* select(sql.tableExists, "stayhook_meta")).length > 0) {
     const [row] = yield* select(sql.meta, "schema");
     const version = row && number(text(row.value));
-    if (version === undefined || version === SCHEMA_VERSION) return version !== undefined;
+    // Newer versions only add to the tables, so this version can use newer tables.
+    if (version === undefined || version >= SCHEMA_VERSION) return version !== undefined;
     throw otherVersion(`The tables have schema version ${version}`);
   }
   if ((yield* select(sql.tableExists, "stayhook_events")).length === 0) return false;

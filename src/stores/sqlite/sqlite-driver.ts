@@ -1,6 +1,6 @@
 import { statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
 import {
   runSync,
@@ -75,6 +75,8 @@ export class SqliteDriver implements SqlDriver {
 
   async close(): Promise<void> {
     this.notifier.close();
+    // A claim that has just read begins its transaction in this turn.
+    await turn();
     await this.#commits.idle();
     const { db, own } = this.#opened;
     try {

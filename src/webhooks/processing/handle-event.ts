@@ -49,8 +49,7 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
     if (subject) return await new RecordWork(options, claim, context, subject).run();
     const type = claim.topic === "messages" ? "message" : "unknown";
     try {
-      const fields = type === "message" ? { type, ref: null } : { type };
-      return { state: "done", type, ...(await runCallback(options, claim, context, fields)) };
+      return { state: "done", type, ...(await runCallback(options, claim, context, { type })) };
     } catch (error) {
       return { state: "failed", reason: "callback", error, type };
     }
@@ -131,7 +130,6 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             type,
             status: record.status,
             [this.#subject.kind]: record,
-            previousStatus: previous?.status,
             changed,
             changes,
             previous,
@@ -354,7 +352,7 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
   context: WorkContext,
   fields: { readonly type: string; readonly [field: string]: unknown },
 ): Promise<Called<Tx> | undefined> {
-  const { client, on, rules, transactional } = options;
+  const { on, rules, transactional } = options;
   const callback = callbackFor(on, fields.type);
   if (!callback) return undefined;
   const writes = new AtomicWrites<Tx>(transactional);
@@ -365,6 +363,7 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
     await callback({
       ...fields,
       eventId: claim.eventId,
+      ref: claim.ref,
       timestamp: timestampOf(claim, notification),
       receivedAt: new Date(claim.receivedAt),
       source: claim.source,
@@ -373,7 +372,6 @@ async function runCallback<B extends Booking, L extends Listing, Tx>(
       ...(fields.type === "booking.Request" && { decideBy: decideByOf(claim, notification) }),
       attempt: claim.attempts,
       signal: context.signal,
-      client,
       atomically: writes.add,
       ...(timers && { timers }),
     });

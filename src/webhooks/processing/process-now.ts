@@ -4,8 +4,8 @@ import { CancellableRun } from "../../queue/cancellable-run.ts";
 import type { AttemptResult, ProcessAttempt, Work, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
-import { logDoubts, withSubject } from "../receiving/answers.ts";
-import { parseBody } from "../receiving/parse.ts";
+import { withSubject } from "../receiving/answers.ts";
+import { logDoubts, parseBody } from "../receiving/parse.ts";
 
 /** Options of {@link WebhookHandler.process}. */
 export interface ProcessOptions {
@@ -28,6 +28,7 @@ export interface Processed {
 /** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
   override name = "ProcessingError";
+  /** The code of this class. */
   override readonly code = "processing_failed" as const;
   /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";

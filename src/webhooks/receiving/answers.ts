@@ -1,8 +1,5 @@
 import { describeIssue, type Issue } from "../../errors.ts";
 import type { Log, LogLevel } from "../../logger.ts";
-import type { AddAnswer } from "../../stores/base-store.ts";
-import type { NewEvent } from "../../stores/event-store.ts";
-import type { Doubt } from "./parse.ts";
 
 /** The message for a body that a body parser has already read. */
 export const ALREADY_READ =
@@ -14,14 +11,13 @@ export interface ReceiveResult {
   /** The HTTP status of the answer. */
   readonly status: number;
   /** The headers by name, in lower case. */
-  readonly headers: Record<string, string>;
+  readonly headers: Readonly<Record<string, string>>;
   /** The body of the answer, which may be empty. */
   readonly body: string;
 }
 
 /** Why a request was refused before its body was parsed, or why its notification could not be recorded. */
 export type Refusal =
-  | "closing"
   | "method"
   | "verify"
   | "verify-timeout"
@@ -34,63 +30,38 @@ export type Refusal =
   | "backlog"
   | "internal";
 
-/** How to answer and log a refused request. The answer contains `detail`, and the log line contains `line`. */
-interface Row {
-  readonly status: number;
-  readonly detail: string;
-  readonly level: LogLevel;
-  readonly line: string;
-}
+const LIMIT = "within 10 s, or within replyWithin if that is less";
 
-const rows: Readonly<Record<Refusal, Row>> = {
-  closing: { status: 503, detail: "Shutting down.", level: "debug", line: "the handler is closing" },
-  method: {
-    ...{ status: 405, detail: "Notifications are sent by POST." },
-    ...{ level: "debug", line: "its method is not POST" },
-  },
-  verify: {
-    ...{ status: 401, detail: "The request was not accepted." },
-    ...{ level: "warn", line: "verify did not accept the request" },
-  },
-  "verify-timeout": {
-    ...{ status: 503, detail: "The request could not be checked in time." },
-    ...{ level: "warn", line: "verify took longer than replyWithin" },
-  },
-  "too-large": {
-    ...{ status: 413, detail: "The body is too large." },
-    ...{ level: "warn", line: "its body is larger than maxBodyBytes" },
-  },
-  "body-timeout": {
-    ...{ status: 408, detail: "The body did not arrive in time." },
-    ...{ level: "warn", line: "its body stalled for 10 s, or took longer than replyWithin" },
-  },
-  aborted: {
-    ...{ status: 400, detail: "The request ended before its body was complete." },
-    ...{ level: "debug", line: "the request ended before its body was complete" },
-  },
-  "already-read": {
-    ...{ status: 500, detail: "The body could not be read." },
-    ...{ level: "error", line: ALREADY_READ },
-  },
-  store: {
-    ...{ status: 503, detail: "The notification could not be recorded." },
-    ...{ level: "error", line: "the store could not record the notification" },
-  },
-  "store-timeout": {
-    ...{ status: 503, detail: "The notification could not be recorded in time." },
-    ...{ level: "error", line: "the store did not record the notification in time" },
-  },
-  backlog: {
-    ...{ status: 503, detail: "Too many notifications wait to be handled." },
-    ...{
-      level: "error",
-      line: "more events wait than maxBacklog allows. Discard unneeded events, or raise maxBacklog",
-    },
-  },
-  internal: { status: 500, detail: "Something went wrong.", level: "error", line: "unexpected error" },
+/** For each refusal: the status and the detail of the answer, then the level and the text of the log line. */
+const REFUSALS: Readonly<Record<Refusal | "invalid", readonly [number, string, LogLevel, string]>> = {
+  method: [405, "Notifications are sent by POST.", "debug", "its method is not POST"],
+  verify: [401, "The request was not accepted.", "warn", "verify did not accept the request"],
+  "verify-timeout": [503, "The request could not be checked in time.", "warn", `verify did not end ${LIMIT}`],
+  "too-large": [413, "The body is too large.", "warn", "its body is larger than maxBodyBytes"],
+  "body-timeout": [408, "The body did not arrive in time.", "warn", `the body did not arrive ${LIMIT}`],
+  aborted: [
+    ...([400, "The request ended before its body was complete."] as const),
+    ...(["debug", "the request ended before its body was complete"] as const),
+  ],
+  "already-read": [500, "The body could not be read.", "error", ALREADY_READ],
+  invalid: [400, "The body is not a valid notification.", "warn", "its body is not a valid notification"],
+  store: [
+    ...([503, "The notification could not be recorded."] as const),
+    ...(["error", "the store could not record the notification"] as const),
+  ],
+  "store-timeout": [
+    ...([503, "The notification could not be recorded in time."] as const),
+    ...(["error", `the store did not record the notification ${LIMIT}`] as const),
+  ],
+  backlog: [
+    ...([503, "Too many notifications wait to be handled."] as const),
+    "error",
+    "more events wait than maxBacklog allows. Discard unneeded events, or raise maxBacklog",
+  ],
+  internal: [500, "Something went wrong.", "error", "unexpected error"],
 };
 
-const titles: Readonly<Record<number, string>> = {
+const TITLES: Readonly<Record<number, string>> = {
   400: "Bad Request",
   401: "Unauthorized",
   405: "Method Not Allowed",
@@ -100,38 +71,108 @@ const titles: Readonly<Record<number, string>> = {
   503: "Service Unavailable",
 };
 
-const headersOf: Readonly<Record<number, Record<string, string>>> = {
+const HEADERS: Readonly<Record<number, Record<string, string>>> = {
   405: { allow: "POST" },
   503: { "retry-after": "5" },
 };
 
 /** The answer to a GET or HEAD request of a monitor. */
-export function reachable(): ReceiveResult {
-  return { status: 200, headers: {}, body: "" };
-}
+export const REACHABLE: ReceiveResult = { status: 200, headers: {}, body: "" };
 
 /** The answer to a recorded notification, or to its duplicate. */
-export function accepted(): ReceiveResult {
-  return { status: 200, headers: { "content-type": "application/json" }, body: '{"received":true}' };
+export const ACCEPTED: ReceiveResult = {
+  status: 200,
+  headers: { "content-type": "application/json" },
+  body: '{"received":true}',
+};
+
+/**
+ * The reason why the handler refuses a request. Each step of the intake throws it. It is no `Error`, because strangers
+ * can cause refusals, and a stack trace takes longer than the rest of the request.
+ */
+export class Refused {
+  readonly reason: Refusal | "invalid";
+  readonly error: unknown;
+  /** The issues of an invalid notification. */
+  readonly issues: readonly Issue[];
+  /** The content of an invalid notification. */
+  readonly content: string | Uint8Array;
+
+  constructor(
+    reason: Refusal | "invalid",
+    error?: unknown,
+    issues: readonly Issue[] = [],
+    content: string | Uint8Array = "",
+  ) {
+    this.reason = reason;
+    this.error = error;
+    this.issues = issues;
+    this.content = content;
+  }
+
+  /** The answer. It names each wrong field of a notification, but repeats nothing of the request. */
+  get answer(): ReceiveResult {
+    const [status, detail] = REFUSALS[this.reason];
+    const errors = this.issues.map(({ path, message }) => ({ path, message }));
+    return {
+      status,
+      headers: { "content-type": "application/problem+json", ...HEADERS[status] },
+      body: JSON.stringify({ title: TITLES[status], status, detail, ...(errors.length > 0 && { errors }) }),
+    };
+  }
+
+  /** The cause in words, for the log. */
+  get line(): string {
+    if (this.reason === "invalid")
+      return this.issues.map((issue) => describeIssue(withSubject(issue))).join("; ");
+    return REFUSALS[this.reason][3];
+  }
+
+  observation(topic: string | undefined): InvalidObservation | RefusedObservation {
+    const { reason, error, issues } = this;
+    if (reason === "invalid")
+      return { kind: "invalid", topic: topic ?? null, issues, body: beginningOf(this.content) };
+    const base = { kind: "refused", topic: topic ?? null, status: REFUSALS[reason][0], reason } as const;
+    return error === undefined ? base : { ...base, error };
+  }
+
+  log(log: Log): void {
+    const { reason, error } = this;
+    const [status, , level] = REFUSALS[reason];
+    const what = reason === "invalid" ? "an invalid notification" : "a request";
+    // Log only the class of an error of `verify`, because the error may quote the URL with the secret.
+    const threw = reason === "verify" && error !== undefined;
+    log.limited(
+      threw ? "verify-threw" : reason,
+      level,
+      `refused ${what} (${status}): ${threw ? `verify threw ${classOf(error)}` : this.line}`,
+      threw || error === undefined ? undefined : { error },
+    );
+  }
 }
 
-export function refused(reason: Refusal): ReceiveResult {
-  const { status, detail } = rows[reason];
-  return problem(status, { detail });
+/** Returns the refusal of a body that as a whole is no notification. */
+export function invalidBody(message: string, content?: string | Uint8Array): Refused {
+  return new Refused("invalid", undefined, [{ path: [], message }], content);
 }
 
-/** The answer to an invalid notification. It names each wrong field, but repeats nothing of the request. */
-export function invalid(issues: readonly Issue[]): ReceiveResult {
-  const errors = issues.map(({ path, message }) => ({ path, message }));
-  return problem(400, { detail: "The body is not a valid notification.", errors });
+/** Puts the words `the body` before the message of an issue about the whole body. */
+export function withSubject({ path, message }: Issue): Issue {
+  return { path, message: path.length === 0 ? `the body ${message}` : message };
 }
 
-function problem(status: number, details: object): ReceiveResult {
-  return {
-    status,
-    headers: { "content-type": "application/problem+json", ...headersOf[status] },
-    body: JSON.stringify({ title: titles[status], status, ...details }),
-  };
+function classOf(error: unknown): string {
+  return error instanceof Error ? `a ${error.name}` : `a ${typeof error}`;
+}
+
+/** `observe` gets this many bytes from the beginning of an invalid body. */
+const SHOWN_BYTES = 2048;
+
+function beginningOf(body: string | Uint8Array): string {
+  // Each character has at least one byte, so encode no more than `SHOWN_BYTES` characters.
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body.slice(0, SHOWN_BYTES)) : body;
+  if (bytes.length <= SHOWN_BYTES) return new TextDecoder().decode(bytes);
+  return new TextDecoder().decode(bytes.subarray(0, SHOWN_BYTES), { stream: true });
 }
 
 /** Reports a notification. `received`: the store recorded its event. `duplicate`: the store already had this id. */
@@ -171,86 +212,3 @@ export interface RefusedObservation {
 
 /** An observation of a request. It never holds the URL or the headers. */
 export type ReceiveObservation = ReceivedObservation | InvalidObservation | RefusedObservation;
-
-export type Observe = (event: ReceiveObservation) => void;
-
-/** `observe` gets this many bytes from the beginning of an invalid body. */
-const SHOWN_BYTES = 2048;
-
-const doubtLines: Readonly<Record<Extract<Doubt, string>, string>> = {
-  timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
-  references:
-    "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
-};
-
-export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
-  for (const doubt of doubts) {
-    const [kind, line] =
-      typeof doubt === "string"
-        ? [doubt, doubtLines[doubt]]
-        : [
-            "misspelt",
-            `names no record, but has the key \`${doubt.key}\`. Is this \`${doubt.meant}\`, misspelt?`,
-          ];
-    log.limited(kind, "warn", `the notification ${eventId} ${line}`, { eventId, ref });
-  }
-}
-
-/** Puts the words `the body` before the message of an issue about the whole body. */
-export function withSubject({ path, message }: Issue): Issue {
-  return { path, message: path.length === 0 ? `the body ${message}` : message };
-}
-
-/** Reports each request to `observe` and the log. */
-export class Reporter {
-  readonly #observe: Observe;
-  readonly #log: Log;
-
-  constructor(observe: Observe, log: Log) {
-    this.#observe = observe;
-    this.#log = log;
-  }
-
-  recorded(event: NewEvent, added: AddAnswer, doubts: readonly Doubt[]): void {
-    const { eventId, ref, topic } = event;
-    if (added === "conflict") {
-      const problem =
-        "was delivered before with a different booking or listing. The handler ignores the new delivery";
-      this.#log.limited("conflict", "warn", `event ${eventId} ${problem}`, { eventId, ref });
-    }
-    logDoubts(event, doubts, this.#log);
-    this.#observe({ kind: added === "added" ? "received" : "duplicate", eventId, ref, topic });
-  }
-
-  invalid(topic: string | undefined, issues: readonly Issue[], body: string | Uint8Array = ""): void {
-    const list = issues.map((issue) => describeIssue(withSubject(issue))).join("; ");
-    this.#log.limited("invalid", "warn", `refused an invalid notification (400): ${list}`);
-    this.#observe({ kind: "invalid", topic: topic ?? null, issues, body: beginningOf(body) });
-  }
-
-  refused(reason: Refusal, topic: string | undefined, error?: unknown): void {
-    const { status, level, line } = rows[reason];
-    const message = `refused a request (${status}): ${line}`;
-    // Log only the class of an error of `verify`, because the error may quote the URL with the secret.
-    if (reason === "verify" && error !== undefined)
-      this.#log.limited(
-        "verify-threw",
-        level,
-        `refused a request (${status}): verify threw ${classOf(error)}`,
-      );
-    else this.#log.limited(reason, level, message, error === undefined ? {} : { error });
-    const base = { kind: "refused", topic: topic ?? null, status, reason } as const;
-    this.#observe(error === undefined ? base : { ...base, error });
-  }
-}
-
-function beginningOf(body: string | Uint8Array): string {
-  // Each character has at least one byte, so encode no more than `SHOWN_BYTES` characters.
-  const bytes = typeof body === "string" ? new TextEncoder().encode(body.slice(0, SHOWN_BYTES)) : body;
-  if (bytes.length <= SHOWN_BYTES) return new TextDecoder().decode(bytes);
-  return new TextDecoder().decode(bytes.subarray(0, SHOWN_BYTES), { stream: true });
-}
-
-function classOf(error: unknown): string {
-  return error instanceof Error ? `a ${error.name}` : `a ${typeof error}`;
-}

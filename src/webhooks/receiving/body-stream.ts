@@ -1,27 +1,5 @@
 import { idleTimer } from "../../async.ts";
-import { type Deadlines, now } from "./request-timers.ts";
-
-/** Why a body could not be read. */
-export type BodyFailure =
-  | "too-large"
-  | "body-timeout"
-  | "aborted"
-  | "already-read"
-  | "not-json"
-  | "not-base64";
-
-export type ReadBody =
-  | { readonly content: Uint8Array | string; readonly failure?: undefined }
-  | { readonly failure: BodyFailure; readonly error?: unknown; readonly content?: string };
-
-export interface BodyLimits {
-  readonly maxBodyBytes: number;
-  /** The longest time between two chunks, ms. */
-  readonly bodyTimeout: number;
-  /** The deadline for reading the whole body, by `now()`. */
-  readonly replyBy: number;
-  readonly deadlines: Deadlines;
-}
+import { Refused } from "./answers.ts";
 
 /** The members of a Node stream that this module uses. Declared here, so that the module needs no import from Node. */
 export interface NodeStream {
@@ -46,27 +24,24 @@ interface Sink {
 type Release = (ended: boolean) => void;
 
 /**
- * Reads a stream until it ends or reaches a limit.
+ * Reads a stream until it ends or is larger than `maxBytes`.
  *
- * @param settled - called once, with the body or the failure
- * @returns a function that stops reading, with the failure `aborted`
+ * @param settled - called once, with the body or the refusal
+ * @returns a function that stops reading, with a refusal
  */
 export function readStream(
   stream: BodyStream,
-  limits: BodyLimits,
-  settled: (body: ReadBody) => void,
-): () => void {
-  const { deadlines, maxBodyBytes, bodyTimeout, replyBy } = limits;
-  const stallsAt = (): number => Math.min(now() + bodyTimeout, replyBy);
+  maxBytes: number,
+  settled: (body: Uint8Array | Refused) => void,
+): (refused: Refused) => void {
   const chunks: Uint8Array[] = [];
   let size = 0;
   let ended: boolean | undefined;
   let release: Release | undefined;
 
-  const finish = (body: ReadBody): void => {
+  const finish = (body: Uint8Array | Refused): void => {
     if (ended !== undefined) return;
-    ended = body.failure === undefined;
-    deadlines.remove(deadline);
+    ended = !(body instanceof Refused);
     letGo(ended);
     settled(body);
   };
@@ -77,26 +52,23 @@ export function readStream(
       // An error of the source must not prevent the answer.
     }
   };
-  const deadline = deadlines.add(stallsAt(), () => finish({ failure: "body-timeout" }));
-
   release = open(stream, {
     chunk(value) {
       const bytes = toBytes(value);
       if (bytes === undefined)
-        finish({ failure: "aborted", error: new TypeError("a chunk of the body is neither bytes nor text") });
-      else if (size + bytes.length > maxBodyBytes) finish({ failure: "too-large" });
-      else if (bytes.length > 0) {
+        finish(new Refused("aborted", new TypeError("a chunk of the body is neither bytes nor text")));
+      else if (size + bytes.length > maxBytes) finish(new Refused("too-large"));
+      else {
         size += bytes.length;
         chunks.push(bytes);
-        deadline.at = stallsAt();
       }
       return ended === undefined;
     },
-    end: () => finish({ content: concatenate(chunks, size) }),
-    fail: (error) => finish({ failure: "aborted", error }),
+    end: () => finish(concatenate(chunks, size)),
+    fail: (error) => finish(new Refused("aborted", error)),
   });
   if (ended !== undefined) letGo(ended);
-  return () => finish({ failure: "aborted" });
+  return finish;
 }
 
 /** Returns the bytes of a text or a binary value, even from another realm. Returns `undefined` for other values. */
@@ -121,37 +93,41 @@ function concatenate(chunks: readonly Uint8Array[], size: number): Uint8Array {
 
 function open(stream: BodyStream, sink: Sink): Release {
   try {
-    if (isWebStream(stream)) return openWebStream(stream, sink);
-    if (isNodeStream(stream)) return openNodeStream(stream, sink);
-    return openIterator(stream[Symbol.asyncIterator](), sink);
+    if (isNodeStream(stream)) return listen(stream, sink);
+    if (!isWebStream(stream)) {
+      const iterator = stream[Symbol.asyncIterator]();
+      void pump(() => iterator.next(), sink);
+      return (ended) => ended || afterTheAnswer(() => iterator.return?.());
+    }
+    const reader = stream.getReader();
+    void pump(() => reader.read(), sink);
+    return (ended) => {
+      // Do not release the lock of an ended stream: Node would then make an error with a stack trace, which is slow.
+      if (ended) return;
+      reader.releaseLock();
+      afterTheAnswer(() => (stream.locked ? undefined : stream.cancel()));
+    };
   } catch (error) {
     sink.fail(error);
     return () => {};
   }
 }
 
+export function isStream(body: object): body is BodyStream {
+  return isWebStream(body) || isNodeStream(body) || Symbol.asyncIterator in body;
+}
+
 export function isWebStream(value: object): value is ReadableStream<unknown> {
   return typeof (value as { getReader?: unknown }).getReader === "function";
 }
 
-export function isNodeStream(value: object): value is NodeStream {
+function isNodeStream(value: object): value is NodeStream {
   const { on, pause } = value as Partial<NodeStream>;
-  return typeof on === "function" && typeof pause === "function";
-}
-
-function openWebStream(stream: ReadableStream<unknown>, sink: Sink): Release {
-  const reader = stream.getReader();
-  void pump(() => reader.read(), sink);
-  return (ended) => {
-    // Do not release the lock of an ended stream: Node would then make an error with a stack trace, which is slow.
-    if (ended) return;
-    reader.releaseLock();
-    afterTheAnswer(() => (stream.locked ? undefined : stream.cancel()));
-  };
+  return typeof on === "function" && typeof pause === "function" && !isWebStream(value);
 }
 
 /** Listens to the stream's events, because `for await` would take twice as long. */
-function openNodeStream(stream: NodeStream, sink: Sink): Release {
+function listen(stream: NodeStream, sink: Sink): Release {
   const data = (chunk: unknown): void => void sink.chunk(chunk);
   // Do not remove the listener of `error` on release, because an error without a listener ends the process.
   stream.on("error", sink.fail);
@@ -163,13 +139,6 @@ function openNodeStream(stream: NodeStream, sink: Sink): Release {
     if (ended) return;
     stream.removeListener("data", data);
     stream.pause();
-  };
-}
-
-function openIterator(iterator: AsyncIterator<unknown>, sink: Sink): Release {
-  void pump(() => iterator.next(), sink);
-  return (ended) => {
-    if (!ended) afterTheAnswer(() => iterator.return?.());
   };
 }
 

@@ -1,51 +1,48 @@
 import { StayhookError } from "../../errors.ts";
-import { ALREADY_READ } from "./answers.ts";
+import { ALREADY_READ, invalidBody, Refused } from "./answers.ts";
 import {
-  type BodyFailure,
-  type BodyLimits,
   type BodyStream,
-  isNodeStream,
+  isStream,
   isWebStream,
   type NodeStream,
-  type ReadBody,
   readStream,
   toBytes,
 } from "./body-stream.ts";
-import { headerOf, type ReceiveRequest, type RequestHeaders } from "./request.ts";
+import { headerOf, type ReceiveRequest } from "./request.ts";
 
 const encoder = new TextEncoder();
 
-/** Reads the body of a request, at most once. The body is a stream, bytes, text, or an object from a body parser. */
+/** The body of a request: its bytes, or its text if the server has already decoded it. */
+export type Content = Uint8Array | string;
+
+/** Reads the body of a request, at most once, for `verify` and for the handler. */
 export class RequestBody {
-  readonly #body: unknown;
-  readonly #isBase64: boolean;
-  readonly #headers: RequestHeaders;
-  readonly #limits: BodyLimits;
-  #read: ReadBody | Promise<ReadBody> | undefined;
-  #failed = false;
-  #stop: (() => void) | undefined;
+  readonly #request: Pick<ReceiveRequest, "body" | "headers" | "isBase64Encoded">;
+  readonly #maxBytes: number;
+  #content: Content | Promise<Content> | undefined;
+  #stop: ((refused: Refused) => void) | undefined;
+  /** Why the body could not be read. `verify` may have caught this refusal, or failed because of it. */
+  refused: Refused | undefined;
 
-  constructor(
-    { body, headers, isBase64Encoded }: Omit<ReceiveRequest, "method" | "url">,
-    limits: BodyLimits,
-  ) {
-    this.#body = body;
-    this.#isBase64 = isBase64Encoded === true;
-    this.#headers = headers ?? {};
-    this.#limits = limits;
+  constructor(request: Pick<ReceiveRequest, "body" | "headers" | "isBase64Encoded">, maxBytes: number) {
+    this.#request = request;
+    this.#maxBytes = maxBytes;
   }
 
-  get hasFailed(): boolean {
-    return this.#failed;
-  }
-
-  read(): ReadBody | Promise<ReadBody> {
-    if (this.#read === undefined) {
-      const read = this.#start();
-      this.#read = read;
-      if (!(read instanceof Promise)) this.#failed = read.failure !== undefined;
+  /**
+   * Returns a promise only for a stream. In the turn in which a request arrives, Node reads its body at less cost.
+   *
+   * @throws Refused
+   */
+  read(): Content | Promise<Content> {
+    if (this.refused) throw this.refused;
+    try {
+      this.#content ??= this.#readNow();
+    } catch (error) {
+      if (error instanceof Refused) this.refused = error;
+      throw error;
     }
-    return this.#read;
+    return this.#content;
   }
 
   /** Resolves to the bytes of the body, for `verify`. Rejects if the body cannot be read. */
@@ -56,51 +53,53 @@ export class RequestBody {
     return bytes;
   }
 
-  stop(): void {
-    this.#stop?.();
+  /** Stops the reading of a stream. Does nothing if the body is not being read. */
+  stop(reason: "aborted" | "body-timeout"): void {
+    this.#stop?.(new Refused(reason));
   }
 
   async #bytes(): Promise<Uint8Array> {
-    if (isParsed(this.#body)) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
-    const read = await this.read();
-    if (read.failure !== undefined) throw new StayhookError(`rawBody(): ${this.#describe(read.failure)}`);
-    return typeof read.content === "string" ? encoder.encode(read.content) : read.content;
+    const { body } = this.#request;
+    if (isParsed(body)) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
+    try {
+      const content = await this.read();
+      return typeof content === "string" ? encoder.encode(content) : content;
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      const tooLarge = `the body is larger than ${this.#maxBytes} bytes`;
+      throw new StayhookError(`rawBody(): ${error.reason === "too-large" ? tooLarge : error.line}`);
+    }
   }
 
-  #describe(failure: BodyFailure): string {
-    if (failure === "too-large") return `the body is larger than ${this.#limits.maxBodyBytes} bytes`;
-    if (failure === "not-base64") return "the body is not base64";
-    if (failure === "body-timeout") return "the body did not arrive in time";
-    return failure === "already-read" ? ALREADY_READ : "the request ended before its body was complete";
-  }
-
-  #start(): ReadBody | Promise<ReadBody> {
-    const body = this.#body;
-    if (body === undefined || body === null) return { content: "" };
-    if (typeof body === "string") return this.#isBase64 ? this.#decode(body) : this.#sized(body);
+  #readNow(): Content | Promise<Content> {
+    const { body, isBase64Encoded } = this.#request;
+    if (body === undefined || body === null) return "";
+    if (typeof body === "string") return isBase64Encoded === true ? this.#decode(body) : this.#sized(body);
     const bytes = toBytes(body);
     if (bytes !== undefined) return this.#sized(bytes);
-    return isStream(body) ? this.#readStream(body) : this.#reserialise(body);
+    return isParsed(body) ? this.#reserialise(body) : this.#readStream(body as BodyStream);
   }
 
-  #readStream(stream: BodyStream): ReadBody | Promise<ReadBody> {
-    if (wasRead(stream)) return { failure: "already-read" };
-    if (hasEnded(stream)) return { content: "" };
-    if ((this.#contentLength() ?? 0) > this.#limits.maxBodyBytes) return { failure: "too-large" };
-    return new Promise((resolve) => {
-      this.#stop = readStream(stream, this.#limits, (body) => {
-        this.#failed = body.failure !== undefined;
-        resolve(body);
+  #readStream(stream: BodyStream): Content | Promise<Content> {
+    const { readableDidRead, readableEnded } = stream as NodeStream;
+    if (isWebStream(stream) ? stream.locked : readableDidRead === true) throw new Refused("already-read");
+    // An unread stream that has ended is empty, and emits no further event.
+    if (readableEnded === true) return "";
+    if ((this.#contentLength() ?? 0) > this.#maxBytes) throw new Refused("too-large");
+    return new Promise((resolve, reject) => {
+      this.#stop = readStream(stream, this.#maxBytes, (body) => {
+        if (!(body instanceof Refused)) return resolve(body);
+        this.refused = body;
+        reject(body);
       });
     });
   }
 
-  #decode(base64: string): ReadBody {
+  #decode(base64: string): Content {
     // Check the length before decoding, so that a body that is too large takes no memory.
-    if (decodedLength(base64) > this.#limits.maxBodyBytes) return { failure: "too-large" };
-    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0) {
-      return { failure: "not-base64", content: base64 };
-    }
+    if (decodedLength(base64) > this.#maxBytes) throw new Refused("too-large");
+    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0)
+      throw invalidBody("is not base64", base64);
     const { Buffer } = globalThis;
     return this.#sized(
       Buffer ? Buffer.from(base64, "base64") : Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
@@ -108,27 +107,33 @@ export class RequestBody {
   }
 
   // Checks `content-length`. If that header is missing or counts compressed bytes, checks the size of the JSON text.
-  #reserialise(parsed: unknown): ReadBody {
-    const length =
-      headerOf(this.#headers, "content-encoding") === undefined ? this.#contentLength() : undefined;
-    const { maxBodyBytes } = this.#limits;
-    if ((length ?? 0) > maxBodyBytes) return { failure: "too-large" };
-    const text = serialise(parsed, 8 * maxBodyBytes);
-    if (text === undefined) return { failure: "not-json" };
-    return length === undefined ? this.#sized(text) : { content: text };
+  #reserialise(parsed: unknown): Content {
+    const { headers } = this.#request;
+    const isCompressed = headerOf(headers ?? {}, "content-encoding") !== undefined;
+    const length = isCompressed ? undefined : this.#contentLength();
+    if ((length ?? 0) > this.#maxBytes) throw new Refused("too-large");
+    const text = serialise(parsed, 8 * this.#maxBytes);
+    if (text === undefined) throw invalidBody("is not JSON");
+    return length === undefined ? this.#sized(text) : text;
   }
 
-  #sized(content: string | Uint8Array): ReadBody {
-    const { maxBodyBytes } = this.#limits;
+  #sized<C extends Content>(content: C): C {
     const fits =
-      typeof content === "string" ? textFits(content, maxBodyBytes) : content.length <= maxBodyBytes;
-    return fits ? { content } : { failure: "too-large" };
+      typeof content === "string" ? textFits(content, this.#maxBytes) : content.length <= this.#maxBytes;
+    if (!fits) throw new Refused("too-large");
+    return content;
   }
 
   #contentLength(): number | undefined {
-    const header = headerOf(this.#headers, "content-length");
+    const header = headerOf(this.#request.headers ?? {}, "content-length");
     return header !== undefined && /^\d+$/.test(header) ? Number(header) : undefined;
   }
+}
+
+/** Whether `body` is an object that a body parser made. */
+function isParsed(body: unknown): boolean {
+  if (body === undefined || body === null || typeof body === "string" || toBytes(body)) return false;
+  return typeof body !== "object" || !isStream(body);
 }
 
 function decodedLength(base64: string): number {
@@ -140,27 +145,6 @@ function textFits(text: string, maxBytes: number): boolean {
   // A UTF-16 unit takes at most 3 bytes in UTF-8, so most texts need not be encoded.
   if (3 * text.length <= maxBytes) return true;
   return encoder.encode(text).length <= maxBytes;
-}
-
-/** Whether `body` is an object that a body parser made. */
-function isParsed(body: unknown): boolean {
-  if (body === undefined || body === null || typeof body === "string") return false;
-  return toBytes(body) === undefined && !isStream(body);
-}
-
-function isStream(body: unknown): body is BodyStream {
-  if (typeof body !== "object" || body === null) return false;
-  return isWebStream(body) || isNodeStream(body) || Symbol.asyncIterator in body;
-}
-
-function wasRead(stream: BodyStream): boolean {
-  if (isWebStream(stream)) return stream.locked;
-  return (stream as NodeStream).readableDidRead === true;
-}
-
-/** Whether an unread stream has already ended. Such a stream is empty, and emits no further event. */
-function hasEnded(stream: BodyStream): boolean {
-  return (stream as NodeStream).readableEnded === true;
 }
 
 /**

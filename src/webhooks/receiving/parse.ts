@@ -1,19 +1,34 @@
 import type { Issue } from "../../errors.ts";
+import type { Log } from "../../logger.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
 import { bookingRef, listingRef } from "../events.ts";
-import { isOwnId } from "../own-ids.ts";
 
 /** A part of a notification that the handler had to guess. */
 export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
 
-export interface ParsedEvent {
-  readonly ok: true;
-  readonly event: NewEvent;
-  readonly doubts: readonly Doubt[];
-}
+export type ParsedBody =
+  | { readonly ok: true; readonly event: NewEvent; readonly doubts: readonly Doubt[] }
+  | { readonly ok: false; readonly issues: readonly Issue[] };
 
-export type ParsedBody = ParsedEvent | { readonly ok: false; readonly issues: readonly Issue[] };
+const DOUBTS: Readonly<Record<Extract<Doubt, string>, string>> = {
+  timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
+  references:
+    "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
+};
+
+export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
+  for (const doubt of doubts) {
+    const [kind, line] =
+      typeof doubt === "string"
+        ? [doubt, DOUBTS[doubt]]
+        : [
+            "misspelt",
+            `names no record, but has the key \`${doubt.key}\`. Is this \`${doubt.meant}\`, misspelt?`,
+          ];
+    log.limited(kind, "warn", `the notification ${eventId} ${line}`, { eventId, ref });
+  }
+}
 
 // Refuses invalid UTF-8. A replacement character could turn a booking's code into the code of another booking.
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -27,8 +42,6 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
   const { eventId, timestamp, bookingCode, listingId, misspelt } = parsed;
-  if (isOwnId(eventId))
-    return { ok: false, issues: [{ path: ["eventId"], message: "must not begin with stayhook:" }] };
   const isDoubtful =
     bookingCode !== null && listingId !== null && topic !== "bookings" && topic !== "listings";
   return {
@@ -50,7 +63,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
 }
 
 /** Returns an issue about the whole body. */
-export function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
+function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
   return { ok: false, issues: [{ path: [], message }] };
 }
 

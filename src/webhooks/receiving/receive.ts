@@ -1,27 +1,16 @@
 import type { Log } from "../../logger.ts";
 import type { AddAnswer } from "../../stores/base-store.ts";
-import type { EventState } from "../../stores/event-states.ts";
 import type { NewEvent } from "../../stores/event-store.ts";
-import {
-  accepted,
-  invalid,
-  type Observe,
-  type ReceiveResult,
-  type Refusal,
-  Reporter,
-  reachable,
-  refused,
-} from "./answers.ts";
+import type { StoreCounts } from "../store-counts.ts";
+import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
 import { RequestBody } from "./body.ts";
-import { type ParsedEvent, parseBody, refuse as refuseBody } from "./parse.ts";
+import { deadlineSource, type Limited, now } from "./deadlines.ts";
+import { logDoubts, parseBody } from "./parse.ts";
 import { type ReceiveRequest, type RequestHeaders, type TopicFrom, toHeaders, topicIn } from "./request.ts";
-import { type Deadlines, deadlineSource, LATE, now } from "./request-timers.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
-/** The longest time between two chunks of a body, ms. */
-const BODY_TIMEOUT = 10_000;
-/** How long the store may take to record an event, ms. */
-const RECORD_TIMEOUT = 10_000;
+/** How long the body, `verify` and the store may take together, ms. */
+const LIMIT = 10_000;
 
 /** The result of a request. */
 export interface Received {
@@ -33,160 +22,133 @@ export interface Received {
 }
 
 export interface ReceiverOptions {
-  readonly verify?: Verify | undefined;
-  readonly topicFrom?: TopicFrom | undefined;
-  readonly answerHealthChecks?: boolean | undefined;
+  readonly verify: Verify | undefined;
+  readonly topicFrom: TopicFrom;
+  readonly answerHealthChecks: boolean;
   readonly maxBodyBytes: number;
+  readonly maxBacklog: number;
   /** How long a request may take until its answer, ms. */
   readonly replyWithin: number;
-  /** The longest time between two chunks of a body, ms. Default 10,000. */
-  readonly bodyTimeout?: number | undefined;
-  /** How long the store may take to record an event, ms. Default 10,000. */
-  readonly recordTimeout?: number | undefined;
-  readonly closing: () => boolean;
-  readonly backlog?: Pick<Backlog, "isFull"> | undefined;
+  /** The counts of the store. They are `undefined` if `forwardTo` passes the events to a queue of the user. */
+  readonly counts: Pick<StoreCounts, "isAbove"> | undefined;
   /** Whether the store has the event. */
-  readonly isKnown?: ((eventId: string) => Promise<boolean>) | undefined;
+  readonly isKnown: (eventId: string) => Promise<boolean>;
   readonly add: (event: NewEvent) => Promise<AddAnswer>;
-  /** Must not throw. */
-  readonly observe: Observe;
+  /** Must not throw. Without it, no observation is made. */
+  readonly observe: ((event: ReceiveObservation) => void) | undefined;
   readonly log: Log;
 }
 
-/** Never rejects. `arrivedAt` is a time of `performance.now()`, by default the present time. */
-export type Receiver = (request: ReceiveRequest, arrivedAt?: number) => Promise<Received>;
-
-/** A request that is being handled. */
-interface Arrival {
-  readonly request: ReceiveRequest;
-  readonly topic: string | undefined;
-  readonly replyBy: number;
-  readonly deadlines: Deadlines;
-}
+/** Never rejects. */
+export type Receiver = (request: ReceiveRequest) => Promise<Received>;
 
 /** Makes the function that checks requests and records their events. docs/how-it-works.md lists the checks in order. */
 export function createReceiver(options: ReceiverOptions): Receiver {
-  const { topicFrom = { query: "topic" }, answerHealthChecks = false } = options;
-  const { bodyTimeout = BODY_TIMEOUT, recordTimeout = RECORD_TIMEOUT } = options;
-  const reporter = new Reporter(options.observe, options.log);
-  const deadlines = deadlineSource();
+  const { verify, topicFrom, answerHealthChecks, maxBodyBytes, maxBacklog, counts, observe, log } = options;
+  const deadlines = deadlineSource(Math.min(LIMIT, options.replyWithin));
 
-  return async function receive(request, arrivedAt = now()) {
-    const topic = topicOf(request, topicFrom);
+  return async function receive(request) {
+    const pending = deadlines();
+    const arrivedAt = now();
+    const arrival = new Arrival(arrivedAt + pending.limit);
     const replyBy = arrivedAt + options.replyWithin;
-    const arrival: Arrival = { request, topic, replyBy, deadlines: deadlines() };
-    // This deadline keeps the timer running until the answer, because each stop and start of the timer costs time.
-    const whole = arrival.deadlines.add(replyBy, () => {});
+    let topic: string | undefined;
+    pending.add(arrival);
     try {
-      return await handle(arrival);
-    } catch (error) {
-      return refuse(arrival, "internal", error);
+      topic = request.topic ?? topicIn(request.url, topicFrom);
+      const method = request.method.toUpperCase();
+      const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
+      if (method !== "POST" && !isCheck) throw new Refused("method");
+
+      const body = new RequestBody(isCheck ? { headers: request.headers } : request, maxBodyBytes);
+      arrival.body = body;
+      if (verify) {
+        arrival.step = "verify";
+        const verdict = verify(new RequestToVerify(request, topic, body));
+        // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
+        const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
+        // The body counts before the verdict: `verify` may have caught the refusal of the body.
+        if (body.refused) throw body.refused;
+        if (accepted !== true) throw new Refused("verify");
+      }
+      if (isCheck) return { result: REACHABLE, replyBy };
+
+      arrival.step = "internal";
+      const reading = body.read();
+      const content = reading instanceof Promise ? await reading : reading;
+      const parsed = parseBody(content, topic);
+      if (!parsed.ok) throw new Refused("invalid", undefined, parsed.issues, content);
+
+      arrival.step = "store";
+      const { event, doubts } = parsed;
+      const above = counts?.isAbove(maxBacklog) ?? false;
+      // A duplicate must get 200 even if the backlog is full. Otherwise, the platform may send it forever.
+      const isFull = typeof above === "boolean" ? above : await arrival.within(above);
+      if (isFull && !(await arrival.within(options.isKnown(event.eventId)))) throw new Refused("backlog");
+      const added = await arrival.within(options.add(event));
+
+      if (added === "conflict") logConflict(event, log);
+      logDoubts(event, doubts, log);
+      observe?.({
+        kind: added === "added" ? "received" : "duplicate",
+        eventId: event.eventId,
+        ref: event.ref,
+        topic: event.topic,
+      });
+      return { result: ACCEPTED, recorded: { event, added }, replyBy };
+    } catch (thrown) {
+      const refused = arrival.refusal(thrown);
+      refused.log(log);
+      observe?.(refused.observation(topic));
+      return { result: refused.answer, replyBy };
     } finally {
-      arrival.deadlines.remove(whole);
+      pending.remove(arrival);
+      arrival.body?.stop("aborted");
     }
   };
+}
 
-  async function handle(arrival: Arrival): Promise<Received> {
-    const { request, replyBy, deadlines } = arrival;
-    if (options.closing()) return refuse(arrival, "closing");
-    const method = request.method.toUpperCase();
-    const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
-    if (method !== "POST" && !isCheck) return refuse(arrival, "method");
-    const limits = { maxBodyBytes: options.maxBodyBytes, bodyTimeout, replyBy, deadlines };
-    const body = new RequestBody(isCheck ? { ...request, body: undefined } : request, limits);
-    const answer = options.verify === undefined || ask(options.verify, arrival, body);
-    // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
-    const refusal = answer === true && !body.hasFailed ? undefined : await judge(answer, arrival, body);
-    if (refusal) return refusal;
-    // Do not remove `await`: an async function that returns a promise takes two more microtasks.
-    return isCheck ? { result: reachable(), replyBy } : await takeBody(arrival, body);
+/** A request between its arrival and its answer. One time limit covers all of its steps. */
+class Arrival implements Limited {
+  readonly at: number;
+  /** The user's code or store that a thrown error comes from. `internal`: neither. */
+  step: "internal" | "verify" | "store" = "internal";
+  body: RequestBody | undefined;
+  #reject: ((refused: Refused) => void) | undefined;
+
+  constructor(at: number) {
+    this.at = at;
   }
 
-  /** Returns the answer of `verify`. If `verify` throws, the answer is a promise that rejects. */
-  function ask(verify: Verify, arrival: Arrival, body: RequestBody): boolean | Promise<boolean> {
-    try {
-      return verify(new RequestToVerify(arrival, body));
-    } catch (error) {
-      return Promise.reject(error);
-    }
+  /** Settles like `work`. If the time limit passes first, rejects with a refusal. */
+  within<T>(work: PromiseLike<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject;
+      Promise.resolve(work).then(resolve, reject);
+    });
   }
 
-  /** @returns `undefined` if `verify` has accepted the request */
-  async function judge(
-    answer: boolean | Promise<boolean>,
-    arrival: Arrival,
-    body: RequestBody,
-  ): Promise<Received | undefined> {
-    let verdict: boolean | typeof LATE = false;
-    let thrown: unknown;
-    try {
-      verdict = await arrival.deadlines.within(answer, arrival.replyBy);
-    } catch (error) {
-      thrown = error ?? new Error(`verify threw ${error}`);
-    }
-    // Check the body before the verdict: `verify` may have caught the failure of the body, or failed because of it.
-    if (body.hasFailed) return await takeBody(arrival, body);
-    if (verdict === true) return undefined;
-    body.stop();
-    return refuse(arrival, verdict === LATE ? "verify-timeout" : "verify", thrown);
+  /** A body that is still being read is what was slow. `verify` may wait for it. */
+  late(): void {
+    this.body?.stop("body-timeout");
+    this.#reject?.(new Refused(this.step === "store" ? "store-timeout" : "verify-timeout"));
   }
 
-  async function takeBody(arrival: Arrival, body: RequestBody): Promise<Received> {
-    const reading = body.read();
-    const read = reading instanceof Promise ? await reading : reading;
-    if (read.failure === "not-json") return refuseInvalid(arrival, refuseBody("is not JSON").issues);
-    if (read.failure === "not-base64")
-      return refuseInvalid(arrival, refuseBody("is not base64").issues, read.content);
-    if (read.failure !== undefined) return refuse(arrival, read.failure, read.error);
-    const parsed = parseBody(read.content, arrival.topic);
-    if (!parsed.ok) return refuseInvalid(arrival, parsed.issues, read.content);
-    return await record(arrival, parsed);
-  }
-
-  async function record(arrival: Arrival, { event, doubts }: ParsedEvent): Promise<Received> {
-    const by = Math.min(now() + recordTimeout, arrival.replyBy);
-    let added: AddAnswer | typeof LATE;
-    try {
-      const full = options.backlog?.isFull() ?? false;
-      const isFull = typeof full === "boolean" ? full : await arrival.deadlines.within(full, by);
-      if (isFull === true && (await isKnown(event.eventId, arrival, by)) !== true)
-        return refuse(arrival, "backlog");
-      added = isFull === LATE ? LATE : await arrival.deadlines.within(options.add(event), by);
-    } catch (error) {
-      return refuse(arrival, "store", error);
-    }
-    if (added === LATE) return refuse(arrival, "store-timeout");
-    reporter.recorded(event, added, doubts);
-    return { result: accepted(), recorded: { event, added }, replyBy: arrival.replyBy };
-  }
-
-  /** A duplicate must get 200 even if the backlog is full. Otherwise, the platform may send it forever. */
-  function isKnown(eventId: string, { deadlines }: Arrival, by: number): Promise<boolean | typeof LATE> {
-    return deadlines.within(options.isKnown?.(eventId) ?? Promise.resolve(false), by);
-  }
-
-  function refuse({ topic, replyBy }: Arrival, reason: Refusal, error?: unknown): Received {
-    reporter.refused(reason, topic, error);
-    return { result: refused(reason), replyBy };
-  }
-
-  function refuseInvalid(
-    { topic, replyBy }: Arrival,
-    issues: Parameters<typeof invalid>[0],
-    body?: string | Uint8Array,
-  ): Received {
-    reporter.invalid(topic, issues, body);
-    return { result: invalid(issues), replyBy };
+  /** Returns the refusal for what a step threw. The refusal of the body counts first, because `verify` may throw it. */
+  refusal(thrown: unknown): Refused {
+    if (this.body?.refused) return this.body.refused;
+    if (thrown instanceof Refused) return thrown;
+    return new Refused(
+      this.step,
+      thrown ?? (this.step === "verify" ? new Error(`verify threw ${thrown}`) : thrown),
+    );
   }
 }
 
-/** Returns `undefined` if the request has no topic, or if its properties throw because the request is broken. */
-function topicOf(request: ReceiveRequest, topicFrom: TopicFrom): string | undefined {
-  try {
-    return request.topic ?? topicIn(request.url, topicFrom);
-  } catch {
-    return undefined;
-  }
+function logConflict({ eventId, ref }: NewEvent, log: Log): void {
+  const problem =
+    "was delivered before with a different booking or listing. The handler ignores the new delivery";
+  log.limited("conflict", "warn", `event ${eventId} ${problem}`, { eventId, ref });
 }
 
 /**
@@ -215,57 +177,12 @@ class RequestToVerify implements VerifyRequest {
   readonly #given: RequestHeaders;
   #made: Headers | undefined;
 
-  constructor({ request: { method, url, headers }, topic }: Arrival, body: RequestBody) {
+  constructor({ method, url, headers }: ReceiveRequest, topic: string | undefined, body: RequestBody) {
     this.method = method;
     this.url = url;
     this.topic = topic;
     this.#body = body;
     this.#given = headers ?? {};
     Object.defineProperty(this, "headers", RequestToVerify.#lazyHeaders);
-  }
-}
-
-/** How long a count of the waiting events may be reused, ms. */
-const FRESH = 1000;
-/** The age at which a count is renewed in the background, ms. Requests need not wait for the new count. */
-const RENEW = 500;
-
-/** Tells whether more than `maxBacklog` events wait. */
-export class Backlog {
-  readonly #count: () => Promise<Record<EventState, number>>;
-  readonly #most: number;
-  #waiting = 0;
-  #countedAt = Number.NEGATIVE_INFINITY;
-  #counting: Promise<void> | undefined;
-
-  constructor(count: () => Promise<Record<EventState, number>>, most: number) {
-    this.#count = count;
-    this.#most = most;
-  }
-
-  /** Returns a promise only if there is no fresh count. */
-  isFull(): boolean | Promise<boolean> {
-    if (this.#most === Number.POSITIVE_INFINITY) return false;
-    const age = performance.now() - this.#countedAt;
-    if (age > RENEW) this.#counting ??= this.#renew();
-    return age <= FRESH ? this.#answer : this.#counting!.then(() => this.#answer);
-  }
-
-  get #answer(): boolean {
-    return this.#waiting > this.#most;
-  }
-
-  async #renew(): Promise<void> {
-    const startedAt = performance.now();
-    try {
-      const { pending, processing, retrying } = await this.#count();
-      this.#waiting = pending + processing + retrying;
-      this.#countedAt = startedAt;
-    } catch {
-      // Let the request through: the following `add` reports what is wrong with the store.
-      this.#waiting = 0;
-    } finally {
-      this.#counting = undefined;
-    }
   }
 }

@@ -5,7 +5,7 @@ import * as z from "zod";
 
 export const on = {
   "booking.Request": ({ booking, decideBy }) => [booking.bookingCode, decideBy],
-  "booking.Confirmed": ({ booking, changes, previous, client }) => ({ booking, changes, previous, client }),
+  "booking.Confirmed": ({ booking, changes, previous, ref }) => ({ booking, changes, previous, ref }),
   "booking.unknown": (event) => event,
   "listing.Published": (event) => event.listing,
   message: (event) => event,

@@ -1,120 +1,123 @@
 // Uses all of "stayhook" as a project on Workers or Deno does, with web types and without Node types.
 import {
   AbortError,
-  type AccessToken,
   AccessTokenError,
   APIError,
   type ApiPromise,
   AuthenticationError,
-  type Backoff,
   BadRequestError,
   Booking,
   type BookingEvent,
-  type BookingEventOf,
   type BookingRequestEvent,
-  type BookingStatus,
+  type BookingStatusEvent,
   type BookingsResource,
   bookingStatuses,
-  type ClaimedEvent,
   type ClientOptions,
-  type ConfigInput,
   ConflictError,
   ConnectionError,
   ConnectionTimeoutError,
-  type ConsoleLike,
-  type CustomOptions,
   createWebhookHandler,
-  type DrainOptions,
-  type DrainResult,
-  type Endpoints,
-  type Ensured,
-  type EnsureInput,
-  type EventBase,
-  type EventFilter,
-  type EventOrigin,
-  type EventState,
-  type EventStore,
-  type FailureReason,
-  type Fetch,
-  type FetchContext,
-  type FieldChange,
   type FieldChanges,
   type ForwardingHandler,
   forwardTo,
-  type HeadersInput,
-  type Health,
   type IntakeStore,
   InternalServerError,
   InvalidArgumentError,
   InvalidWriteError,
-  type Issue,
   Listing,
   type ListingEvent,
-  type ListingEventOf,
-  type ListingStatus,
+  type ListingStatusEvent,
   type ListingsResource,
-  type ListPage,
-  type LocalTimeOptions,
-  type LogDetails,
-  type LogEntry,
   type Logger,
-  type LogLevel,
   listingIdOf,
   listingStatuses,
   localTime,
-  type MemoryStoreOptions,
   type MessageWebhookEvent,
   memoryStore,
-  type NewEvent,
   NotFoundError,
   type Observation,
-  type Outcome,
   PermissionDeniedError,
   type PreviousRecord,
-  type Processed,
   ProcessingError,
-  type ProcessOptions,
-  type Query,
   RateLimitError,
-  type ReceiveContext,
-  type ReceiveRequest,
-  type ReceiveResult,
-  type RecordEventBase,
-  type RecordSnapshot,
-  type Refusal,
-  type RequestHeaders,
-  type RequestObservation,
-  type RequestOptions,
-  type ResponseObservation,
   ResponseValidationError,
-  type SharedSecretOptions,
-  type Snapshot,
-  type StandardSchema,
   type Stay,
   StayhookClient,
   StayhookError,
-  type StayOptions,
-  type StoredEvent,
   sharedSecret,
   stay,
-  type Topic,
-  type TrackedValue,
   type Transactional,
   topics,
   type UnknownEvent,
   UnprocessableEntityError,
   type Verify,
-  type VerifyRequest,
   type WebhookCallbacks,
   WebhookConfig,
   type WebhookConfigResource,
   type WebhookEvent,
-  type WebhookEventMap,
   type WebhookHandler,
   type WebhookHandlerOptions,
   WebhookNotification,
-  type WithResponse,
 } from "stayhook";
+import type {
+  ClaimedEvent,
+  EventFilter,
+  EventOrigin,
+  EventState,
+  EventStore,
+  FailureReason,
+  NewEvent,
+  Outcome,
+  RecordSnapshot,
+  Snapshot,
+  StoredEvent,
+  TrackedValue,
+} from "stayhook/store";
+
+// The package exports no name for these types. The functions and the options that use them lead to them.
+type LogFunction = Extract<Logger, (...entry: never[]) => unknown>;
+type ConsoleLike = Exclude<Logger, LogFunction>;
+type LogEntry = Parameters<LogFunction>[0];
+type LogLevel = LogEntry["level"];
+type LogDetails = Omit<LogEntry, "level" | "message" | "suppressed">;
+type Given<K extends keyof ClientOptions> = NonNullable<ClientOptions[K]>;
+type AccessToken = Given<"accessToken">;
+type Fetch = Given<"fetch">;
+type RequestObservation = Parameters<Given<"onRequest">>[0];
+type ResponseObservation = Parameters<Given<"onResponse">>[0];
+type ListPage = Parameters<Given<"nextPage">>[0];
+type RequestOptions = NonNullable<Parameters<BookingsResource["get"]>[1]>;
+type HeadersInput = NonNullable<RequestOptions["headers"]>;
+type Query = NonNullable<RequestOptions["query"]>;
+type CustomOptions = NonNullable<Parameters<StayhookClient["request"]>[2]>;
+type ConfigInput = Parameters<WebhookConfigResource["create"]>[0];
+type EnsureInput = Parameters<WebhookConfigResource["ensure"]>[0];
+type Ensured = Awaited<ReturnType<WebhookConfigResource["ensure"]>>;
+type Endpoints = WebhookConfig["endpoints"];
+type Topic = (typeof topics)[number];
+type WithResponse<T> = Awaited<ReturnType<ApiPromise<T>["withResponse"]>>;
+type BookingStatus = (typeof bookingStatuses)[number];
+type ListingStatus = (typeof listingStatuses)[number];
+type MemoryStoreOptions = NonNullable<Parameters<typeof memoryStore>[0]>;
+type StayOptions = NonNullable<Parameters<typeof stay>[1]>;
+type LocalTimeOptions = NonNullable<Parameters<typeof localTime>[3]>;
+type VerifyRequest = Parameters<Verify>[0];
+type SharedSecretOptions = Parameters<typeof sharedSecret>[0];
+type Backoff = NonNullable<WebhookHandlerOptions["backoff"]>;
+type FieldChange = NonNullable<FieldChanges["status"]>;
+type WebhookEventMap = { [E in WebhookEvent as E["type"]]: E };
+type Issue = InvalidArgumentError["issues"][number];
+type Refusal = Extract<Observation, { kind: "refused" }>["reason"];
+type ReceiveRequest = Parameters<WebhookHandler["receive"]>[0];
+type RequestHeaders = ReceiveRequest["headers"];
+type ReceiveResult = Awaited<ReturnType<WebhookHandler["receive"]>>;
+type ReceiveContext = NonNullable<Parameters<WebhookHandler["receive"]>[1]>;
+type FetchContext = NonNullable<Parameters<WebhookHandler["fetch"]>[1]>;
+type DrainOptions = NonNullable<Parameters<WebhookHandler["drain"]>[0]>;
+type DrainResult = Awaited<ReturnType<WebhookHandler["drain"]>>;
+type ProcessOptions = NonNullable<Parameters<WebhookHandler["process"]>[1]>;
+type Processed = Awaited<ReturnType<WebhookHandler["process"]>>;
+type Health = Awaited<ReturnType<WebhookHandler["health"]>>;
 
 declare const maybe: string | undefined;
 declare const number: number | undefined;
@@ -156,7 +159,7 @@ const each: RequestOptions = {
   query,
 };
 const custom: CustomOptions = { ...each, body: { rate: 1 } };
-const endpoints: Endpoints = {
+const endpoints: ConfigInput["endpoints"] = {
   bookings: "https://you.example/hooks",
   listings: undefined,
 };
@@ -182,8 +185,8 @@ export async function useClient(): Promise<void> {
   const [first]: Listing[] = await client.listings.list(each);
   const listing: Listing = await client.listings.get(first?.listingId ?? 7);
   const anything: unknown = await client.request("POST", "/v2/rates", custom);
-  const schema: StandardSchema<{ readonly rate: number }> = {
-    "~standard": { version: 1, vendor: "own", validate: () => ({ value: { rate: 1 } }) },
+  const schema = {
+    "~standard": { version: 1 as const, vendor: "own", validate: () => ({ value: { rate: 1 } }) },
   };
   const { rate } = await client.request("GET", "/v2/rates", { schema });
   console.log(
@@ -235,11 +238,11 @@ const handlerOptions: WebhookHandlerOptions = {
 export const webhooks: WebhookHandler = createWebhookHandler({
   ...handlerOptions,
   on: {
-    "booking.Request": async ({ booking, decideBy, status, signal, client: same }) => {
+    "booking.Request": async ({ booking, decideBy, status, signal }) => {
       status satisfies "Request";
       booking.status satisfies "Request";
       decideBy?.toISOString();
-      await same.bookings.get(booking.bookingCode, { signal });
+      await client.bookings.get(booking.bookingCode, { signal });
     },
     "booking.Confirmed": (event: BookingEvent<"Confirmed">) => {
       // @ts-expect-error only a request is to be decided
@@ -248,8 +251,8 @@ export const webhooks: WebhookHandler = createWebhookHandler({
       event.atomically;
       return stay(event.booking).nights;
     },
-    "listing.Published": ({ listing, previousStatus, changed }: ListingEvent<"Published">) =>
-      changed && previousStatus?.length === listing.listingId,
+    "listing.Published": ({ listing, previous, changed }: ListingEvent<"Published">) =>
+      changed && previous?.status.length === listing.listingId,
     "listing.Hidden": hidden,
     message: ({ topic, notification }: MessageWebhookEvent) => topic === notification?.eventId,
     unknown: ({ notification }: UnknownEvent) => notification?.eventId,
@@ -263,9 +266,9 @@ createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
 createWebhookHandler({ client, on: {} });
 export const callbacks: WebhookCallbacks = { fallback: undefined };
 
-function hidden(event: ListingEventOf<"Hidden">): string {
-  const base: EventBase = event;
-  const of: RecordEventBase = event;
+function hidden(event: ListingStatusEvent<"Hidden">): string {
+  const base: WebhookEvent = event;
+  const of: ListingEvent = event;
   const source: EventOrigin = base.source;
   const changes: FieldChanges = of.changes;
   const { from, to }: FieldChange = changes.listingName ?? { from: undefined, to: null };
@@ -274,7 +277,7 @@ function hidden(event: ListingEventOf<"Hidden">): string {
   return `${source} ${String(from)} ${String(to)} ${String(before)}`;
 }
 export const decide = ({ decideBy }: BookingRequestEvent): number | undefined => decideBy?.getTime();
-export const sell = ({ atomically }: BookingEventOf<"Confirmed"> & Transactional<string[]>): void =>
+export const sell = ({ atomically }: BookingStatusEvent<"Confirmed"> & Transactional<string[]>): void =>
   atomically((sold) => sold.push("HX3K9"));
 export type Types = keyof WebhookEventMap;
 

@@ -15,7 +15,6 @@ import { Bookings } from "stayhook";
 // error: has no exported member 'Notification'
 import type { Notification } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
-import { createTestEventOf } from "stayhook/testing";
 import { z } from "zod";
 
 declare const booking: Booking;
@@ -40,7 +39,7 @@ createWebhookHandler({
   on: {
     // error: Property 'chekIn' does not exist on type
     "booking.Confirmed": ({ booking }) => booking.chekIn,
-    // error: Property 'decideBy' does not exist on type 'BookingEventOf<"Cancelled"
+    // error: Property 'decideBy' does not exist on type 'BookingStatusEvent<"Cancelled"
     "booking.Cancelled": (event) => event.decideBy,
     // error: Property 'atomically' does not exist on type 'BookingRequestEvent<
     "booking.Request": (event) => event.atomically,
@@ -86,5 +85,3 @@ forwarding.start();
 forwarding.drain();
 // error: Property 'health' does not exist on type 'ForwardingHandler'
 forwarding.health();
-// error: '"booking.Confirmed"' is not assignable to parameter of type '"booking.Cancelled"'
-createTestEventOf<BookingEvent<"Cancelled">>("booking.Confirmed");

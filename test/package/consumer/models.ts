@@ -27,9 +27,9 @@ export const zodWebhooks = createWebhookHandler({
   store: memoryStore(),
   on: {
     "booking.Request": ({ booking }) => booking.guest.name.toUpperCase(),
-    "listing.Published": async ({ listing, client }) => [
+    "listing.Published": async ({ listing }) => [
       listing.city.trim(),
-      (await client.bookings.get("A")).guest,
+      (await zodClient.bookings.get("A")).guest,
     ],
     // @ts-expect-error misspelled
     "booking.Cancelled": ({ booking }) => booking.gest.name,

@@ -2,7 +2,6 @@
 import { createServer } from "node:http";
 import {
   createWebhookHandler,
-  type EventStore,
   memoryStore,
   StayhookClient,
   StayhookError,
@@ -14,6 +13,7 @@ import { type ConsoleOptions, createConsole, type WebhookConsole } from "stayhoo
 import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
 import { type TelemetryOptions, telemetry } from "stayhook/otel";
 import { type SqliteStoreOptions, type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import { type StoreContractCase, type StoreContractOptions, storeContract } from "stayhook/store/contract";
 import {
   createSandbox,

@@ -56,7 +56,7 @@ export const mistakes: Mistakes = {
         },
       };
     },
-    fails: "claim: concurrent workers handle each event once, and one event of a record at a time",
+    fails: "claim: concurrent claims never return the same event or two events of one record",
   },
   "ignores the case of refs": {
     wrap: (store) => ({ add: (event) => store.add({ ...event, ref: event.ref?.toLowerCase() ?? null }) }),
@@ -74,7 +74,7 @@ export const mistakes: Mistakes = {
     wrap: (store) => ({
       claim: (options) => store.claim({ ...options, leaseDuration: options.leaseDuration * 1000 }),
     }),
-    fails: "lease: an event whose lease has ended can be claimed again, as a new attempt",
+    fails: "nextDue: nextDue considers leases, retries and scheduled events",
   },
   "does not check the lease in settle": {
     wrap: (store) => {
@@ -106,7 +106,7 @@ export const mistakes: Mistakes = {
       settle: (claim, outcome) =>
         store.settle(claim, outcome.state === "retrying" ? { ...outcome, counted: true } : outcome),
     }),
-    fails: "outage: `attempts` does not count an attempt that could not reach the platform",
+    fails: "outage: `outages` counts outages in a row, and `outageFor` is the time since the first of them",
   },
   "retries at once": {
     wrap: (store) => ({
@@ -207,7 +207,7 @@ export const mistakes: Mistakes = {
   },
   "never wakes a subscriber": {
     wrap: () => ({ subscribe: () => () => {} }),
-    fails: "wake: a new event wakes the subscriber",
+    fails: "wake: whatever makes an event due wakes the subscriber",
   },
   "stays open after close": {
     wrap: () => ({ close: async () => {} }),

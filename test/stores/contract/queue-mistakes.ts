@@ -123,7 +123,7 @@ export const queueMistakes: Mistakes = {
   },
   "ignores newestFirst": {
     wrap: (store) => ({ claim: ({ newestFirst: _, ...options }) => store.claim(options) }),
-    fails: "order: a claim with limit 2 takes the records that are due longest",
+    fails: "order: the record that is due longest is claimed first, or last with newestFirst",
   },
   "takes new events before retries": {
     wrap: (store) => ({

@@ -100,7 +100,7 @@ export const readingMistakes: Mistakes = {
         },
       };
     },
-    fails: "history: a replay keeps the history",
+    fails: "replay: a done or parked event can be replayed",
   },
   "writes an entry for a released attempt": {
     wrap: (store) => {
@@ -296,15 +296,6 @@ export const readingMistakes: Mistakes = {
       },
     }),
     fails: "meta: setMeta sets a new key, and getMeta reads its value and age",
-  },
-  "stores meta values as snapshots": {
-    wrap: (store) => ({
-      async setMeta(key, value, options) {
-        await store.learn(key, { status: value ?? "", fields: {} });
-        return store.setMeta(key, value, options);
-      },
-    }),
-    fails: "meta: pruning and erasing events and snapshots does not delete meta values",
   },
   "counts events of any source in lastReceivedAt": {
     wrap: (store) => ({ lastReceivedAt: async () => (await all(store))[0]?.receivedAt }),

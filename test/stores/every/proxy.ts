@@ -7,6 +7,8 @@ export interface FaultyProxy {
   readonly url: string;
   /** How many connections were made so far. */
   readonly connections: number;
+  /** How often a client has sent something and got an answer so far. */
+  readonly roundTrips: number;
   /** Passes nothing on in either direction and keeps all connections open, like a machine that hangs. */
   hang(): void;
   /** Cuts all connections and refuses new ones. */
@@ -24,6 +26,9 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let connections = 0;
+  let roundTrips = 0;
+  /** The connections whose last data came from the client. */
+  const asking = new Set<Socket>();
   let state: "open" | "hanging" | "cut" = "open";
   let losing: { left: number; readonly asked: Set<Socket>; resolve(lost: boolean): void } | undefined;
 
@@ -45,10 +50,12 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
     near.on("data", (chunk) => {
       if (state === "hanging") return;
       losing?.asked.add(near);
+      asking.add(near);
       far.write(chunk);
     });
     far.on("data", (chunk) => {
       if (state === "hanging") return;
+      if (asking.delete(near)) roundTrips += 1;
       if (losing?.asked.delete(near)) losing.left -= 1;
       if (losing?.left === 0) {
         losing.resolve(true);
@@ -75,6 +82,9 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
     url: url.href,
     get connections() {
       return connections;
+    },
+    get roundTrips() {
+      return roundTrips;
     },
     hang() {
       state = "hanging";

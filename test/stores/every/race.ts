@@ -129,8 +129,9 @@ class Round {
     this.#running.delete(this.#records.get(claim.eventId)!);
     if (outcome.state === "done") this.#done.add(claim.eventId);
     const calls = this.#random.chance(0.05) ? 2 : 1;
-    const [held] = await Promise.all(Array.from({ length: calls }, () => store.settle(claim, outcome)));
-    expect(held, `settle() of ${claim.eventId} as ${outcome.state}`).toBe(true);
+    // Of two calls, the later one may see that another handle has claimed the record since.
+    const held = await Promise.all(Array.from({ length: calls }, () => store.settle(claim, outcome)));
+    expect(held, `settle() of ${claim.eventId} as ${outcome.state}`).toContain(true);
     if (outcome.state === "parked") expect(await store.replay({ eventId: claim.eventId })).toBe(1);
   }
 

@@ -1,12 +1,8 @@
 import mysql from "mysql2/promise";
 import { expect, test } from "vitest";
-import {
-  endIdleAfter,
-  LONGEST_IDLE,
-  mysqlDialect,
-  mysqlDriver,
-} from "../../../src/stores/mysql/mysql-driver.ts";
-import { sqlStore } from "../../../src/stores/sql/sql-store.ts";
+import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
+import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
 describeMysql("the server's timeout for idle transactions", () => {
@@ -23,12 +19,12 @@ describeMysql("the server's timeout for idle transactions", () => {
     await pool.query(endIdleAfter(LONGEST_IDLE));
     const driver = mysqlDriver({
       pool: async () => pool,
-      endsIdle: true,
+      isPrepared: true,
       commandTimeout: 10_000,
       pollInterval: 3_600_000,
       close: () => pool.end(),
     });
-    const store = sqlStore<mysql.PoolConnection>(driver, mysqlDialect);
+    const store = new MysqlStore(driver, mysqlDialect);
     await store.add({
       eventId: "0d4fd8a6-35a5-4f0c-9b0e-000000000001",
       ref: "booking:HX3K9",

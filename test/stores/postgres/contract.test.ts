@@ -26,7 +26,7 @@ describePostgres("the contract of a store", () => {
     return store;
   };
   const cases = storeContract(() => open(schemas.name()), {
-    unit: 300,
+    unit: 500,
     async reopen(store) {
       await store.close();
       return open(schemaOf.get(store) as string);

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { CLAIM, eventOf } from "../event.ts";
 import { postgresProxy } from "./proxy.ts";
@@ -38,37 +37,6 @@ describePostgres("other processes' events", () => {
     const sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE $1";
     return (await schemas.pool.query(sql, [`LISTEN "stayhook ${schema}"%`])).rows.map(({ pid }) => pid);
   };
-
-  test("are recorded if the queue of NOTIFY is full", async () => {
-    const given: unknown[] = [];
-    class FullQueue extends pg.Client {
-      // The driver's overloads are of no interest here.
-      override query(config: never): never {
-        const { text, values } = config as { readonly text?: string; readonly values?: readonly unknown[] };
-        const isAdd = values !== undefined && text?.includes("add_events");
-        if (isAdd) given.push(values.at(-1));
-        if (isAdd && given.length === 1)
-          return Promise.reject(
-            Object.assign(new pg.DatabaseError("too many notifications", 0, "error"), {
-              code: "54000",
-              severity: "ERROR",
-            }),
-          ) as never;
-        return super.query(config) as never;
-      }
-    }
-    const pool = new pg.Pool({ connectionString: url, Client: FullQueue as typeof pg.Client });
-    const store = schemas.store({ pool, wake: "poll" });
-    onTestFinished(async () => {
-      await store.close();
-      await pool.end();
-    });
-    const event = eventOf();
-    expect(await store.add(event)).toBe("added");
-    expect(await store.get(event.eventId)).toMatchObject({ state: "pending" });
-    // The first call asked for NOTIFY and failed. The store repeated it without NOTIFY.
-    expect(given).toEqual([true, false]);
-  });
 
   test("wake the store again after the server has ended the listening session", async () => {
     const { schema, other, woken } = await listening();

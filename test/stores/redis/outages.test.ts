@@ -250,6 +250,25 @@ describe.skipIf(own === undefined)("a failover", () => {
   );
 });
 
+test.skipIf(own === undefined)("after FLUSHALL, calls reject until a process is restarted", async () => {
+  const flushed = await startOwnRedis();
+  onTestFinished(() => flushed?.close());
+  const store = open({ url: flushed!.url, prefix: "flushed" });
+  const event = eventOf();
+  await store.add(event);
+  const [claim] = await store.claim(CLAIM);
+  const admin = new Redis(flushed!.url);
+  onTestFinished(() => admin.disconnect());
+  await admin.flushall();
+  for (const call of [() => store.add(eventOf()), () => store.settle(claim!, DONE), () => store.counts()])
+    expect((await errorOf(call())).message).toMatch(/keys of this store are gone/);
+  expect(await admin.dbsize()).toBe(0);
+  const restarted = open({ url: flushed!.url, prefix: "flushed" });
+  expect(await restarted.add(event)).toBe("added");
+  expect(await store.settle(claim!, DONE)).toBe(false);
+  expect(await store.counts()).toMatchObject({ pending: 1, processing: 0, done: 0 });
+});
+
 describe.skipIf(own === undefined)("a lost connection", () => {
   test("makes running calls reject at once, and later calls use a new connection", async () => {
     const proxy = await createProxy(url);

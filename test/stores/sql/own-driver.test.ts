@@ -104,8 +104,8 @@ test("the store creates its tables at the first use, and tries again after a fai
   expect(transaction.mock.calls.map(([, failing]) => failing)).toEqual([
     "the tables could not be created",
     "the tables could not be created",
-    "the event could not be recorded",
     "events could not be read",
+    "the event could not be recorded",
   ]);
   await store.close();
 });

@@ -68,7 +68,14 @@ function linesOf(log: string, word: string): string[] {
 }
 
 function countsOf(events: Iterable<{ readonly state: string }>): Record<string, number> {
-  const counts: Record<string, number> = { pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+  const counts: Record<string, number> = {
+    scheduled: 0,
+    pending: 0,
+    processing: 0,
+    retrying: 0,
+    done: 0,
+    parked: 0,
+  };
   for (const { state } of events) counts[state]! += 1;
   return counts;
 }

@@ -110,13 +110,6 @@ describe("calls of the same moment", () => {
     await store.close();
   });
 
-  test("may be an add and a claim that returns the added event", async () => {
-    const { store } = watched();
-    const [, claims] = await Promise.all([store.add(eventOf()), store.claim(CLAIM)]);
-    expect(claims).toHaveLength(1);
-    await store.close();
-  });
-
   test("a claim that finds no event begins no transaction", async () => {
     const { store, said } = watched();
     await store.claim(CLAIM);
@@ -126,50 +119,6 @@ describe("calls of the same moment", () => {
 });
 
 describe("when a group of calls fails", () => {
-  test("each call runs again alone, and only a call that fails alone rejects", async () => {
-    stopClock();
-    const { store, db, commits } = watched();
-    db.exec(`CREATE TRIGGER refuse BEFORE INSERT ON stayhook_events WHEN NEW.topic = 'refused'
-      BEGIN SELECT raise(ABORT, 'refused here'); END`);
-    const refused = { ...eventOf(), topic: "refused" };
-    const answers = await Promise.allSettled([
-      store.add(eventOf()),
-      store.add(refused),
-      store.add(eventOf()),
-    ]);
-    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    expect(answers[1]).toMatchObject({
-      reason: {
-        name: "StayhookError",
-        message: expect.stringMatching(/the event could not be recorded: .*refused here/),
-        cause: { message: "refused here" },
-      },
-    });
-    expect(commits()).toBe(2);
-    expect(await store.counts()).toMatchObject({ pending: 2 });
-    expect(await store.get(refused.eventId)).toBeUndefined();
-    await Promise.all([store.add(eventOf()), store.add(eventOf())]);
-    expect(commits()).toBe(3);
-    await store.close();
-  });
-
-  test("a call whose commit fails rejects, and stores nothing", async () => {
-    stopClock();
-    const { store, beforeExec, onDisk } = watched();
-    let failures = 2;
-    beforeExec((sql) => {
-      if (sql !== "COMMIT" || failures === 0) return;
-      failures -= 1;
-      throw sqliteError(10, "disk I/O error");
-    });
-    // The first failure hits the commit of the group, the second hits the first event alone.
-    const answers = await Promise.allSettled([store.add(eventOf()), store.add(eventOf())]);
-    expect(answers.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
-    expect(answers[0]).toMatchObject({ reason: expect.any(StayhookError) });
-    expect(onDisk()).toBe(1);
-    await store.close();
-  });
-
   test("calls reject if the disk is full, and earlier events are kept", async () => {
     const { store, db } = watched();
     await store.add(eventOf());

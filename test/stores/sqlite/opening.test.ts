@@ -207,7 +207,7 @@ describe("the schema", () => {
     const error = errorOf(() => sqliteStore(path));
     expect(error).toBeInstanceOf(StayhookError);
     expect(error.message).toMatch(
-      /stayhook 0\.1 made the tables, and this version of stayhook cannot read them/,
+      /stayhook 0\.1 made the tables, and this version of stayhook requires schema version 2/,
     );
     expect(existsSync(`${path}-shm`)).toBe(false);
     const db = new DatabaseSync(path);
@@ -223,11 +223,10 @@ describe("the schema", () => {
     db.exec(`
       ALTER TABLE stayhook_events ADD COLUMN later TEXT;
       ALTER TABLE stayhook_events ADD COLUMN number INTEGER NOT NULL DEFAULT 7;
-      ALTER TABLE stayhook_queue ADD COLUMN later TEXT;
       ALTER TABLE stayhook_records ADD COLUMN later TEXT;
       CREATE INDEX stayhook_events_newer ON stayhook_events (later, received_at);
       CREATE TABLE stayhook_newer (a);
-      UPDATE stayhook_meta SET value = '2' WHERE name = 'schema'`);
+      UPDATE stayhook_meta SET value = '3' WHERE name = 'schema'`);
     const store = sqliteStore(path);
     const event = eventOf();
     expect(await store.add(event)).toBe("added");
@@ -235,9 +234,9 @@ describe("the schema", () => {
     expect(await store.settle(claim!, DONE)).toBe(true);
     expect(await store.replay({ eventId: event.eventId })).toBe(1);
     expect(await store.get(event.eventId)).not.toHaveProperty("later");
-    expect(await store.recordOf("booking:A")).toMatchObject({ sequence: 1 });
+    expect(await store.snapshotOf("booking:A")).toMatchObject({ sequence: 1 });
     await store.close();
-    expect(db.prepare("SELECT value FROM stayhook_meta WHERE name = 'schema'").get()).toEqual({ value: "2" });
+    expect(db.prepare("SELECT value FROM stayhook_meta WHERE name = 'schema'").get()).toEqual({ value: "3" });
     db.close();
   });
 
@@ -316,11 +315,11 @@ describe("close", () => {
     const store = sqliteStore(path);
     const added = store.add(eventOf());
     const closed = store.close();
-    await expect(store.add(eventOf())).rejects.toThrow("The store is closed.");
+    await expect(store.add(eventOf())).rejects.toThrow("The event store is closed.");
     await expect(store.list({ limit: 1 })).rejects.toThrow(StayhookError);
     await expect(store.renew([], 1)).rejects.toThrow(StayhookError);
     await expect(store.claim({ ...CLAIM, limit: 0 })).rejects.toThrow(StayhookError);
-    expect(() => store.subscribe?.(() => {})).toThrow("The store is closed.");
+    expect(() => store.subscribe?.(() => {})).toThrow("The event store is closed.");
     expect(await added).toBe("added");
     await closed;
     const again = sqliteStore(path);

@@ -14,68 +14,74 @@ function planOf(sql: string): string[] {
   return rows.map(({ detail }) => String(detail));
 }
 
+/** Rare repairs after the clock was set back. They may read every due event. */
+const SCANS = new Set([
+  "lockAllDue",
+  "setBackEvents",
+  "setBackLeases",
+  "setBackProcessing",
+  "setBackRecords",
+]);
 const plans = Object.entries(statements)
-  .filter(([name]) => name !== "counts")
+  .filter(([name]) => name !== "counts" && name !== "tableExists")
   .map(([name, sql]) => [name, planOf(sql)] as const);
 
-test.each(plans)("%s scans no table", (_, plan) => {
+test.each(plans.filter(([name]) => !SCANS.has(name)))("%s scans no table", (_, plan) => {
   for (const step of plan) {
     // A plan may scan and sort the few rows of a subquery.
-    expect(step).not.toMatch(/^SCAN (?!CONSTANT ROW|\(subquery|[a-d]$|old$|ready$|waiting$|wanted$|blocks$)/);
+    expect(step).not.toMatch(
+      /^SCAN (?!CONSTANT ROW|\(subquery|free$|first$|next$|waiting$|wanted$|blocks$|old$|mine$)/,
+    );
   }
 });
 
 test.each([
-  ["claimable", "stayhook_queue_pending (pending_at=?)"],
-  ["claimableNewest", "stayhook_queue_pending (pending_at=?)"],
-  ["claimableAgain", "stayhook_queue_pending (pending_at>? AND pending_at<?)"],
-  ["claimableRetries", "stayhook_queue_retries (retry_at<?)"],
-  ["oldestDue", "stayhook_events_pending (record=? AND ready_at=?)"],
-  ["oldestDue", "stayhook_events_retrying (record=? AND ready_at<?)"],
-  ["oldestDue", "stayhook_events_processing (record=? AND ready_at<?)"],
-  ["firstPending", "stayhook_events_pending (record=?"],
-  ["firstRetry", "stayhook_events_retrying (record=?"],
-  ["firstRetry", "stayhook_events_processing (record=?"],
-  ["laterDue", "stayhook_events_later (ready_at>? AND ready_at<?)"],
-  ["waitsAhead", "stayhook_events_waits (wait_from>?)"],
-  ["queueWaitsAhead", "stayhook_queue_waits (wait_from>?)"],
-  ["pruneDone", "stayhook_events_done (ended_at<?)"],
-  ["pruneParked", "stayhook_events_parked (ended_at<?)"],
-  ["pruneParkedFor", "stayhook_events_parked_for (reason=? AND ended_at<?)"],
-  ["oldRecords", "stayhook_records_seen (seen_from<?)"],
-  ["eraseEvents", "stayhook_events_record (<expr>=? AND <expr>=?)"],
-  ["parkedOf", "stayhook_events_parked_of (record=?)"],
-  ["oldestWaiting", "stayhook_events_open (state=?"],
+  ["claimable", "stayhook_records_due (due_at<?)"],
+  ["claimableNewest", "stayhook_records_due (due_at<?)"],
+  ["firstDue", "stayhook_events_due (ref=? AND due_at"],
+  ["firstDueAt", "stayhook_events_due (ref=?"],
+  ["waitingOf", "stayhook_events_due (ref=?"],
+  ["parkedOf", "stayhook_events_parked_of (ref=?)"],
+  ["oldDone", "stayhook_events_done (source=? AND done_at<?)"],
+  ["doneTimers", "stayhook_events_done (source=? AND done_at>? AND done_at<?)"],
+  ["oldParked", "stayhook_events_parked (done_at<?)"],
+  ["pruneSnapshots", "stayhook_records_seen (seen_at<?)"],
+  ["erase", "stayhook_events_record (<expr>=? AND <expr>=?)"],
+  ["claimedSince", "stayhook_events_record (<expr>=? AND <expr>=?)"],
+  ["oldestWaiting", "stayhook_events_waiting (state=?"],
+  ["oldestWaiting", "stayhook_events_scheduled (due_at<?)"],
+  ["lastReceived", "stayhook_events_received"],
 ] as const)("%s uses the index %s", (name, index) => {
   expect(planOf(statements[name]).join("\n")).toContain(index);
 });
 
 test.each([
-  [{ state: "parked" }, "stayhook_events_open (state=?"],
+  [{ state: "parked" }, "stayhook_events_waiting (state=?"],
   [{ ref: "booking:A" }, "stayhook_events_record (<expr>=? AND <expr>=?)"],
-  [{ eventId: "00000000-0000-4000-8000-000000000000" }, "(id=? AND rowid>? AND rowid<?)"],
+  [{ eventId: "00000000-0000-4000-8000-000000000000" }, "(id=?)"],
   [{ reason: "denied" }, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
 ] as const)("a list of %j uses the index %s", async (filter, index) => {
   const prepare = db.prepare.bind(db);
   let listed = "";
   db.prepare = (sql) => {
-    if (sql.includes("e.seq <")) listed = sql;
+    if (sql.includes("seq DESC LIMIT ?")) listed = sql;
     return prepare(sql);
   };
   await store.list({ ...filter, limit: 10 });
   db.prepare = prepare;
   const plan = planOf(listed);
   expect(plan.join("\n")).toContain(index);
-  expect(plan.join("\n")).not.toMatch(/^SCAN e/m);
+  expect(plan.join("\n")).not.toMatch(/^SCAN stayhook_events/m);
 });
 
 test.each([
-  "firstPending",
   "claimable",
   "claimableNewest",
-  "claimableRetries",
+  "firstDue",
+  "firstDueAt",
   "sliceEnd",
-  "newestReceived",
+  "lastReceived",
+  "oldDone",
 ] as const)("%s needs no sort", (name) => {
   expect(planOf(statements[name]).join("\n")).not.toContain("TEMP B-TREE");
 });

@@ -74,7 +74,7 @@ test("a write of event.atomically that returns a promise fails the attempt, and 
     state: "retrying",
     attempts: 1,
     reason: "callback",
-    lastError: expect.stringContaining("must be synchronous"),
+    history: [{ error: expect.stringContaining("must be synchronous") }],
   });
   expect(db.prepare("SELECT * FROM nights").all()).toEqual([]);
   await close();

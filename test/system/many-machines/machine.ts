@@ -4,7 +4,8 @@ import { createServer } from "node:http";
 import { flushCompileCache } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { toNodeHandler } from "../../../src/adapters/node.ts";
-import { createWebhookHandler, type EventStore, StayhookClient } from "../../../src/index.ts";
+import { createWebhookHandler, StayhookClient } from "../../../src/index.ts";
+import type { EventStore } from "../../../src/stores/index.ts";
 import { openStore, type StorePlace } from "./store-place.ts";
 
 export interface MachineOptions {

@@ -45,12 +45,10 @@ describe("an event tells what changed", () => {
         listingId: { from: undefined, to: 7 },
       },
       previous: undefined,
-      previousStatus: undefined,
     });
     expect(events[1]).toMatchObject({
       changed: true,
       previous: { status: "Confirmed", ...nights },
-      previousStatus: "Confirmed",
     });
     expect(events[1]?.changes).toEqual({ checkOut: { from: "2026-07-04", to: "2026-07-05" } });
     expect(record).toMatchObject({

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { memoryStore, type StoredEvent, type WebhookEvent } from "stayhook";
+import { memoryStore, type WebhookEvent } from "stayhook";
+import type { StoredEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { handlerOf, notificationOf } from "../support.ts";
 

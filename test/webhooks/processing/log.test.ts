@@ -1,5 +1,6 @@
-import { type LogEntry, sharedSecret } from "stayhook";
+import { sharedSecret } from "stayhook";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { LogEntry } from "../../../src/logger.ts";
 import { handlerOf, notificationOf } from "../support.ts";
 
 let warned: ReturnType<typeof vi.spyOn>;

@@ -128,7 +128,7 @@ describe("the messages topic", () => {
     expect(message).toHaveBeenCalledTimes(1);
     const event = message.mock.calls[0]![0];
     expect(event).toMatchObject({ type: "message", topic: "messages", notification });
-    for (const field of ["booking", "listing", "status", "changed", "changes", "previous", "previousStatus"])
+    for (const field of ["booking", "listing", "status", "changed", "changes", "previous"])
       expect(event).not.toHaveProperty(field);
     expect(platform.reads).toEqual([]);
     expect(await store.get(notification.eventId)).toMatchObject({

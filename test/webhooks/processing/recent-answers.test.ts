@@ -1,4 +1,5 @@
-import { type ClaimedEvent, memoryStore, type WebhookEvent } from "stayhook";
+import { memoryStore, type WebhookEvent } from "stayhook";
+import type { ClaimedEvent } from "stayhook/store";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
 import { clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
@@ -123,8 +124,8 @@ describe("a recent answer", () => {
     const { webhooks, platform } = await waiting(2, {
       store,
       on: {
-        fallback: async ({ status, previousStatus }) => {
-          events.push([previousStatus, status]);
+        fallback: async ({ status, previous }) => {
+          events.push([previous?.status, status]);
           platform.booking("A1", "Cancelled");
         },
       },

@@ -82,13 +82,11 @@ describe("what is recorded", () => {
   );
 
   it("returns the latest time for the answer", async () => {
-    const { post, receive } = harness({ replyWithin: 7_000 });
+    const { post } = harness({ replyWithin: 7_000 });
     const before = performance.now();
     const { replyBy } = await post();
     expect(replyBy).toBeGreaterThanOrEqual(before + 7_000);
     expect(replyBy).toBeLessThanOrEqual(performance.now() + 7_000);
-    const request = { method: "POST", url: "/", headers: {}, body: bookingNotification };
-    expect((await receive(request, 123)).replyBy).toBe(7_123);
   });
 });
 
@@ -164,19 +162,6 @@ describe("what is refused", () => {
     expect((await post({ method: "post" })).result.status).toBe(200);
   });
 
-  it("answers 503 with Retry-After while closing, before anything else", async () => {
-    const verify = vi.fn(() => true);
-    const { post, added, seen } = harness({ closing: () => true, verify });
-    for (const method of ["POST", "GET"]) {
-      const { result } = await post({ method });
-      expect(result.status).toBe(503);
-      expect(Number(result.headers["retry-after"])).toBeGreaterThan(0);
-    }
-    expect(verify).not.toHaveBeenCalled();
-    expect(added).toEqual([]);
-    expect(seen[0]).toEqual({ kind: "refused", status: 503, reason: "closing", topic: null });
-  });
-
   it("calls verify before it reads the body", async () => {
     const { post, seen } = harness({ verify: () => false });
     for (const body of ["not JSON", "x".repeat(2_000)]) {
@@ -237,14 +222,14 @@ describe("a store that does not record", () => {
     expect(log.map(({ level }) => level)).toEqual(["error"]);
   });
 
-  it("is answered 503 after recordTimeout, and a late rejection is ignored", async () => {
+  it("is answered 503 after its time, and a late rejection is ignored", async () => {
     vi.useFakeTimers();
     const unhandled = vi.fn();
     process.on("unhandledRejection", unhandled);
     try {
       let fail: (error: Error) => void = () => {};
       const { post, seen } = harness({
-        recordTimeout: 500,
+        replyWithin: 500,
         add: () => new Promise((_, reject) => (fail = reject)),
       });
       const answer = post();
@@ -266,16 +251,13 @@ describe("a store that does not record", () => {
     }
   });
 
-  it("is answered within replyWithin of the arrival, whatever recordTimeout is", async () => {
+  it("is answered after 10 s, even if replyWithin is more", async () => {
     vi.useFakeTimers();
     try {
-      const { receive } = harness({ recordTimeout: 10_000, replyWithin: 1_000, add: () => never });
-      const arrivedAt = performance.now();
-      await vi.advanceTimersByTimeAsync(400);
-      const request = { method: "POST", url: "/", headers: {}, body: bookingNotification };
+      const { post } = harness({ add: () => never });
       let answered = false;
-      const answer = receive(request, arrivedAt).finally(() => (answered = true));
-      await vi.advanceTimersByTimeAsync(590);
+      const answer = post().finally(() => (answered = true));
+      await vi.advanceTimersByTimeAsync(9_990);
       expect(answered).toBe(false);
       await vi.advanceTimersByTimeAsync(15);
       expect(answered).toBe(true);
@@ -286,7 +268,52 @@ describe("a store that does not record", () => {
   });
 });
 
+describe("the time limit of a request", () => {
+  const after = <T>(ms: number, value: T) =>
+    new Promise<T>((resolve) => setTimeout(() => resolve(value), ms));
+  const slowBody = (ms: number) =>
+    (async function* () {
+      await after(ms, undefined);
+      yield JSON.stringify(bookingNotification);
+    })();
+
+  it.each([
+    ["the store", 503, "store-timeout", [300, 300, 500]],
+    ["the body", 408, "body-timeout", [300, 800, 0]],
+    ["verify", 503, "verify-timeout", [1_100, 0, 0]],
+  ] as const)(
+    "covers verify, the body and the store together: %s ends it",
+    async (_, status, reason, [verify, body, store]) => {
+      vi.useFakeTimers();
+      try {
+        const { post, seen } = harness({
+          replyWithin: 1_000,
+          verify: () => after(verify, true),
+          add: () => after(store, "added" as const),
+        });
+        let answered = false;
+        const answer = post({ body: slowBody(body) }).finally(() => (answered = true));
+        await vi.advanceTimersByTimeAsync(995);
+        expect(answered).toBe(false);
+        await vi.advanceTimersByTimeAsync(10);
+        expect(answered).toBe(true);
+        expect((await answer).result.status).toBe(status);
+        expect(seen).toMatchObject([{ status, reason }]);
+      } finally {
+        vi.useRealTimers();
+      }
+    },
+  );
+});
+
 describe("what a request costs", () => {
+  it("makes no observation if nobody observes", async () => {
+    const { post, seen } = harness({ observe: undefined, verify: ({ url }) => url === "/hooks" });
+    expect((await post()).result.status).toBe(200);
+    expect((await post({ url: "/other" })).result.status).toBe(401);
+    expect(seen).toEqual([]);
+  });
+
   it("makes no timer, Error, URL, Headers or AbortController for a plain request", async () => {
     const { post, receive } = harness({ verify: ({ url }) => url === "/hooks" });
     await post(); // makes the one timer that all requests share

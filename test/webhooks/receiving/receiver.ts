@@ -32,9 +32,14 @@ export function harness(options: Partial<ReceiverOptions> = {}): Harness {
   const seen: ReceiveObservation[] = [];
   const log: LogEntry[] = [];
   const receive = createReceiver({
+    verify: undefined,
+    topicFrom: { query: "topic" },
+    answerHealthChecks: false,
     maxBodyBytes: 1_000,
+    maxBacklog: 1_000_000,
     replyWithin: 25_000,
-    closing: () => false,
+    counts: undefined,
+    isKnown: async () => false,
     add: async (event) => {
       const known = added.some(({ eventId }) => eventId === event.eventId);
       if (!known) added.push(event);

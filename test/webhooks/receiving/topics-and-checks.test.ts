@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Backlog } from "../../../src/webhooks/receiving/receive.ts";
 import { queryValues, topicIn } from "../../../src/webhooks/receiving/request.ts";
+import { StoreCounts } from "../../../src/webhooks/store-counts.ts";
 import { bookingNotification, harness } from "./receiver.ts";
 
 describe("the values of a query parameter", () => {
@@ -118,11 +118,9 @@ describe("a reachability check", () => {
     },
   );
 
-  it("must pass verify, and is answered 503 while closing", async () => {
+  it("must pass verify", async () => {
     const refusing = harness({ answerHealthChecks: true, verify: () => false });
     expect((await refusing.post(text)).result.status).toBe(401);
-    const closing = harness({ answerHealthChecks: true, closing: () => true });
-    expect((await closing.post(text)).result.status).toBe(503);
   });
 
   it("is answered 405 by default, as other methods always are", async () => {
@@ -173,10 +171,15 @@ describe("a backlog", () => {
     parked: 99,
   });
 
+  const maxBacklog = 10;
+  /** Reads the counts of a store. */
+  const countsOf = (count: () => Promise<ReturnType<typeof counts>>) =>
+    new StoreCounts({ counts: count, oldestWaiting: async () => undefined });
+
   it("above maxBacklog accepts a known event, which the platform would repeat forever", async () => {
     let known = false;
     const isKnown = async () => known;
-    const { post, added } = harness({ backlog: new Backlog(async () => counts(9), 10), isKnown });
+    const { post, added } = harness({ maxBacklog, counts: countsOf(async () => counts(9)), isKnown });
     expect((await post()).result.status).toBe(503);
     expect(added).toEqual([]);
     known = true;
@@ -186,7 +189,7 @@ describe("a backlog", () => {
   it("above maxBacklog is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
     let waiting = 9;
     const count = vi.fn(async () => counts(waiting));
-    const { post, added, seen, log } = harness({ backlog: new Backlog(count, 10) });
+    const { post, added, seen, log } = harness({ maxBacklog, counts: countsOf(count) });
     expect((await post()).result.status).toBe(503);
     waiting = 8;
     await vi.advanceTimersByTimeAsync(400);
@@ -203,27 +206,27 @@ describe("a backlog", () => {
 
   it("is counted once for many requests, and no request waits for a count that is renewed", async () => {
     const count = vi.fn(async () => counts(0));
-    const backlog = new Backlog(count, 10);
-    expect(await Promise.all([backlog.isFull(), backlog.isFull()])).toEqual([false, false]);
+    const backlog = countsOf(count);
+    expect(await Promise.all([backlog.isAbove(10), backlog.isAbove(10)])).toEqual([false, false]);
     expect(count).toHaveBeenCalledTimes(1);
     await vi.advanceTimersByTimeAsync(900);
-    expect(backlog.isFull()).toBe(false);
+    expect(backlog.isAbove(10)).toBe(false);
     expect(count).toHaveBeenCalledTimes(2);
   });
 
   it("is not counted without a limit", () => {
     const count = vi.fn(async () => counts(0));
-    expect(new Backlog(count, Number.POSITIVE_INFINITY).isFull()).toBe(false);
+    expect(countsOf(count).isAbove(Number.POSITIVE_INFINITY)).toBe(false);
     expect(count).not.toHaveBeenCalled();
   });
 
   it("that cannot be counted leaves the error to the store", async () => {
-    const { post } = harness({ backlog: new Backlog(() => Promise.reject(new Error("no")), 10) });
+    const { post } = harness({ counts: countsOf(() => Promise.reject(new Error("no"))) });
     expect((await post()).result.status).toBe(200);
   });
 
   it("that is not counted in time is answered 503", async () => {
-    const { post, seen } = harness({ backlog: new Backlog(() => new Promise(() => {}), 10) });
+    const { post, seen } = harness({ counts: countsOf(() => new Promise(() => {})) });
     const answer = post();
     await vi.advanceTimersByTimeAsync(10_001);
     expect((await answer).result.status).toBe(503);

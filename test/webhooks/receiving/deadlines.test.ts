@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Deadlines, deadlineSource, LATE, now } from "../../../src/webhooks/receiving/request-timers.ts";
+import { Deadlines, deadlineSource, type Limited, now } from "../../../src/webhooks/receiving/deadlines.ts";
+
+const LIMIT = 100;
+const request = (late: () => void = () => {}): Limited => ({ at: now() + LIMIT, late });
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => {
@@ -8,51 +11,43 @@ afterEach(() => {
 });
 
 describe("Deadlines", () => {
-  it("rings each at its time, whatever the order in which they were set", async () => {
-    const deadlines = new Deadlines();
-    const rung: number[] = [];
-    const start = now();
-    for (const after of [500, 100, 300, 100]) deadlines.add(start + after, () => rung.push(after));
-    await vi.advanceTimersByTimeAsync(99);
-    expect(rung).toEqual([]);
+  it("calls each request at its time", async () => {
+    const deadlines = new Deadlines(LIMIT);
+    const late: string[] = [];
+    deadlines.add(request(() => late.push("first")));
+    await vi.advanceTimersByTimeAsync(40);
+    deadlines.add(request(() => late.push("second")));
+    deadlines.add(request(() => late.push("third")));
+    await vi.advanceTimersByTimeAsync(59);
+    expect(late).toEqual([]);
     await vi.advanceTimersByTimeAsync(2);
-    expect(rung).toEqual([100, 100]);
-    await vi.advanceTimersByTimeAsync(201);
-    expect(rung).toEqual([100, 100, 300]);
+    expect(late).toEqual(["first"]);
+    await vi.advanceTimersByTimeAsync(40);
+    expect(late).toEqual(["first", "second", "third"]);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(rung).toEqual([100, 100, 300, 500]);
+    expect(late).toHaveLength(3);
   });
 
-  it("rings none that was removed, and one that was moved on when it is time", async () => {
-    const deadlines = new Deadlines();
+  it("calls none that has ended", async () => {
+    const deadlines = new Deadlines(LIMIT);
     const late = vi.fn();
-    const removed = deadlines.add(now() + 100, () => late("removed"));
-    const moved = deadlines.add(now() + 100, () => late("moved"));
-    moved.at = now() + 200;
-    deadlines.remove(removed);
-    await vi.advanceTimersByTimeAsync(150);
+    const ended = request(() => late("ended"));
+    deadlines.add(ended);
+    await vi.advanceTimersByTimeAsync(50);
+    deadlines.remove(ended);
+    deadlines.add(request(() => late("open")));
+    await vi.advanceTimersByTimeAsync(90);
     expect(late).not.toHaveBeenCalled();
-    await vi.advanceTimersByTimeAsync(51);
-    expect(late.mock.calls).toEqual([["moved"]]);
+    await vi.advanceTimersByTimeAsync(11);
+    expect(late.mock.calls).toEqual([["open"]]);
   });
 
   it("has one timer for all", async () => {
-    const deadlines = new Deadlines();
-    for (let count = 0; count < 50; count++)
-      void deadlines.within(new Promise(() => {}), now() + 1_000 - count);
+    const deadlines = new Deadlines(LIMIT);
+    for (let count = 0; count < 50; count++) deadlines.add(request());
     expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(1_100);
+    await vi.advanceTimersByTimeAsync(LIMIT + 1);
     expect(vi.getTimerCount()).toBe(0);
-  });
-
-  it("settles as the work does, in time, and LATE after", async () => {
-    const deadlines = new Deadlines();
-    await expect(deadlines.within("value", now() + 10)).resolves.toBe("value");
-    await expect(deadlines.within(Promise.resolve(1), now() + 10)).resolves.toBe(1);
-    await expect(deadlines.within(Promise.reject(new Error("no")), now() + 10)).rejects.toThrow("no");
-    const late = deadlines.within(new Promise(() => {}), now() + 10);
-    await vi.advanceTimersByTimeAsync(11);
-    await expect(late).resolves.toBe(LATE);
   });
 
   it("holds a process open while something is awaited, and not after", async () => {
@@ -64,13 +59,15 @@ describe("Deadlines", () => {
       made.push(timer);
       return timer;
     });
-    const deadlines = new Deadlines();
+    const deadlines = new Deadlines(LIMIT);
     const held = (): boolean[] => made.map((timer) => timer.hasRef());
-    const first = deadlines.add(now() + 60_000, () => {});
+    const first = request();
+    deadlines.add(first);
     expect(held()).toEqual([true]);
     deadlines.remove(first);
     expect(held()).toEqual([false]);
-    const second = deadlines.add(now() + 70_000, () => {});
+    const second = request();
+    deadlines.add(second);
     expect(held()).toEqual([true]);
     deadlines.remove(second);
     expect(held()).toEqual([false]);
@@ -86,11 +83,13 @@ describe("Deadlines", () => {
       return ids.size;
     });
     vi.stubGlobal("clearTimeout", (id: number) => clear(ids.get(id)));
-    const deadlines = new Deadlines();
+    const deadlines = new Deadlines(LIMIT);
     const late = vi.fn();
-    deadlines.remove(deadlines.add(now() + 100, late));
+    const done = request(late);
+    deadlines.add(done);
+    deadlines.remove(done);
     expect(vi.getTimerCount()).toBe(0);
-    deadlines.add(now() + 100, late);
+    deadlines.add(request(late));
     expect(vi.getTimerCount()).toBe(1);
     await vi.advanceTimersByTimeAsync(101);
     expect(late).toHaveBeenCalledTimes(1);
@@ -99,7 +98,7 @@ describe("Deadlines", () => {
 
 describe("deadlineSource", () => {
   it("shares a timer between requests on Node", () => {
-    const source = deadlineSource();
+    const source = deadlineSource(LIMIT);
     expect(source()).toBe(source());
   });
 
@@ -108,8 +107,8 @@ describe("deadlineSource", () => {
     async (userAgent) => {
       vi.stubGlobal("navigator", userAgent === undefined ? undefined : { userAgent });
       vi.resetModules();
-      const fresh = await import("../../../src/webhooks/receiving/request-timers.ts");
-      const source = fresh.deadlineSource();
+      const fresh = await import("../../../src/webhooks/receiving/deadlines.ts");
+      const source = fresh.deadlineSource(LIMIT);
       expect(source()).not.toBe(source());
     },
   );

@@ -1,22 +1,27 @@
 import { pause } from "../async.ts";
 import { APIError } from "../client/client-errors.ts";
 import type { RequestOptions } from "../client/client-options.ts";
+import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { Backoff, Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete } from "./options.ts";
 
 /** How many times a pass tries to read one record while the platform is out of reach. */
 const TRIES = 3;
-/** The pass stops after this many rounds in a row without an answer. Concurrent reads are one round. */
-const ROUNDS = 5;
+/** The longest wait before another try at a record while the breaker is closed, ms. It grows with the tries. */
+const LONGEST_BACKOFF = 1000;
+/** The pass stops after this many outages in a row that hold the breaker open. Concurrent reads count as one. */
+const ROUNDS = 3;
 /** The longest wait within a pass, ms. If a longer wait is needed, the pass stops and the next pass continues. */
-const LONGEST_RETRY_AFTER = 60_000;
+const LONGEST_WAIT = 60_000;
+/** How often a read looks whether the half-open breaker lets it through, ms. */
+const LOOK_AGAIN = 50;
 
 /** Why a pass stops before its end. The first reason counts. */
 export class StopReason {
   /** Why the pass stops. It is `undefined` while the pass continues. */
   reason: Incomplete | undefined;
-  /** The wait from the `Retry-After` header, ms. */
+  /** How long the platform must be left alone, ms. */
   retryAfter: number | undefined;
   readonly #abort = new AbortController();
 
@@ -44,38 +49,41 @@ export type Read<T> = { readonly value: T } | Failure | undefined;
 
 interface ReaderOptions {
   readonly stop: StopReason;
+  /** The circuit breaker of the handler's queue, which shares its outages with the pass. */
+  readonly breaker: CircuitBreaker;
   readonly backoff: Backoff;
-  /** Whether a wait keeps the process alive. */
-  readonly hold: boolean;
+  /** Whether the user asked for the pass. If so, a wait keeps the process alive, and a pause does not hold up the first read. */
+  readonly asked: boolean;
 }
 
-/** Reads from the platform. Waits when the platform asks for a wait, and stops the pass in an outage. */
+/** Reads from the platform when the circuit breaker allows it, and stops the pass in an outage. */
 export class Reader {
   readonly #options: ReaderOptions;
-  /** No request is sent before this time on the monotonic clock. */
-  #quietUntil = 0;
   #rounds = 0;
   #lastRound = Number.NEGATIVE_INFINITY;
+  #triesAtOnce: boolean;
 
   /** Whether the platform has answered any request. */
   answered = false;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
+    this.#triesAtOnce = options.asked;
   }
 
-  async read<T>(ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
-    const { stop, hold } = this.#options;
+  /** @param name - the record's `ref`, or another name for what is read */
+  async read<T>(name: string, ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
+    const { stop, breaker, backoff, asked } = this.#options;
     const { signal } = stop;
     let failure: Failure | undefined;
-    for (let tries = 1; ; tries += 1) {
-      await this.#quiet();
-      if (signal.aborted) return failure;
+    for (let tries = 1; tries <= TRIES && (await this.#isReady()); tries += 1) {
+      const reading = breaker.begin(name);
       const askedAt = performance.now();
       try {
-        // Do not let the client retry: the client's retries would ignore `#quietUntil`.
+        // Do not let the client retry: the client's retries would ignore the breaker.
         const value = await ask({ signal, maxRetries: 0 });
         this.#gotAnswer();
+        breaker.recordAnswer(reading);
         return { value };
       } catch (error) {
         if (signal.aborted) return failure;
@@ -83,13 +91,18 @@ export class Reader {
         failure = { error, answered: !outage };
         if (!outage) {
           this.#gotAnswer();
+          breaker.recordAnswer(reading);
           return failure;
         }
-        const wait = this.#outOfReach(error, outage, askedAt);
-        if (tries >= TRIES || stop.reason !== undefined) return failure;
-        await pause(wait, signal, hold);
+        breaker.recordOutage(reading, tries === 1, outage, error);
+        this.#outOfReach(error, outage, askedAt);
+      } finally {
+        breaker.end(reading);
       }
+      if (!breaker.pause && tries < TRIES)
+        await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
+    return failure;
   }
 
   #gotAnswer(): void {
@@ -97,30 +110,33 @@ export class Reader {
     this.#rounds = 0;
   }
 
-  /** @returns ms until this record may be read again */
-  #outOfReach(error: unknown, { everything, retryAfter }: Outage, askedAt: number): number {
+  #outOfReach(error: unknown, { everything }: Outage, askedAt: number): void {
+    const { stop, breaker } = this.#options;
     // Reads that run at the same time count as one round.
-    if (askedAt >= this.#lastRound) {
+    if (breaker.pause && askedAt >= this.#lastRound) {
       this.#rounds += 1;
       this.#lastRound = performance.now();
     }
     const limited = error instanceof APIError && error.status === 429;
     // Waiting does not help if the token is missing or refused.
     const hopeless = everything && !limited;
-    const { stop, backoff } = this.#options;
-    const wait = retryAfter ?? backoff(this.#rounds);
-    if (hopeless || this.#rounds >= ROUNDS || wait > LONGEST_RETRY_AFTER)
-      stop.stop("unreachable", retryAfter);
-    else if (everything || retryAfter !== undefined)
-      this.#quietUntil = Math.max(this.#quietUntil, performance.now() + wait);
-    return wait;
+    if (hopeless || this.#rounds >= ROUNDS) stop.stop("unreachable", breaker.waitAt(performance.now()));
   }
 
-  async #quiet(): Promise<void> {
-    const { stop, hold } = this.#options;
-    for (let left = 1; left > 0 && !stop.signal.aborted; ) {
-      left = this.#quietUntil - performance.now();
-      if (left > 0) await pause(left, stop.signal, hold);
+  /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
+  async #isReady(): Promise<boolean> {
+    const { stop, breaker, asked } = this.#options;
+    const since = performance.now();
+    while (!stop.signal.aborted) {
+      const now = performance.now();
+      const wait = breaker.waitAt(now);
+      if (this.#triesAtOnce || (wait === 0 && breaker.room > 0)) {
+        this.#triesAtOnce = false;
+        return true;
+      }
+      if (now - since + wait > LONGEST_WAIT) stop.stop("unreachable", wait);
+      else await pause(wait || LOOK_AGAIN, stop.signal, asked);
     }
+    return false;
   }
 }

@@ -1,0 +1,102 @@
+import { forEach } from "../async.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { WebhookNotification } from "../models/notification.ts";
+import type { Booking } from "../models/records.ts";
+import { bookingRef } from "../webhooks/events.ts";
+import { compare, fetchFailure } from "../webhooks/processing/record.ts";
+import type { Changes } from "./changes.ts";
+import type { Settings } from "./options.ts";
+
+/** Adds events for the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
+export class Watch {
+  readonly #settings: Settings;
+  readonly #changes: Changes;
+  readonly #adding = new Set<Promise<unknown>>();
+  /** The records that each pass reads until the store has their snapshots. */
+  readonly refs = new Set<string>();
+  #changed = 0;
+  readonly #closing = new AbortController();
+
+  constructor(settings: Settings, changes: Changes) {
+    this.#settings = settings;
+    this.#changes = changes;
+  }
+
+  /** Makes each call of {@link add} that has not ended reject soon. */
+  close(): void {
+    const rest = "The reconciler was closed before it had added all bookings. Pass them to `watch` again.";
+    this.#closing.abort(new StayhookError(rest));
+  }
+
+  async add(bookingCodes: string | readonly string[]): Promise<void> {
+    const codes = checkCodes(bookingCodes);
+    const adding = this.#addAll(codes);
+    this.#adding.add(adding);
+    try {
+      await adding;
+    } finally {
+      this.#adding.delete(adding);
+    }
+  }
+
+  /** Resolves when each call of {@link add} so far has ended. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#adding);
+  }
+
+  /** Returns how many events `watch` has added since the last call of `takeChanged`. */
+  takeChanged(): number {
+    const changed = this.#changed;
+    this.#changed = 0;
+    return changed;
+  }
+
+  async #addAll(codes: readonly string[]): Promise<void> {
+    const errors: unknown[] = [];
+    const { signal } = this.#closing;
+    await forEach(codes, this.#settings.concurrency, async (code) => {
+      signal.throwIfAborted();
+      // If one booking fails, still add the other bookings.
+      await this.#add(code).catch((error) => void errors.push(error));
+    });
+    signal.throwIfAborted();
+    if (errors.length > 0) throw errors[0];
+  }
+
+  async #add(bookingCode: string): Promise<void> {
+    const { client, store, internals, observe } = this.#settings;
+    const { signal } = this.#closing;
+    if (await store.snapshotOf(bookingRef(bookingCode))) return;
+    let booking: Booking | undefined;
+    try {
+      booking = await client.bookings.get(bookingCode, { signal });
+    } catch (error) {
+      // In an outage, add the event all the same: the event waits until the platform answers.
+      if (!fetchFailure(error).outage) throw error;
+    }
+    // The platform's booking code may differ from the user's code in upper and lower case.
+    const ref = bookingRef(booking?.bookingCode ?? bookingCode);
+    const known = await store.snapshotOf(ref);
+    if (known) return;
+    this.refs.add(ref);
+    const now = booking && internals.snapshotOf("booking", booking);
+    const eventId = await this.#changes.add(ref, undefined, now?.snapshot, signal);
+    if (eventId === undefined) return;
+    this.#changed += 1;
+    const { changes } = now ? compare(undefined, now) : { changes: {} };
+    observe({ kind: "changed", ref, eventId, previousStatus: undefined, status: booking?.status, changes });
+  }
+}
+
+function checkCodes(given: string | readonly string[]): string[] {
+  const codes: readonly unknown[] = Array.isArray(given) ? given : [given];
+  const issues = codes
+    .map((code, index) => ({ code, path: Array.isArray(given) ? ["bookingCode", index] : ["bookingCode"] }))
+    .filter(
+      ({ code }) =>
+        typeof code !== "string" || !WebhookNotification.shape.bookingCode.safeParse(code).success,
+    )
+    .map(({ path }) => ({ path, message: "must be a booking's code" }));
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return [...new Set((codes as readonly string[]).map((code) => code.trim()))];
+}

@@ -1,0 +1,82 @@
+import { withTimeout } from "../async.ts";
+import type { Queue } from "../queue/queue.ts";
+import type { EventState } from "../stores/event-states.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoreCounts } from "./store-counts.ts";
+
+/** The health of a handler whose store answers. */
+export interface AvailableHealth {
+  /**
+   * `idle`: processing has not started. It does not start by itself on serverless runtimes or with
+   * `autoStart: false`. `paused`: the platform is out of reach, but the handler still records notifications.
+   * `stopped`: the handler is closed.
+   */
+  readonly state: "idle" | "running" | "paused" | "stopped";
+  /** How many events the store has in each state. */
+  readonly counts: Record<EventState, number>;
+  /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits. */
+  readonly oldestWaitingAge: number | undefined;
+  /** When any process last recorded a notification. With `forwardTo`, only this process counts. */
+  readonly lastReceivedAt: Date | undefined;
+  /** When the current pause of this process began. It is `undefined` if processing is not paused. */
+  readonly pausedSince: Date | undefined;
+  /** The text of the latest error that keeps this process paused. */
+  readonly pauseReason: string | undefined;
+  /** There is no error, because the store answers. */
+  readonly error?: undefined;
+}
+
+/** The health of a handler whose store does not answer. */
+export interface UnavailableHealth {
+  /** The store failed, or did not answer within 10 seconds. */
+  readonly state: "unavailable";
+  /** The error of the store. */
+  readonly error: unknown;
+  /** The counts are unknown, because the store does not answer. */
+  readonly counts?: undefined;
+  /** The age is unknown, because the store does not answer. */
+  readonly oldestWaitingAge?: undefined;
+  /** The time is unknown, because the store does not answer. */
+  readonly lastReceivedAt?: undefined;
+  /** No pause is reported, because the store does not answer. */
+  readonly pausedSince?: undefined;
+  /** No pause is reported, because the store does not answer. */
+  readonly pauseReason?: undefined;
+}
+
+/** The result of {@link WebhookHandler.health}. `state` narrows its type. */
+export type Health = AvailableHealth | UnavailableHealth;
+
+/** How long the store may take to answer, ms. */
+const STORE_TIMEOUT = 10_000;
+
+/** What {@link healthOf} reports on. */
+export interface Patient {
+  /** `store`, `counts` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
+  readonly store: Pick<EventStore<never>, "lastReceivedAt"> | undefined;
+  readonly counts: Pick<StoreCounts, "read"> | undefined;
+  readonly queue: Pick<Queue<never>, "state" | "pause"> | undefined;
+  readonly closed: boolean;
+  /** When this process last recorded a notification. */
+  readonly lastReceivedAt: Date | undefined;
+}
+
+/** Never rejects. */
+export async function healthOf({ store, counts, queue, closed, lastReceivedAt }: Patient): Promise<Health> {
+  try {
+    const asked = Promise.all([counts?.read(0), store?.lastReceivedAt()]);
+    const answered = await withTimeout(STORE_TIMEOUT, asked);
+    if (!answered) throw new Error(`The store did not answer within ${STORE_TIMEOUT} ms`);
+    const [reading, last] = answered;
+    return {
+      state: queue?.state ?? (closed ? "stopped" : "idle"),
+      counts: reading?.counts ?? { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
+      oldestWaitingAge: reading?.oldestWaitingAge,
+      lastReceivedAt: store ? last : lastReceivedAt,
+      pausedSince: queue?.pause?.since,
+      pauseReason: queue?.pause?.reason,
+    };
+  } catch (error) {
+    return { state: "unavailable", error };
+  }
+}

@@ -1,0 +1,157 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { ClaimedEvent, EventStore } from "../../src/stores/event-store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
+import type { Addition, Settlement } from "../../src/stores/outcomes.ts";
+import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
+
+/** Notes the size of each group, and fails groups that contain an event of the record `booking:bad`. */
+class GroupingStore extends MemoryStore {
+  readonly groups: number[] = [];
+  #isGone = false;
+
+  protected override async doClose() {
+    this.#isGone = true;
+  }
+
+  protected override async doAdd(additions: readonly Addition[]) {
+    if (this.#isGone) throw new Error("the connections are gone");
+    this.groups.push(additions.length);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    if (additions.some(({ event }) => event.ref === "booking:bad")) throw new Error("bad event");
+    return super.doAdd(additions);
+  }
+
+  protected override async doSettle(settlements: readonly Settlement<never>[]) {
+    this.groups.push(settlements.length);
+    return super.doSettle(settlements);
+  }
+
+  protected override async doRenew(claims: readonly ClaimedEvent[], duration: number) {
+    this.groups.push(claims.length);
+    return super.doRenew(claims, duration);
+  }
+}
+
+describe("calls at once", () => {
+  const refs = Array.from({ length: 50 }, (_, index) => `booking:${index}`);
+
+  test("share a statement, and those that come meanwhile share the next one", async () => {
+    const store = new GroupingStore();
+    const first = refs.map((ref) => store.add(eventOf(ref)));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    const second = refs.map((ref) => store.add(eventOf(ref)));
+    await Promise.all([...first, ...second]);
+    expect(store.groups.splice(0)).toEqual([50, 50]);
+    const claims = await store.claim(CLAIM);
+    await Promise.all(claims.map((claim) => store.renew([claim], 1000)));
+    await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
+    expect(store.groups).toEqual([50, 50]);
+  });
+
+  test("with one id do not share a statement", async () => {
+    const store = new GroupingStore();
+    const event = eventOf();
+    expect(await Promise.all([store.add(event), store.add(event)])).toEqual(["added", "duplicate"]);
+    expect(store.groups).toEqual([1, 1]);
+  });
+
+  test("are tried again one by one if their statement fails", async () => {
+    const store = new GroupingStore();
+    const answers = await Promise.allSettled(
+      ["booking:A", "booking:bad", "booking:B"].map((ref) => store.add(eventOf(ref))),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(store.groups).toEqual([3, 1, 1, 1]);
+  });
+
+  test("end before close, and wake subscribers once", async () => {
+    const store = new GroupingStore();
+    const woken = vi.fn();
+    store.subscribe(woken);
+    await Promise.all(refs.map((ref) => store.add(eventOf(ref))));
+    expect(woken).toHaveBeenCalledTimes(1);
+    const added = store.add(eventOf());
+    await store.close();
+    expect(await added).toBe("added");
+  });
+});
+
+describe("a clock that is set back", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  const HOUR = 3_600_000;
+  const setBack = (ms: number) => vi.setSystemTime(Date.now() - ms);
+
+  /** Makes a store with an event of each kind, none of which is due. */
+  async function waiting(): Promise<EventStore> {
+    const store = new MemoryStore();
+    await store.add(eventOf("booking:leased", "leased"));
+    await store.claim({ limit: 1, leaseDuration: 60_000 });
+    await store.add(eventOf("booking:retry", "retry"));
+    await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: HOUR });
+    await store.add(eventOf("booking:out", "behind"));
+    await store.add(eventOf("booking:out", "out"));
+    await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: HOUR, counted: false });
+    await store.add({ ...eventOf("booking:recheck", "recheck"), source: "recheck" }, { dueIn: HOUR });
+    await store.add({ ...eventOf("booking:timer", "timer"), source: "timer" }, { dueIn: HOUR });
+    expect(await store.claim(CLAIM)).toEqual([]);
+    return store;
+  }
+
+  test.each(["claim", "nextDue"] as const)(
+    "is seen by %s: what waits is due now, timers keep their time",
+    async (by) => {
+      const store = await waiting();
+      const timer = (await store.get("timer"))!.dueAt;
+      setBack(10_000);
+      if (by === "nextDue") expect(await store.nextDue()).toBe(0);
+      const claimed = (await store.claim(CLAIM)).map(({ eventId }) => eventId);
+      expect(claimed.sort()).toEqual(["behind", "recheck", "retry"]);
+      expect((await store.get("timer"))!.dueAt).toEqual(timer);
+    },
+  );
+
+  test("ends no lease later than its duration from now", async () => {
+    const store = await waiting();
+    setBack(HOUR);
+    await store.claim(CLAIM);
+    expect((await store.get("leased"))!.dueAt).toEqual(new Date(Date.now() + 60_000));
+    vi.advanceTimersByTime(60_000);
+    expect(await store.claim({ ...CLAIM, eventId: "leased" })).toMatchObject([{ attempts: 2 }]);
+  });
+
+  test("counts only from more than 1 s on, by the monotonic clock", async () => {
+    const store = await waiting();
+    setBack(1000);
+    expect(await store.claim(CLAIM)).toEqual([]);
+    // An hour passes by the monotonic clock, and half a minute less by the store's clock.
+    vi.advanceTimersByTime(HOUR / 2);
+    setBack(30_000);
+    expect(await store.claim({ ...CLAIM, eventId: "retry" })).toHaveLength(1);
+  });
+
+  test("is seen by the first call if it is behind the newest receivedAt", async () => {
+    const store = new MemoryStore();
+    const received = { ...eventOf("booking:A", "1"), state: "retrying", attempts: 1 } as const;
+    const [now, later] = [new Date(), new Date(Date.now() + HOUR)];
+    const row = { ...received, traceparent: null, receivedAt: now, dueAt: later, doneAt: null, type: null };
+    await store.restore({ events: [{ ...row, reason: "callback", history: [] }], snapshots: [] });
+    setBack(10_000);
+    expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "1" }]);
+  });
+});
+
+test("an outcome with two events of one id records the last of them", async () => {
+  const store = new MemoryStore();
+  await store.add(eventOf());
+  const [claim] = await store.claim(CLAIM);
+  const event = eventOf("booking:B", "twice");
+  const events = [{ event }, { event, dueIn: 1000 }];
+  await store.settle(claim!, { ...DONE, events });
+  expect(await store.get("twice")).toMatchObject({ state: "scheduled" });
+});

@@ -1,0 +1,56 @@
+import { DatabaseSync } from "node:sqlite";
+import { expect, onTestFinished, test, vi } from "vitest";
+import type { EventStore } from "../../../src/stores/event-store.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
+import { createProxy } from "./proxy.ts";
+import { describeEvery, type Kind, opened } from "./stores.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const CALLS = 50;
+const refs = Array.from({ length: CALLS }, (_, index) => `booking:${index}`);
+
+/** Makes a store, and counts the round trips of its calls. For SQLite, it counts the transactions. */
+async function counted(kind: Kind): Promise<{ store: EventStore<unknown>; count(): number }> {
+  if (kind.url === undefined) {
+    const { sqliteStore } = await import("../../../src/stores/sqlite/index.ts");
+    const db = new DatabaseSync(":memory:");
+    const commits = vi.spyOn(db, "exec");
+    const store = sqliteStore(db) as EventStore<unknown>;
+    onTestFinished(() => store.close());
+    return { store, count: () => commits.mock.calls.filter(([sql]) => sql === "COMMIT").length };
+  }
+  const proxy = await createProxy(kind.url);
+  const place = await kind.create();
+  return { store: opened(place, { url: proxy.url }), count: () => proxy.roundTrips };
+}
+
+describeEvery(
+  ({ name }) => name !== "memory",
+  (kind) => {
+    test(`${CALLS} calls at once take a handful of round trips`, async () => {
+      const { store, count } = await counted(kind);
+      const most = async (what: string, act: () => Promise<unknown>) => {
+        const before = count();
+        await act();
+        return { what, isFew: count() - before <= 8, count: count() - before };
+      };
+      const addAll = () => Promise.all(refs.map((ref) => store.add(eventOf(ref))));
+      const settleAll = async () => {
+        const claims = await store.claim(CLAIM);
+        return most("settles", () => Promise.all(claims.map((claim) => store.settle(claim, DONE))));
+      };
+      // The first calls open connections, migrate and prepare statements.
+      await addAll();
+      await store.renew(await store.claim({ ...CLAIM, limit: 1 }), 60_000);
+      await settleAll();
+      const found = [await most("adds", addAll)];
+      const claims = await store.claim({ ...CLAIM, limit: CALLS - 1 });
+      found.push(
+        await most("renewals", () => Promise.all(claims.map((claim) => store.renew([claim], 60_000)))),
+        await most("settles", () => Promise.all(claims.map((claim) => store.settle(claim, DONE)))),
+      );
+      expect(found.filter(({ isFew }) => !isFew)).toEqual([]);
+    });
+  },
+);

@@ -1,0 +1,127 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { Agent, createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import { postgresStore } from "stayhook/postgres";
+import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
+import { expect, onTestFinished, test } from "vitest";
+import { postgresUrl } from "../support/postgres-server.ts";
+
+const RESTARTS = Number(process.env.STAYHOOK_RESTARTS ?? 3);
+/** Notifications are sent at this interval, ms. */
+const EVERY = 5;
+
+const postgres = await postgresUrl();
+
+interface Place {
+  /** What the app opens. */
+  readonly args: object;
+  readonly open: () => EventStore<never>;
+}
+
+const places: Readonly<Record<string, () => Place>> = {
+  SQLite: () => {
+    const directory = mkdtempSync(join(tmpdir(), "stayhook-restarts-"));
+    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const path = join(directory, "events.db");
+    return { args: { path }, open: () => sqliteStore(path) as never };
+  },
+  ...(postgres !== undefined && {
+    PostgreSQL: () => {
+      const schema = `stayhook_restarts_${randomUUID().replaceAll("-", "")}`;
+      onTestFinished(async () => {
+        const pool = new pg.Pool({ connectionString: postgres, max: 1 });
+        await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+        await pool.end();
+      });
+      const open = () => postgresStore({ connectionString: postgres, schema }) as never;
+      return { args: { postgres, schema }, open };
+    },
+  }),
+};
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function start(args: object): Promise<ChildProcess> {
+  const app = fork(join(import.meta.dirname, "restarting-app.ts"), [JSON.stringify(args)], {
+    stdio: "pipe",
+  });
+  onTestFinished(() => void app.kill("SIGKILL"));
+  let said = "";
+  app.stderr?.on("data", (chunk) => {
+    said += chunk;
+  });
+  const exited = once(app, "exit").then(() => Promise.reject(new Error(`the app ended: ${said}`)));
+  exited.catch(() => {});
+  await Promise.race([once(app, "message"), exited]);
+  return app;
+}
+
+/** POSTs a notification. Resolves to the status, or to `undefined` if the connection gave no answer. */
+function notify(port: number, agent: Agent, eventId: string): Promise<number | undefined> {
+  const body = JSON.stringify({
+    eventId,
+    timestamp: new Date().toISOString(),
+    bookingCode: `B${eventId.slice(0, 4)}`,
+  });
+  return new Promise((resolve) => {
+    const sent = request({ host: "127.0.0.1", port, method: "POST", path: "/", agent }, (answer) => {
+      answer.resume();
+      answer.on("end", () => resolve(answer.statusCode));
+      answer.on("error", () => resolve(undefined));
+    });
+    sent.on("error", () => resolve(undefined));
+    sent.end(body);
+  });
+}
+
+test.each(Object.entries(places))(
+  "an app on %s that restarts under load answers 200 or not at all, and loses nothing",
+  async (_, placeOf) => {
+    const { args, open } = placeOf();
+    const port = await freePort();
+    const agent = new Agent({ keepAlive: true });
+    onTestFinished(() => agent.destroy());
+    const answers = new Map<string, Promise<number | undefined>>();
+    let app = await start({ ...args, port });
+    const load = setInterval(() => {
+      const eventId = randomUUID();
+      answers.set(eventId, notify(port, agent, eventId));
+    }, EVERY);
+    onTestFinished(() => clearInterval(load));
+    for (let restart = 0; restart < RESTARTS; restart += 1) {
+      await sleep(400);
+      app.kill("SIGTERM");
+      await once(app, "exit");
+      expect(app.exitCode).toBe(0);
+      app = await start({ ...args, port });
+    }
+    await sleep(400);
+    clearInterval(load);
+    const statuses = new Map<string, number | undefined>();
+    for (const [eventId, answer] of answers) statuses.set(eventId, await answer);
+    app.kill("SIGTERM");
+    await once(app, "exit");
+
+    expect([...new Set(statuses.values())].filter((status) => status !== undefined)).toEqual([200]);
+    const accepted = [...statuses].filter(([, status]) => status === 200).map(([eventId]) => eventId);
+    expect(accepted.length).toBeGreaterThan(RESTARTS * 20);
+    const store = open();
+    onTestFinished(() => store.close());
+    for (const eventId of accepted) expect(await store.get(eventId)).toBeDefined();
+  },
+  120_000,
+);
