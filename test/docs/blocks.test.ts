@@ -61,7 +61,7 @@ const plans: Record<string, Plan> = {
     before: () => vi.stubEnv("DATABASE_URL", "postgresql://127.0.0.1:1/none"),
     shows: async ({ made }) => {
       const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
-      expect(status).toBe(503);
+      expect(status).toBe(400);
     },
   },
   "postgres-tables": {
@@ -79,7 +79,7 @@ const plans: Record<string, Plan> = {
     before: () => vi.stubEnv("DATABASE_URL", "mysql://127.0.0.1:1/none"),
     shows: async ({ made }) => {
       const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
-      expect(status).toBe(503);
+      expect(status).toBe(400);
     },
   },
   redis: {
@@ -87,7 +87,7 @@ const plans: Record<string, Plan> = {
     before: () => vi.stubEnv("REDIS_URL", "redis://127.0.0.1:6379"),
     shows: async ({ made }) => {
       const { status } = await (made[0] as WebhookHandler).receive({ method: "POST", url: "/", headers: {} });
-      expect(status).toBe(503);
+      expect(status).toBe(400);
     },
   },
   drain: {

@@ -164,7 +164,6 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       type,
       status: record.status,
       [this.#subject.kind]: record,
-      previousStatus: previous?.status,
       changed: false,
       changes: {},
       previous,

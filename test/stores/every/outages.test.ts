@@ -159,38 +159,34 @@ describeEvery(
       }, 30_000);
     });
 
-    test.runIf(kind.isTransactional)(
-      "a connection lost during the writes is the store's failure",
-      async () => {
-        const { place, proxy, store, direct } = await behindProxy(kind);
-        await place.sql("CREATE TABLE nights (name VARCHAR(9))");
-        await store.add(eventOf());
-        const [claim] = await store.claim(CLAIM);
-        const thrown: unknown[] = [];
-        const cut = async (tx: unknown) => {
-          proxy.cut();
-          await Promise.resolve(kind.write!(tx, "SELECT 1")).catch((error: unknown) => {
-            thrown.push(error);
-            throw error;
-          });
-        };
-        const write = (tx: unknown) => kind.write!(tx, "INSERT INTO nights VALUES ('a')");
-        const rejection = await store
-          .settle(claim!, { ...DONE, writes: [write, cut] })
-          .catch((error) => error);
-        expect(rejection).toMatchObject(isStoreError);
-        expect(thrown).not.toContain(rejection);
-        expect(await direct.get(claim!.eventId)).toMatchObject({ state: "processing", attempts: 1 });
-        proxy.restore();
-        await answers(store);
-        // The answer to the COMMIT is lost, too: whether or not it was done, the writes are there once.
-        const settle = () => store.settle(claim!, { ...DONE, writes: [write] });
-        for (const nth of [5, 4, 3, 2, 1]) await losing(proxy, nth, settle);
-        await answers(store);
-        expect(await settle()).toBe(true);
-        expect(await place.sql("SELECT * FROM nights")).toHaveLength(1);
-        expect(await direct.snapshotOf("booking:A")).toMatchObject({ sequence: 1 });
-      },
-    );
+    if (!kind.isTransactional) return;
+    test("a connection lost during the writes is the store's failure", async () => {
+      const { place, proxy, store, direct } = await behindProxy(kind);
+      await place.sql("CREATE TABLE nights (name VARCHAR(9))");
+      await store.add(eventOf());
+      const [claim] = await store.claim(CLAIM);
+      const thrown: unknown[] = [];
+      const cut = async (tx: unknown) => {
+        proxy.cut();
+        await Promise.resolve(kind.write!(tx, "SELECT 1")).catch((error: unknown) => {
+          thrown.push(error);
+          throw error;
+        });
+      };
+      const write = (tx: unknown) => kind.write!(tx, "INSERT INTO nights VALUES ('a')");
+      const rejection = await store.settle(claim!, { ...DONE, writes: [write, cut] }).catch((error) => error);
+      expect(rejection).toMatchObject(isStoreError);
+      expect(thrown).not.toContain(rejection);
+      expect(await direct.get(claim!.eventId)).toMatchObject({ state: "processing", attempts: 1 });
+      proxy.restore();
+      await answers(store);
+      // The answer to the COMMIT is lost, too: whether or not it was done, the writes are there once.
+      const settle = () => store.settle(claim!, { ...DONE, writes: [write] });
+      for (const nth of [5, 4, 3, 2, 1]) await losing(proxy, nth, settle);
+      await answers(store);
+      expect(await settle()).toBe(true);
+      expect(await place.sql("SELECT * FROM nights")).toHaveLength(1);
+      expect(await direct.snapshotOf("booking:A")).toMatchObject({ sequence: 1 });
+    });
   },
 );
