@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
@@ -66,7 +66,11 @@ test("every command of docs/cli.md does what the text says", { timeout: 60_000 }
   const adapted = (line: string) =>
     words(line)
       .slice(2)
-      .map((word) => (word === "events.db" ? file : word.replace(/^https?:\/\/[^/]+\/hooks\?.*/, endpoint)));
+      .map((word) =>
+        /^(new-)?events\.db$/.test(word)
+          ? join(dirname(file), word)
+          : word.replace(/^https?:\/\/[^/]+\/hooks\?.*/, endpoint),
+      );
   const ran: string[] = [];
   for (const line of lines) {
     const args = adapted(line);
