@@ -70,6 +70,7 @@ export const sidebar: Item[] = [
   group("Use it", [
     ["Events", "/events"],
     ["Handler", "/handler"],
+    ["Types", "/types"],
     ["Client", "/client"],
   ]),
   group("In production", [

@@ -1,5 +1,5 @@
 // Checks the tables of the docs against the code and the tests.
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Observation } from "stayhook";
 import * as stayhook from "stayhook";
@@ -106,4 +106,17 @@ test("the test that docs/security.md names for each threat is there", () => {
     expect(path, row).not.toBe("");
     expect(readFileSync(join(root, path), "utf8"), row).toContain(`"${title}"`);
   }
+});
+
+test("each export of stayhook stands in a page", () => {
+  const index = readFileSync(join(root, "src/index.ts"), "utf8");
+  const names = [...index.matchAll(/export (?:type )?\{([^}]*)\}/g)].flatMap(([, list = ""]) =>
+    list.split(",").flatMap((each) => each.trim().replace(/^type /, "") || []),
+  );
+  expect(names.length).toBeGreaterThan(50);
+  const pages = readdirSync(join(root, "docs"), { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".md") && !path.startsWith("reference"))
+    .map((path) => readFileSync(join(root, "docs", path), "utf8"));
+  const text = [readFileSync(join(root, "README.md"), "utf8"), ...pages].join("\n");
+  expect(names.filter((name) => !new RegExp(`\\b${name}\\b`).test(text))).toEqual([]);
 });
