@@ -92,15 +92,18 @@ export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf
 /** The fields that the event of a timer takes. */
 export interface TimerFields {
   /** The time that was set. Default: `timestamp`. */
-  readonly timer?: { readonly at: Date } | undefined;
+  readonly timer?:
+    | {
+        /** The time that was set. */
+        readonly at: Date;
+      }
+    | undefined;
   /** Collects the timers that the callback sets, by name. Default: a new map. */
   readonly timers?: Map<string, Date> | undefined;
   /** The status of the record. Default `Confirmed`, or `Published` for a listing. */
   readonly status?: string | undefined;
-  /** Default: the record's tracked fields and `previousStatus`; `undefined` without `previousStatus`. */
+  /** The record in its last handled event. Default `undefined`. */
   readonly previous?: PreviousRecord | undefined;
-  /** Default: the status of `previous`. */
-  readonly previousStatus?: string | undefined;
 }
 
 interface RecordFields<S extends string> {
