@@ -61,7 +61,7 @@ const names: Readonly<Record<string, readonly string[]>> = {
 const loads: Readonly<Record<string, readonly string[]>> = {
   // The core must run on Workers, Deno and Bun, so it may not load a node: module.
   stayhook: ["ky", "uuid", "zod"],
-  "stayhook/console": ["zod"],
+  "stayhook/console": ["uuid", "zod"],
   "stayhook/fastify": ["node:buffer"],
   "stayhook/koa": ["node:buffer"],
   "stayhook/lambda": [],
