@@ -32,9 +32,9 @@ export {
   type Endpoints,
   Listing,
   listingStatuses,
-  topics,
   WebhookConfig,
 } from "./models/records.ts";
+export { topics } from "./models/topics.ts";
 export type { DrainResult } from "./queue/drain.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
@@ -43,6 +43,7 @@ export type {
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
+  EventOf,
   FieldChanges,
   ListingEvent,
   ListingStatusEvent,

@@ -14,7 +14,7 @@ export interface Webhooks {
 
 /** The options of the adapters. */
 export interface AdapterOptions {
-  /** The topic of the endpoint. Callbacks get the topic as `event.topic`. */
+  /** The topic of the endpoint: `bookings`, `listings` or `messages`. Callbacks get the topic as `event.topic`. */
   readonly topic?: string | undefined;
 }
 
@@ -110,7 +110,7 @@ function closeSoon(request: IncomingMessage, response: ServerResponse): void {
  * Checks the arguments of an adapter. Starts the processing of a webhook handler, unless the handler has
  * `autoStart: false`. A console has no processing to start.
  *
- * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is invalid
  */
 export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
   if (isFetchHandler(handler)) {

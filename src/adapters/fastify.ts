@@ -51,7 +51,7 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * handler reads each body, so the handler's limits apply, and Fastify's limits do not apply. `toFastifyPlugin` also
  * starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is invalid
  * @example
  * ```ts
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });

@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
+import { problemWithTopic } from "../webhooks/receiving/request.ts";
 
 /** A handler for web requests: the console that `createConsole` makes. */
 export interface FetchHandler {
@@ -24,7 +25,7 @@ export function isFetchHandler(handler: unknown): handler is FetchHandler {
  *
  * @param names - the names of the handler's functions that the adapter calls
  * @param alternative - what else the adapter accepts, for the error message
- * @throws InvalidArgumentError if `webhooks` lacks one of the functions in `names`, or an option is misspelled
+ * @throws InvalidArgumentError if `webhooks` lacks one of the functions in `names`, or an option is invalid
  */
 export function assertHandler(
   webhooks: unknown,
@@ -39,4 +40,6 @@ export function assertHandler(
       message: `must be a handler from createWebhookHandler${alternative}`,
     });
   checkNoUnknown(options, ["topic"]);
+  const message = problemWithTopic(Object(options).topic);
+  if (message !== undefined) throw new InvalidArgumentError({ path: ["topic"], message });
 }

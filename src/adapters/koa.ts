@@ -27,7 +27,7 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * middleware on its own path, because it answers every request. `toKoaMiddleware` also starts the processing, unless
  * the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is invalid
  * @example
  * ```ts
  * router.post("/hooks", toKoaMiddleware(webhooks));

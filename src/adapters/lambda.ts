@@ -93,7 +93,7 @@ const SPARE = 1000;
  * answers. This wait takes 20 s at most. With `processing: "inline"`, the function processes the event of the request
  * before the other events. To run the retries, call `webhooks.drain()` on a schedule.
  *
- * @throws InvalidArgumentError if `webhooks` is not a handler, or an option is misspelled
+ * @throws InvalidArgumentError if `webhooks` is not a handler, or an option is invalid
  * @example
  * ```ts
  * export const handler = toLambdaHandler(webhooks);

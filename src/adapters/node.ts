@@ -20,7 +20,7 @@ interface Extensions {
  * listener on its own path, because it answers every request. A body parser may run before the listener.
  * `toNodeHandler` also starts the processing, unless the handler has `autoStart: false`.
  *
- * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is misspelled
+ * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is invalid
  * @example
  * ```ts
  * createServer(toNodeHandler(webhooks)).listen(3000);

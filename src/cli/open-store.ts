@@ -48,13 +48,16 @@ function open(invocation: Invocation): Promise<EventStore<unknown>> {
   const { text, io } = invocation;
   const where = text("store") ?? io.env.STAYHOOK_STORE;
   if (!where) throw new UsageError("No event store is given. Set --store or STAYHOOK_STORE.");
-  for (const [name, { engine, schemes }] of Object.entries(engines))
-    if (text(name) !== undefined && !schemes.test(schemeOf(where) ?? ""))
-      throw new UsageError(
-        `--${name} works only with ${engine}. Remove --${name}, or check --store or STAYHOOK_STORE.`,
-      );
+  checkEngineOptions(invocation, [where], "--store or STAYHOOK_STORE");
   const isOption = text("store") !== undefined;
   return openStore(invocation, where, { setting: "--store or STAYHOOK_STORE", isOption });
+}
+
+/** @throws UsageError if an option is given that none of the stores has */
+export function checkEngineOptions({ text }: Invocation, stores: readonly string[], settings: string): void {
+  for (const [name, { engine, schemes }] of Object.entries(engines))
+    if (text(name) !== undefined && !stores.some((where) => schemes.test(schemeOf(where) ?? "")))
+      throw new UsageError(`--${name} works only with ${engine}. Remove --${name}, or check ${settings}.`);
 }
 
 /** How to open a store. */

@@ -172,6 +172,11 @@ export class Output {
 // Text from outside, such as a listing's name, must not control the terminal or start a new line.
 const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
+/** Returns a count with its noun, such as `1 event` or `2 events`. */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Returns a value as one line of text. */
 export function printable(value: unknown): string {
   if (value === undefined || value === null) return "-";

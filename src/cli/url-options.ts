@@ -1,5 +1,5 @@
 import { parseUrl, withTopic } from "../client/urls.ts";
-import { isTopic } from "../models/records.ts";
+import { isTopic } from "../models/topics.ts";
 import { type Invocation, type Option, type Options, UsageError } from "./command.ts";
 import { linesOf } from "./lines.ts";
 import type { Io } from "./output.ts";

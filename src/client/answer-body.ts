@@ -1,5 +1,6 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
+import { rememberAsSent } from "../models/as-sent.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer } from "./answer.ts";
 import type { Reader } from "./api-promise.ts";
@@ -8,6 +9,8 @@ import type { Reader } from "./api-promise.ts";
 export interface Model<T> {
   readonly name: string;
   readonly schema: StandardSchema<T>;
+  /** Whether the user's own schema makes the record. It may leave out fields that the handler compares. */
+  readonly isOwn: boolean;
   /** The fields that every record has. The first field identifies the record. */
   readonly required: readonly [string, ...string[]];
   /** Returns the names of the fields whose values have an unexpected type. */
@@ -106,7 +109,7 @@ export class Readers {
       for (const value of list.value) {
         const result = await validate(model.schema, { value, path: [...list.path, read++] }, answer);
         if ("issues" in result) issues.push(...result.issues);
-        else rows.push(this.#warnOfUnexpected(result.value, model));
+        else rows.push(this.#made(result.value, model, value));
         if (issues.length >= maxIssues) break;
       }
       return { answer, rows, issues, invalid: read - rows.length, length: list.value.length };
@@ -123,7 +126,13 @@ export class Readers {
     if (part.rivals.length > 0) throw answer.invalid(rivalry("record", part));
     const result = await validate(model.schema, part, answer);
     if ("issues" in result) throw answer.invalid(result.issues);
-    return this.#warnOfUnexpected(result.value, model);
+    return this.#made(result.value, model, part.value);
+  }
+
+  /** @param value - the part of the answer of which the schema made the record */
+  #made<T>(record: T, model: Model<T>, value: unknown): T {
+    if (model.isOwn) rememberAsSent(record, value);
+    return this.#warnOfUnexpected(record, model);
   }
 
   #warnOfUnexpected<T>(record: T, { name, unexpected }: Model<T>): T {
@@ -142,7 +151,7 @@ export class Readers {
 /** Gives the parsed JSON of an answer, or `undefined` if the answer has no JSON. */
 export const rawJson: Reader<unknown> = (answer) => {
   if (answer.missing) return undefined;
-  if (answer.body.truncated) throw answer.invalid([]);
+  if (answer.body.kind === "cut") throw answer.invalid([]);
   return answer.body.kind === "json" ? answer.body.value : undefined;
 };
 

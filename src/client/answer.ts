@@ -12,9 +12,8 @@ import { type Redactor, redactor } from "./redact.ts";
 export interface Body {
   /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
   readonly value: unknown;
-  readonly kind: "json" | "text" | "empty";
-  /** Whether the body was longer than {@link maxBodyBytes}, so that its end is missing. */
-  readonly truncated: boolean;
+  /** `cut` is the text of a body that was longer than {@link maxBodyBytes}, so that its end is missing. */
+  readonly kind: "json" | "text" | "cut" | "empty";
 }
 
 /** An answer whose body has been read. */
@@ -71,8 +70,8 @@ export class Answer implements Exchange {
 
   /** Describes a body of which no part can be read. */
   #problem(redact: Redactor): string | undefined {
-    const { value, kind, truncated } = this.body;
-    if (truncated) return `the body is longer than ${maxBodyBytes} bytes`;
+    const { value, kind } = this.body;
+    if (kind === "cut") return `the body is longer than ${maxBodyBytes} bytes`;
     return kind === "text"
       ? `is not JSON: ${redact
           .text(value as string)
@@ -129,21 +128,19 @@ export type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
 
 /** Reads a body, and parses it as JSON if possible. The content type does not matter. */
 export async function readBody(body: BodyReader | string): Promise<Body> {
-  const { text, truncated } =
-    typeof body === "string" ? { text: body, truncated: false } : await readText(body);
-  if (truncated) return { value: text, kind: "text", truncated };
+  const text = typeof body === "string" ? body : await readText(body);
+  if (typeof text !== "string") return text;
   try {
-    return { value: JSON.parse(text), kind: "json", truncated };
+    return { value: JSON.parse(text), kind: "json" };
   } catch {
-    return text.trim() === ""
-      ? { value: undefined, kind: "empty", truncated }
-      : { value: text, kind: "text", truncated };
+    return text.trim() === "" ? { value: undefined, kind: "empty" } : { value: text, kind: "text" };
   }
 }
 
 const utf8 = new TextDecoder();
 
-async function readText(reader: BodyReader): Promise<{ text: string; truncated: boolean }> {
+/** Returns the text, or the body that it is if it is too long. */
+async function readText(reader: BodyReader): Promise<string | Body> {
   let text = "";
   let bytes = 0;
   let last: Uint8Array | undefined;
@@ -151,7 +148,7 @@ async function readText(reader: BodyReader): Promise<{ text: string; truncated: 
   let decoder: TextDecoder | undefined;
   while (bytes <= maxBodyBytes) {
     const { done, value } = await reader.read();
-    if (done) return { text: text + (decoder ?? utf8).decode(last), truncated: false };
+    if (done) return text + (decoder ?? utf8).decode(last);
     if (last) {
       decoder ??= new TextDecoder();
       text += decoder.decode(last, { stream: true });
@@ -161,5 +158,5 @@ async function readText(reader: BodyReader): Promise<{ text: string; truncated: 
   }
   // Free the connection. Do not wait, and ignore errors.
   reader.cancel().catch(() => {});
-  return { text: text + (decoder ?? utf8).decode(last), truncated: true };
+  return { value: text + (decoder ?? utf8).decode(last), kind: "cut" };
 }

@@ -152,6 +152,7 @@ function bookingsResource<B extends Booking>(
     name: "booking",
     // The cast is safe: if the user gives no schema, `B` is `Booking`.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
+    isOwn: schema !== undefined,
     required: ["bookingCode", "status"],
     unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
   };
@@ -197,6 +198,7 @@ function listingsResource<L extends Listing>(
   const model: Model<L> = {
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
+    isOwn: schema !== undefined,
     required: ["listingId", "status"],
     unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
   };

@@ -1,5 +1,6 @@
 import * as z from "zod";
-import { type Endpoints, isTopic, topics, WebhookConfig } from "../models/records.ts";
+import { type Endpoints, WebhookConfig } from "../models/records.ts";
+import { isTopic, topics } from "../models/topics.ts";
 import { check, option, optionsObject } from "../options.ts";
 import { isObject, type Model, type Readers } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint, type Reader } from "./api-promise.ts";
@@ -70,6 +71,7 @@ export interface Ensured {
 const configModel: Model<WebhookConfig> = {
   name: "configuration",
   schema: WebhookConfig,
+  isOwn: false,
   required: ["isActive", "endpoints"],
   unexpected: ({ endpoints, otherEndpoints }) =>
     Object.entries({ ...endpoints, ...otherEndpoints })
@@ -103,59 +105,41 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
       }),
     delete: (options) => callEndpoint(http, "DELETE", configPath, shown, options, { mayBeMissing: true }),
     ensure: async (input, options) => {
-      const { action, config } = await ensure(input, baseUrl, {
-        get: () => read(current, options),
-        create: (config) => write("POST", () => config, options),
-        update: (config) => write("PUT", () => config, options),
-      });
+      const { isActive, urls } = checkEnsureInput(input, baseUrl);
+      const send = async (action: "created" | "updated", endpoints: WireConfig["endpoints"]) => {
+        const method = action === "created" ? "POST" : "PUT";
+        return { action, config: await write(method, () => ({ isActive, endpoints }), options) };
+      };
+      const update = async (found: WebhookConfig) => {
+        const before = setUrls({ ...found.endpoints, ...found.otherEndpoints });
+        const endpoints = setUrls({ ...before, ...urls });
+        if (isActive === found.isActive && haveSameUrls(endpoints, before))
+          return { action: "unchanged" as const, config: found };
+        try {
+          return await send("updated", endpoints);
+        } catch (error) {
+          // Somebody deleted the configuration after `ensure` read it.
+          if (error instanceof NotFoundError) return send("created", endpoints);
+          throw error;
+        }
+      };
+      const create = async () => {
+        try {
+          return await send("created", setUrls(urls));
+        } catch (error) {
+          // The statuses 400, 409 and 422 may mean that another machine has created the configuration first.
+          if (!(error instanceof APIError) || ![400, 409, 422].includes(error.status)) throw error;
+          const theirs = await read(current, options);
+          if (!theirs) throw error;
+          return update(theirs);
+        }
+      };
+
+      const found = await read(current, options);
+      const { action, config } = await (found ? update(found) : create());
       return { action, config: config ?? (await read(written, options)) };
     },
   };
-}
-
-/** The requests that `ensure` makes. */
-interface Access {
-  get(): Promise<MaybeConfig>;
-  create(config: WireConfig): Promise<MaybeConfig>;
-  update(config: WireConfig): Promise<MaybeConfig>;
-}
-
-/** Ensures the configuration. `config` is `undefined` if the answer to a write shows none. */
-async function ensure(
-  input: EnsureInput,
-  baseUrl: URL,
-  access: Access,
-): Promise<{ readonly action: Ensured["action"]; readonly config: MaybeConfig }> {
-  const { isActive, urls } = checkEnsureInput(input, baseUrl);
-  const create = async (config: WireConfig) => ({
-    action: "created" as const,
-    config: await access.create(config),
-  });
-  const update = async (current: WebhookConfig) => {
-    const before = setUrls({ ...current.endpoints, ...current.otherEndpoints });
-    const config = { isActive, endpoints: setUrls({ ...before, ...urls }) };
-    if (isActive === current.isActive && haveSameUrls(config.endpoints, before))
-      return { action: "unchanged" as const, config: current };
-    try {
-      return { action: "updated" as const, config: await access.update(config) };
-    } catch (error) {
-      // Somebody deleted the configuration after `ensure` read it.
-      if (error instanceof NotFoundError) return create(config);
-      throw error;
-    }
-  };
-
-  const current = await access.get();
-  if (current) return update(current);
-  try {
-    return await create({ isActive, endpoints: setUrls(urls) });
-  } catch (error) {
-    // The statuses 400, 409 and 422 may mean that another machine has created the configuration first.
-    if (!(error instanceof APIError) || ![400, 409, 422].includes(error.status)) throw error;
-    const theirs = await access.get();
-    if (!theirs) throw error;
-    return update(theirs);
-  }
 }
 
 function haveSameUrls(some: WireConfig["endpoints"], others: WireConfig["endpoints"]): boolean {

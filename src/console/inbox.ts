@@ -29,7 +29,7 @@ import {
 } from "./html.ts";
 import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
 import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
-import { type Step, timelineOf } from "./timeline.ts";
+import { describeChanges, type Step, timelineOf } from "./timeline.ts";
 
 type Store = EventStore<unknown>;
 
@@ -301,12 +301,14 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
   }
 }
 
-function attemptView({ reason, duration: took, worker, error }: AttemptEntry, isPersonal: boolean): Html {
+function attemptView(entry: AttemptEntry, isPersonal: boolean): Html {
+  const { reason, duration: took, worker, error, changes } = entry;
   const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
   const hidden = html`<p>The error is hidden, because it may have personal data.</p>`;
+  const isShown = (name: string) => isPersonal || name === "status" || impersonal.includes(name);
   return html`<p>${details.filter(Boolean).join(", ")}</p>${
-    error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)
-  }`;
+    changes && html`<p>Changed: ${describeChanges(changes, isShown)}</p>`
+  }${error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)}`;
 }
 
 function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {

@@ -25,3 +25,21 @@ export function timelineOf({ state, reason, receivedAt, dueAt, doneAt, history }
     { step: isDiscarded ? "discarded" : state, at: state === "done" ? doneAt : dueAt },
   ];
 }
+
+/**
+ * Says what changed: `status Request -> Confirmed, checkIn 2027-01-02 -> 2027-01-03`.
+ *
+ * @param isShown - whether the values of a field may be shown
+ */
+export function describeChanges(
+  changes: { readonly [name: string]: { readonly from?: unknown; readonly to?: unknown } | undefined },
+  isShown: (name: string) => boolean = () => true,
+): string {
+  return Object.entries(changes)
+    .map(([name, change]) =>
+      isShown(name)
+        ? `${name} ${change?.from ?? "unknown"} -> ${change?.to ?? "unknown"}`
+        : `${name} (hidden)`,
+    )
+    .join(", ");
+}

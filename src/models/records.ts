@@ -1,6 +1,7 @@
 import type { ZodBoolean, ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import { toInteger } from "./ids.ts";
+import { isTopic } from "./topics.ts";
 
 /** The schema of an integer. It converts a string of digits to a number. */
 export const integer: z.ZodType<number> = z
@@ -139,11 +140,6 @@ export const Listing: ListingSchema = z.looseObject({
 
 export const listingFieldTypes: FieldTypes = { listingName: ["string", "null"] };
 
-/** The topics that this package knows. The platform may add others. */
-export const topics = ["bookings", "listings", "messages"] as const;
-/** One of {@link topics}. */
-export type Topic = (typeof topics)[number];
-
 /** The URLs that notifications go to, by topic. A topic without a URL is absent. */
 export interface Endpoints {
   /** The URL that notifications about bookings go to. */
@@ -196,7 +192,3 @@ export const WebhookConfig: WebhookConfigSchema = z
       ...(others.length > 0 && { otherEndpoints: Object.fromEntries(others) }),
     };
   }) as unknown as WebhookConfigSchema;
-
-export function isTopic(name: string): name is Topic {
-  return (topics as readonly string[]).includes(name);
-}

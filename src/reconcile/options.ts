@@ -48,7 +48,7 @@ interface OfChange extends OfRecord {
   /** The status that was read. It is `undefined` if `watch` could not read the booking. */
   readonly status: string | undefined;
   /** The fields that differ from the snapshot. */
-  readonly changes: FieldChanges;
+  readonly changes: FieldChanges<string>;
 }
 
 interface OfSnapshot<S> {

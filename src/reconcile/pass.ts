@@ -78,11 +78,28 @@ export class Pass {
     try {
       // Do not use the reader: an answer about the configuration says nothing about records.
       const config = await client.webhookConfig.get({ signal: stop.signal, maxRetries: 0 });
+      this.#warnOf(config);
       const drift = driftOf(config, expectedEndpoints);
       if (drift) this.#alarm(drift);
     } catch {
       // Report no drift: the configuration could not be read, and may be right.
     }
+  }
+
+  /** Warns if the platform sends no notifications, or none for a topic for which the handler has callbacks. */
+  #warnOf(config: WebhookConfig | undefined): void {
+    const { internals, expectedEndpoints, log } = this.#options;
+    // Tests and first steps may have no configuration on purpose.
+    if (!config && Object.keys(expectedEndpoints).length === 0) return;
+    const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
+    const missing = internals.topics.filter((topic) => urls[topic] === undefined).join(" and ");
+    const nothing = "so the platform sends no notifications";
+    let problem: string | undefined;
+    if (!config) problem = `there is no webhook configuration, ${nothing}`;
+    else if (!config.isActive) problem = `the webhook configuration is off, ${nothing}`;
+    else if (missing !== "")
+      problem = `the webhook configuration has no URL for ${missing}, ${nothing} of ${missing}`;
+    if (problem) log.limited("config", "warn", `${problem}. Run: npx stayhook config ensure`);
   }
 
   async #checkListings(): Promise<void> {
@@ -109,6 +126,7 @@ export class Pass {
     this.#listed.add(ref);
     const row = this.#snapshotOf(ref, "listing", listing);
     if (!row) return;
+    this.#options.internals.statusSeen("listing", row.snapshot.status, ref);
     const known = await store.snapshotOf(ref);
     if (!known && baseline && !state.learned) return this.#learn(ref, row);
     if (known && !compare(known.snapshot, row).changed) {
@@ -208,7 +226,15 @@ export class Pass {
     if (eventId === undefined) return stop.reason === undefined;
     this.changed += 1;
     observe({ kind: "changed", ref, eventId, previousStatus: known?.snapshot.status, status, changes });
-    if (isMissed) this.#alarm({ kind: "missed", ref, changes });
+    if (!isMissed) return true;
+    this.#alarm({ kind: "missed", ref, changes });
+    if (ref.startsWith("booking:") && (await store.lastReceivedAt()) === undefined)
+      this.#options.log.limited(
+        "nothing-received",
+        "warn",
+        `${ref} has changed, but no notification has ever arrived. To find out why, run: npx stayhook doctor`,
+        { ref },
+      );
     return true;
   }
 

@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
-import type { Topic } from "../models/records.ts";
+import type { Topic } from "../models/topics.ts";
 import { option, optionsObject } from "../options.ts";
 import {
   type Api,

@@ -1,4 +1,3 @@
-import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
@@ -70,7 +69,7 @@ export interface Timed<T> {
 
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
-/** After this time, a statement probably waits for a lock, and the next group does not wait for it, ms. */
+/** If a call waits this long, the statement before it probably waits for a lock, so do not wait for it, ms. */
 const SLOW = 50;
 /** How far the store's clock may be behind before the base treats it as set back, ms. */
 const SET_BACK = 1000;
@@ -90,7 +89,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
   readonly #adds = new Group<Addition, AddAnswer>(
     ({ event }) => event.eventId,
-    (additions) => this.doAdd(additions),
+    (additions) => this.#add(additions),
   );
   readonly #settles = new Group<Settlement<Tx>, Settled>(
     ({ claim }) => claim.ref ?? claim.eventId,
@@ -179,6 +178,16 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     const answer = await this.#adds.call(additionOf(event, options));
     if (answer === "added") this.#woke();
     return answer;
+  }
+
+  async #add(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
+    try {
+      return await this.doAdd(additions);
+    } catch (error) {
+      // Only the answer may have been lost. The repeated call then finds a duplicate, and would wake nobody.
+      this.#woke();
+      throw error;
+    }
   }
 
   async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
@@ -428,14 +437,26 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async #timed<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
     const sentAt = performance.now();
     const { now, result } = await run();
+    let isBehind: boolean;
+    try {
+      isBehind = await this.#followClock(now, sentAt);
+    } catch (error) {
+      // Nobody else can handle claimed events before their leases end. The next call looks at the clock again.
+      if (found(result)) return result;
+      throw error;
+    }
+    return isBehind && !found(result) ? (await run()).result : result;
+  }
+
+  /** @returns whether the clock was set back, so that times were repaired */
+  async #followClock(now: number, sentAt: number): Promise<boolean> {
     const isBehind = this.#isFirstRead
       ? now < ((await this.lastReceivedAt())?.getTime() ?? 0) - SET_BACK
       : this.#clock.isBehind(now, sentAt);
+    if (isBehind) await this.doSetBack();
     this.#isFirstRead = false;
     this.#clock.read(now);
-    if (!isBehind) return result;
-    await this.doSetBack();
-    return found(result) ? result : (await run()).result;
+    return isBehind;
   }
 
   #remember(lease: string, row: ClaimedRow): void {
@@ -493,9 +514,11 @@ class Group<In, Out> {
   readonly #keyOf: (call: In) => string;
   readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
   #waiting: Waiting<In, Out>[] = [];
-  #running: Promise<void> | undefined;
+  /** The group that the waiting calls wait for. */
+  #last: Promise<void> | undefined;
   /** The groups whose statement runs. */
   readonly #groups = new Set<Promise<void>>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -506,26 +529,35 @@ class Group<In, Out> {
   call(call: In): Promise<Out> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      this.#running ??= this.#runAll();
+      if (this.#last !== undefined) this.#waitFor();
+      // Calls of the same turn share the first statement, too.
+      else if (this.#waiting.length === 1) queueMicrotask(() => this.#start());
     });
   }
 
   /** Resolves when no call is waiting or running. */
   async idle(): Promise<void> {
-    await this.#running;
-    await Promise.all(this.#groups);
+    while (this.#waiting.length > 0 || this.#groups.size > 0) await Promise.all(this.#groups);
   }
 
-  async #runAll(): Promise<void> {
-    // Calls of the same turn share the first statement, too.
-    await undefined;
-    while (this.#waiting.length > 0) {
-      const group = this.#runGroup(this.#take());
-      this.#groups.add(group);
-      void group.finally(() => this.#groups.delete(group));
-      await withTimeout(SLOW, group);
-    }
-    this.#running = undefined;
+  #start(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const group = this.#runGroup(this.#take());
+    this.#last = group;
+    this.#groups.add(group);
+    if (this.#waiting.length > 0) this.#waitFor();
+    void group.then(() => {
+      this.#groups.delete(group);
+      if (this.#last !== group) return;
+      this.#last = undefined;
+      if (this.#waiting.length > 0) this.#start();
+    });
+  }
+
+  /** Sets a timer only if a call waits: a timer for each group would cost a third of an `add` of the memory store. */
+  #waitFor(): void {
+    this.#timer ??= setTimeout(() => this.#start(), SLOW);
   }
 
   async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {

@@ -85,10 +85,22 @@ export interface AttemptEntry {
   readonly error?: string | undefined;
   /** Host and pid of the process that made the attempt. */
   readonly worker?: string | undefined;
+  /**
+   * How the record differed from its last snapshot: the status and the tracked fields, by name. It is `undefined` if
+   * nothing had changed, if there was no snapshot, or if the attempt did not end with `done`.
+   */
+  readonly changes?: {
+    readonly [field: string]: {
+      /** The value in the snapshot. */
+      readonly from: TrackedValue;
+      /** The value that the attempt read. */
+      readonly to: TrackedValue;
+    };
+  };
 }
 
 /** The fields of an {@link AttemptEntry} that the queue passes to `settle`. The store adds the other fields. */
-export type Entry = Omit<AttemptEntry, "at" | "outcome" | "worker">;
+export type Entry = Omit<AttemptEntry, "at" | "outcome" | "worker" | "changes">;
 
 declare const synchronous: unique symbol;
 

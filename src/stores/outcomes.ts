@@ -129,6 +129,7 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
       ...(outcome.entry.reason !== undefined && { reason: outcome.entry.reason }),
       ...(outcome.entry.error !== undefined && { error: outcome.entry.error }),
       ...(worker !== undefined && { worker }),
+      ...(outcome.state === "done" && changesOf(claim.previous, outcome.record)),
     }),
   };
   if (outcome.state !== "retrying") return { ...ended, state: outcome.state, dueIn: null };
@@ -142,6 +143,21 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
         outages: outages + 1,
         firstOutageAt: firstOutageAt ?? claimedAt,
       };
+}
+
+/** Returns how a record differs from the snapshot that its attempt found, for the history. */
+function changesOf(
+  previous: Snapshot | undefined,
+  record: Settlement<never>["record"],
+): Pick<AttemptEntry, "changes"> | undefined {
+  if (previous === undefined || !record?.changed) return undefined;
+  const now: Snapshot["fields"] = { status: record.snapshot.status, ...record.snapshot.fields };
+  const known = Object.entries({ status: previous.status, ...previous.fields });
+  const changed = known.flatMap(([name, from]) => {
+    const to = now[name];
+    return to === undefined || to === from ? [] : [[name, { from, to }]];
+  });
+  return changed.length > 0 ? { changes: Object.fromEntries(changed) } : undefined;
 }
 
 /** Whether an addition takes the place of a known event that no attempt is processing. */

@@ -75,7 +75,7 @@ export interface CommonFields<Tx> {
 /** The fields that an event about a booking takes. */
 export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf<T>> & {
   /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
-  readonly booking?: (B & GivenRecord<Booking, StatusOf<T>>) | undefined;
+  readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
 } & (T extends "booking.Request"
     ? {
         /** Default: if `source` is `reconcile`, `undefined`. Otherwise 24 hours after `timestamp`. */
@@ -86,7 +86,7 @@ export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf
 /** The fields that an event about a listing takes. */
 export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf<T>> & {
   /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
-  readonly listing?: (L & GivenRecord<Listing, StatusOf<T>>) | undefined;
+  readonly listing?: (L & GivenRecord<Listing, StatusOf<T>> & Misspelt<L, Listing>) | undefined;
 };
 
 /** The fields that the event of a timer takes. */
@@ -103,7 +103,7 @@ export interface TimerFields {
   /** The status of the record. Default `Confirmed`, or `Published` for a listing. */
   readonly status?: string | undefined;
   /** The record in its last handled event. Default `undefined`. */
-  readonly previous?: PreviousRecord | undefined;
+  readonly previous?: PreviousRecord<string> | undefined;
 }
 
 interface RecordFields<S extends string> {
@@ -115,39 +115,25 @@ interface RecordFields<S extends string> {
    */
   readonly status?: S | undefined;
   /** If it has only a `status`, the record's tracked fields are added. Default: `undefined`, as for a new record. */
-  readonly previous?: PreviousRecord | undefined;
+  readonly previous?: PreviousRecord<string> | undefined;
   /** Default: `true` if `changes` has fields. */
   readonly changed?: boolean | undefined;
   /** Default: the difference between `previous` and the record. */
-  readonly changes?: FieldChanges | undefined;
+  readonly changes?: FieldChanges<string> | undefined;
 }
 
 type StatusOf<T> = T extends `${string}.${infer S}` ? (S extends "unknown" ? string : S) : never;
 
 type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: S | undefined };
 
-/** The fields that `createTestEventOf` takes for an event, such as `BookingEvent<"Confirmed", MyBooking>`. */
-export type FieldsOfEvent<E> = {
-  readonly [Field in Exclude<keyof E, "type" | "booking" | "listing" | "timers" | keyof TestEventExtras>]?:
-    | E[Field]
-    | undefined;
-} & Own<E, "booking", Booking> &
-  Own<E, "listing", Listing> & {
-    /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
-    readonly timers?: Map<string, Date> | undefined;
-    /** The transaction that `commit` passes to the functions given to `atomically`. */
-    readonly tx?: E extends { atomically: (write: (tx: infer Tx) => unknown) => void } ? Tx : undefined;
-  };
-
-/** A test may omit fields of this package's model, but must give the fields that the user's own model requires. */
-type Own<E, Name extends string, R> = E extends { readonly [N in Name]: infer Given extends object }
-  ? Record<never, never> extends Omit<Given, keyof R>
-    ? { readonly [N in Name]?: Mine<Given, R> | undefined }
-    : { readonly [N in Name]: Mine<Given, R> }
-  : unknown;
-
-type Mine<Given, R> = Omit<Given, keyof R> &
-  Partial<Pick<Given, keyof R & keyof Given>> & { readonly [field: string]: unknown };
+/** Refuses the fields of `G` that differ from a field of `R` only in the case of their letters. */
+type Misspelt<G, R> = {
+  readonly [Field in Exclude<keyof G, keyof R> & string as Lowercase<Field> extends Lowercase<
+    keyof R & string
+  >
+    ? Field
+    : never]?: never;
+};
 
 type Given = Readonly<Record<string, unknown>>;
 type RecordKind = "booking" | "listing";
@@ -217,7 +203,7 @@ export function createTestEvent<B extends object = object, Tx = never>(
   fields?: CommonFields<Tx> &
     TimerFields & {
       /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
-      readonly booking?: (B & Partial<Booking>) | undefined;
+      readonly booking?: (B & Partial<Booking> & Misspelt<B, Booking>) | undefined;
     },
 ): TestEventExtras & BookingTimerEvent<Booking & NoInfer<B>> & Writing<NoInfer<Tx>>;
 export function createTestEvent<L extends object = object, Tx = never>(
@@ -225,7 +211,7 @@ export function createTestEvent<L extends object = object, Tx = never>(
   fields?: CommonFields<Tx> &
     TimerFields & {
       /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
-      readonly listing?: (L & Partial<Listing>) | undefined;
+      readonly listing?: (L & Partial<Listing> & Misspelt<L, Listing>) | undefined;
     },
 ): TestEventExtras & ListingTimerEvent<Listing & NoInfer<L>> & Writing<NoInfer<Tx>>;
 export function createTestEvent<

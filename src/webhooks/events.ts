@@ -1,3 +1,4 @@
+import type { StayhookClient } from "../client/client.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import {
   type Booking,
@@ -8,7 +9,7 @@ import {
   listingStatuses,
 } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
+import type { EventStore, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 import type { EventTimers, FiredTimer } from "./timers.ts";
 
 /** The fields of every event. */
@@ -45,17 +46,10 @@ export interface FieldChange {
   readonly to: TrackedValue;
 }
 
-/**
- * The fields that differ from `event.previous`. The object is empty if nothing changed. By default, the handler
- * compares the fields listed below. The option `track` can choose other fields, which then appear under their names.
- *
- * @example
- * ```ts
- * for (const [field, change] of Object.entries(event.changes))
- *   console.log(field, change?.from, "->", change?.to); // checkOut 2026-07-04 -> 2026-07-06
- * ```
- */
-export interface FieldChanges {
+/** The fields that are compared by default. */
+type DefaultField = "status" | "checkIn" | "checkOut" | "listingId" | "listingName";
+
+interface DefaultChanges {
   /** Present if the status differs. The handler always compares the status. */
   readonly status?: FieldChange | undefined;
   /** Present if a booking's day of arrival differs. By default, `from` and `to` are `YYYY-MM-DD`. */
@@ -66,15 +60,23 @@ export interface FieldChanges {
   readonly listingId?: FieldChange | undefined;
   /** Present if a listing's name differs. */
   readonly listingName?: FieldChange | undefined;
-  /** The change of a field that `track` chooses. */
-  readonly [field: string]: FieldChange | undefined;
 }
 
 /**
- * The status and the tracked fields of a record in its last handled event. By default, the store keeps the fields
- * listed below. The option `track` can choose other fields, which then appear under their names.
+ * The fields that differ from `event.previous`. The object is empty if nothing changed.
+ *
+ * @typeParam F - the names of the fields that the option `track` chooses
+ * @example
+ * ```ts
+ * for (const [field, change] of Object.entries(event.changes))
+ *   console.log(field, change?.from, "->", change?.to); // checkOut 2026-07-04 -> 2026-07-06
+ * ```
  */
-export interface PreviousRecord {
+export type FieldChanges<F extends string = never> = DefaultChanges & {
+  readonly [Field in Exclude<F, DefaultField>]?: FieldChange | undefined;
+};
+
+interface DefaultPrevious {
   /** The status of the record in its last handled event. */
   readonly status: string;
   /** A booking's day of arrival in its last handled event. By default `YYYY-MM-DD`. */
@@ -85,12 +87,19 @@ export interface PreviousRecord {
   readonly listingId?: TrackedValue | undefined;
   /** A listing's name in its last handled event. */
   readonly listingName?: TrackedValue | undefined;
-  /** The value of a field that `track` chooses, in the last handled event. */
-  readonly [field: string]: TrackedValue | undefined;
 }
 
+/**
+ * The status and the tracked fields of a record in its last handled event.
+ *
+ * @typeParam F - the names of the fields that the option `track` chooses
+ */
+export type PreviousRecord<F extends string = never> = DefaultPrevious & {
+  readonly [Field in Exclude<F, DefaultField>]?: TrackedValue | undefined;
+};
+
 /** The fields of every event about a booking or listing. */
-export interface RecordEventBase extends EventBase {
+export interface RecordEventBase<F extends string = never> extends EventBase {
   /** The record of the event: `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The timers of the booking or listing. Their changes are recorded with the end of this event. */
@@ -98,9 +107,9 @@ export interface RecordEventBase extends EventBase {
   /** Whether the status or a tracked field differs from `previous`. It is `true` if `previous` is `undefined`. */
   readonly changed: boolean;
   /** The fields that differ from `previous`. If `previous` is `undefined`, all tracked fields and the status differ. */
-  readonly changes: FieldChanges;
+  readonly changes: FieldChanges<F>;
   /** The snapshot of the record from its last handled event. It is `undefined` if the store has no snapshot. */
-  readonly previous: PreviousRecord | undefined;
+  readonly previous: PreviousRecord<F> | undefined;
 }
 
 /** Only the event of a timer has this field. It is declared as `undefined`, so that `if (event.timer)` narrows. */
@@ -138,8 +147,11 @@ type StatusOf<S extends string> = S extends "unknown" ? string : S;
  *
  * @typeParam S - a booking status, or `unknown` for a status that this package does not know
  */
-export interface BookingStatusEvent<S extends BookingStatus | "unknown", B extends Booking = Booking>
-  extends RecordEventBase,
+export interface BookingStatusEvent<
+  S extends BookingStatus | "unknown",
+  B extends Booking = Booking,
+  F extends string = never,
+> extends RecordEventBase<F>,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `booking.${S}`;
@@ -158,7 +170,8 @@ export interface BookingStatusEvent<S extends BookingStatus | "unknown", B exten
 }
 
 /** An event about a booking that waits for the host's decision. */
-export interface BookingRequestEvent<B extends Booking = Booking> extends BookingStatusEvent<"Request", B> {
+export interface BookingRequestEvent<B extends Booking = Booking, F extends string = never>
+  extends BookingStatusEvent<"Request", B, F> {
   /**
    * The deadline for the host's decision: 24 hours after the notification's timestamp. If the timestamp is not
    * plausible: 24 hours after the notification arrived. `decideBy` is `undefined` for an event of the reconciler,
@@ -172,8 +185,11 @@ export interface BookingRequestEvent<B extends Booking = Booking> extends Bookin
  *
  * @typeParam S - a listing status, or `unknown` for a status that this package does not know
  */
-export interface ListingStatusEvent<S extends ListingStatus | "unknown", L extends Listing = Listing>
-  extends RecordEventBase,
+export interface ListingStatusEvent<
+  S extends ListingStatus | "unknown",
+  L extends Listing = Listing,
+  F extends string = never,
+> extends RecordEventBase<F>,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `listing.${S}`;
@@ -195,7 +211,8 @@ export interface ListingStatusEvent<S extends ListingStatus | "unknown", L exten
  * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
-export interface BookingTimerEvent<B extends Booking = Booking> extends RecordEventBase {
+export interface BookingTimerEvent<B extends Booking = Booking, F extends string = never>
+  extends RecordEventBase<F> {
   /** The type of the event, such as `booking.timer.door-code`. */
   readonly type: `booking.timer.${string}`;
   /** The name and the time of the timer. */
@@ -214,7 +231,8 @@ export interface BookingTimerEvent<B extends Booking = Booking> extends RecordEv
  * The time of a timer has come: the callback `listing.timer.<name>` runs. The listing was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
-export interface ListingTimerEvent<L extends Listing = Listing> extends RecordEventBase {
+export interface ListingTimerEvent<L extends Listing = Listing, F extends string = never>
+  extends RecordEventBase<F> {
   /** The type of the event, such as `listing.timer.photos`. */
   readonly type: `listing.timer.${string}`;
   /** The name and the time of the timer. */
@@ -272,35 +290,40 @@ export interface Transactional<Tx> {
 export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
 /** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
-export interface WebhookEventMap<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
+export interface WebhookEventMap<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  Tx = never,
+  F extends string = never,
+> {
   /** A booking that a guest has begun to make (`Initiated`). The platform documents no event for this status. */
-  "booking.Initiated": BookingStatusEvent<"Initiated", B> & Writing<Tx>;
+  "booking.Initiated": BookingStatusEvent<"Initiated", B, F> & Writing<Tx>;
   /** Booking Requested: a guest asks to book. Approve or decline the request at the platform before `decideBy`. */
-  "booking.Request": BookingRequestEvent<B> & Writing<Tx>;
+  "booking.Request": BookingRequestEvent<B, F> & Writing<Tx>;
   /**
    * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
    * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
    * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
    * such a change, so without one the reconciler sees it.
    */
-  "booking.Confirmed": BookingStatusEvent<"Confirmed", B> & Writing<Tx>;
+  "booking.Confirmed": BookingStatusEvent<"Confirmed", B, F> & Writing<Tx>;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
-  "booking.Declined": BookingStatusEvent<"Declined", B> & Writing<Tx>;
+  "booking.Declined": BookingStatusEvent<"Declined", B, F> & Writing<Tx>;
   /**
    * Booking Cancelled. Release all nights that you stored for the booking's code. Do not compute them from
    * `stay(booking)`: the dates may have changed since you blocked them.
    */
-  "booking.Cancelled": BookingStatusEvent<"Cancelled", B> & Writing<Tx>;
+  "booking.Cancelled": BookingStatusEvent<"Cancelled", B, F> & Writing<Tx>;
   /** A booking whose `status` this package does not know. */
-  "booking.unknown": BookingStatusEvent<"unknown", B> & Writing<Tx>;
+  "booking.unknown": BookingStatusEvent<"unknown", B, F> & Writing<Tx>;
   /** A listing with the status `InReview`: the platform reviews it. */
-  "listing.InReview": ListingStatusEvent<"InReview", L> & Writing<Tx>;
+  "listing.InReview": ListingStatusEvent<"InReview", L, F> & Writing<Tx>;
   /** Listing Created: the platform has accepted the listing, and it is published. */
-  "listing.Published": ListingStatusEvent<"Published", L> & Writing<Tx>;
+  "listing.Published": ListingStatusEvent<"Published", L, F> & Writing<Tx>;
   /** A listing with the status `Hidden`. The platform documents no event for this status. */
-  "listing.Hidden": ListingStatusEvent<"Hidden", L> & Writing<Tx>;
+  "listing.Hidden": ListingStatusEvent<"Hidden", L, F> & Writing<Tx>;
   /** A listing whose `status` this package does not know. */
-  "listing.unknown": ListingStatusEvent<"unknown", L> & Writing<Tx>;
+  "listing.unknown": ListingStatusEvent<"unknown", L, F> & Writing<Tx>;
   /** A notification of the `messages` topic. The handler fetches no record for it. */
   message: MessageWebhookEvent & Writing<Tx>;
   /** A notification that refers to no booking and no listing. The handler fetches no record for it. */
@@ -318,7 +341,8 @@ export type BookingEvent<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
-> = WebhookEventMap<B, L, Tx>[`booking.${S}`];
+  F extends string = never,
+> = WebhookEventMap<B, L, Tx, F>[`booking.${S}`];
 
 /**
  * An event about a listing with the status `S`, by default with any status. For example, the `listing.status` of
@@ -331,36 +355,109 @@ export type ListingEvent<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
-> = WebhookEventMap<B, L, Tx>[`listing.${S}`];
+  F extends string = never,
+> = WebhookEventMap<B, L, Tx, F>[`listing.${S}`];
 
 /**
  * Any event. `if (event.timer)` narrows to the event of a timer. After that, `switch (event.type)` narrows the event, and
  * can be exhaustive.
  */
-export type WebhookEvent<B extends Booking = Booking, L extends Listing = Listing, Tx = never> =
-  | WebhookEventMap<B, L, Tx>[keyof WebhookEventMap]
-  | (BookingTimerEvent<B> & Writing<Tx>)
-  | (ListingTimerEvent<L> & Writing<Tx>);
+export type WebhookEvent<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  Tx = never,
+  F extends string = never,
+> =
+  | WebhookEventMap<B, L, Tx, F>[keyof WebhookEventMap]
+  | (BookingTimerEvent<B, F> & Writing<Tx>)
+  | (ListingTimerEvent<L, F> & Writing<Tx>);
 
 /** The callbacks of a handler: one for each type of event, and `fallback` for every type without a callback. */
 // Do not make this type an interface: callbacks with different types of `Tx` would not be assignable to each other.
-export type WebhookCallbacks<B extends Booking = Booking, L extends Listing = Listing, Tx = never> = {
-  readonly [T in keyof WebhookEventMap<B, L, Tx>]?:
-    | ((event: WebhookEventMap<B, L, Tx>[T]) => unknown)
-    | undefined;
+export type WebhookCallbacks<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  Tx = never,
+  F extends string = never,
+> = {
+  readonly [T in keyof WebhookEventMap]?: ((event: WebhookEventMap<B, L, Tx, F>[T]) => unknown) | undefined;
 } & {
   /** Runs when a timer with this name of a booking comes due: `booking.timer.door-code`. */
   readonly [timer: `booking.timer.${string}`]:
-    | ((event: BookingTimerEvent<B> & Writing<Tx>) => unknown)
+    | ((event: BookingTimerEvent<B, F> & Writing<Tx>) => unknown)
     | undefined;
   /** Runs when a timer with this name of a listing comes due: `listing.timer.photos`. */
   readonly [timer: `listing.timer.${string}`]:
-    | ((event: ListingTimerEvent<L> & Writing<Tx>) => unknown)
+    | ((event: ListingTimerEvent<L, F> & Writing<Tx>) => unknown)
     | undefined;
 } & {
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
-  readonly fallback?: ((event: WebhookEvent<B, L, Tx>) => unknown) | undefined;
+  readonly fallback?: ((event: WebhookEvent<B, L, Tx, F>) => unknown) | undefined;
 };
+
+/** The parts of a handler's options that decide the types of its events. */
+interface EventSource {
+  /** The client of the handler. */
+  readonly client: StayhookClient<Booking, Listing>;
+  /** The store of the handler. */
+  readonly store: object;
+}
+
+/** A handler, or an object with its type. */
+interface EventCarrier {
+  /** The type of the handler's events. */
+  readonly "~event"?: unknown;
+}
+
+/** Options that choose the fields to compare. */
+interface TrackSource {
+  /** The option `track` of the handler. */
+  readonly track: unknown;
+}
+
+type EventsOf<H> = H extends EventSource
+  ? EventsOfClient<H["client"], H["store"] extends EventStore<infer Tx> ? Tx : never, TrackedBy<H>>
+  : H extends EventCarrier
+    ? NonNullable<H["~event"]>
+    : never;
+
+type EventsOfClient<C, Tx, F extends string> =
+  C extends StayhookClient<infer B extends Booking, infer L extends Listing>
+    ? WebhookEvent<B, L, Tx, F>
+    : never;
+
+/** The names of the fields that the option `track` chooses. */
+type TrackedBy<H> = H extends TrackSource
+  ? {
+      [Kind in keyof H["track"]]: H["track"][Kind] extends (record: never) => infer Fields
+        ? keyof Fields & string
+        : never;
+    }[keyof H["track"]]
+  : never;
+
+/**
+ * The event that a handler passes to the callback for a type, for callbacks in files of their own. It has the fields of
+ * the client's models, the fields that `track` chooses, and `atomically` as the store types it.
+ *
+ * @typeParam H - the type of the handler, or of an object with its `client` and `store`. TypeScript needs the object if
+ * the handler's own `on` has the callback, because it infers the handler's type from its callbacks
+ * @typeParam T - a type of event, or several: a key of `on`
+ * @example
+ * ```ts
+ * export const settings = { client: new StayhookClient(), store: sqliteStore("events.db") };
+ * // in another file
+ * export const onConfirmed = ({ booking, atomically }: EventOf<typeof settings, "booking.Confirmed">) =>
+ *   atomically((tx) => block(tx, booking));
+ * // in the file of the handler
+ * createWebhookHandler({ ...settings, on: { "booking.Confirmed": onConfirmed } });
+ * ```
+ */
+export type EventOf<H extends EventSource | EventCarrier, T extends WebhookEvent["type"]> = OfType<
+  EventsOf<H>,
+  T
+>;
+
+type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
 
 export const eventTypes: readonly string[] = [
   ...bookingStatuses.map((status) => `booking.${status}`),

@@ -3,10 +3,13 @@ import { StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import { type Topic, topics } from "../models/topics.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { Queue } from "../queue/queue.ts";
 import type { AddOptions, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
+import type { WebhookEvent } from "./events.ts";
+import { warnAtExit } from "./exit-warning.ts";
 import { type Health, healthOf } from "./health.ts";
 import { type ClosableServer, withInternals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
@@ -14,6 +17,7 @@ import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptio
 import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
+import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { createReceiver, type Received } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
@@ -30,7 +34,9 @@ export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
  * `stayhook/node`. Other adapters are `toFastifyPlugin` of `stayhook/fastify`, `toKoaMiddleware` of `stayhook/koa`
  * and `toLambdaHandler` of `stayhook/lambda`. With other frameworks, call `fetch`. The methods work without `this`.
  */
-export interface WebhookHandler {
+export interface WebhookHandler<out E = WebhookEvent> {
+  /** The type of the handler's events, for `EventOf`. Exists only in TypeScript, not at run time. */
+  readonly "~event"?: E | undefined;
   /** Takes a web `Request`, for Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix and others. Never rejects. */
   fetch(request: Request, context?: FetchContext): Promise<Response>;
   /** Takes a request as a plain object. The adapters for frameworks call this method. Never rejects. */
@@ -80,7 +86,8 @@ export interface WebhookHandler {
   [Symbol.asyncDispose](): Promise<void>;
   /**
    * Processes due events in the background, until {@link close} is called. A second call does nothing. The background
-   * work does not keep the process alive. If nothing else keeps the process alive, add a timer.
+   * work does not keep the process alive: if nothing else does, add a timer. If such a process ends while events wait,
+   * the handler logs a warning.
    */
   start(): void;
   /**
@@ -107,7 +114,8 @@ export interface WebhookHandler {
 }
 
 /** The handler that {@link createWebhookHandler} makes for a `forwardTo` store. Your own queue processes the events. */
-export interface ForwardingHandler extends Omit<WebhookHandler, "start" | "drain" | "health" | "timers"> {}
+export interface ForwardingHandler<out E = WebhookEvent>
+  extends Omit<WebhookHandler<E>, "start" | "drain" | "health" | "timers"> {}
 
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
@@ -142,21 +150,26 @@ export function createWebhookHandler<
   L extends Listing,
   Tx = never,
   S extends AnyStore<Tx> = AnyStore<Tx>,
+  FB extends string = never,
+  FL extends string = never,
 >(
-  options: WebhookHandlerOptions<B, L, Tx> & { readonly store: S },
-): [S] extends [IntakeStore] ? ForwardingHandler : WebhookHandler {
+  options: WebhookHandlerOptions<B, L, Tx, FB, FL> & { readonly store: S },
+): [S] extends [IntakeStore]
+  ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL>>
+  : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL>> {
   const settings = checkOptions<B, L, Tx>(options);
   const log = new Log(settings.logger);
   warnOfVerify(settings, log);
   const telemetry = new SafeTelemetry(settings.telemetry, log);
   const observe = observerOf(settings, telemetry, log);
   const snapshotOf = snapshots(settings.track);
+  const rules = new TimerRules(settings.on);
+  const statusSeen = unknownStatuses(rules, log);
   const store = isIntake(settings.store) ? undefined : settings.store;
   const counts = store && new StoreCounts(store);
-  const queue = store && queueOf(settings, store, { log, telemetry, observe, snapshotOf });
+  const queue = store && queueOf(settings, store, { log, telemetry, observe, rules, snapshotOf, statusSeen });
   if (counts) telemetry.watch(counts);
 
-  const rules = new TimerRules(settings.on);
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
     const added = await telemetry.add(event, (traced) => settings.store.add(traced, addOptions));
     if (added === "added") queue?.wake();
@@ -182,6 +195,7 @@ export function createWebhookHandler<
       observe?.(event);
     },
   });
+  let takeBackWarning: (() => void) | undefined;
   const inBackground = settings.processing === "background";
   const start = (): void => {
     queue?.start();
@@ -208,15 +222,19 @@ export function createWebhookHandler<
 
   const close = async (timeout: number): Promise<void> => {
     silence.stop();
+    takeBackWarning?.();
     await Promise.all([queue?.close(timeout), withTimeout(timeout, requests.settled())]);
     telemetry.close();
     log.close();
   };
 
-  const handler: WebhookHandler = {
+  const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL>> = {
     receive,
     fetch: (request, context) => fetchWith(receive, request, context),
-    start,
+    start: () => {
+      start();
+      if (store && !closing) takeBackWarning ??= warnAtExit(store, log);
+    },
     drain: async (given) => {
       const result = await queue?.drain(checkCallOptions("drain", given));
       await silence.check();
@@ -225,7 +243,7 @@ export function createWebhookHandler<
     process: async (notification, given) => {
       const { client, on, skipUnchanged } = settings;
       const noTimers = "process() has no store, so it has no timers.";
-      const common = { client, on, rules, skipUnchanged, snapshotOf };
+      const common = { client, on, rules, skipUnchanged, snapshotOf, statusSeen };
       const work = createWork({ ...common, transactional: false, noTimers });
       const processing = { ...settings, work, log, process: telemetry.process };
       return processNow(processing, notification, checkCallOptions("process", given));
@@ -246,7 +264,8 @@ export function createWebhookHandler<
   };
   return withInternals(handler, {
     ...settings,
-    ...{ store, snapshotOf, log, add },
+    ...{ store, snapshotOf, statusSeen, log, add },
+    topics: topicsOf(settings.on),
     breaker: queue?.breaker,
     observe: (event) => observe?.(event),
     serves: (server) => requests.serves(server),
@@ -257,6 +276,12 @@ export function createWebhookHandler<
       if (settings.autoStart) await queue?.push();
     },
   });
+}
+
+/** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
+function topicsOf(on: object): Topic[] {
+  const prefixes = { bookings: "booking.", listings: "listing.", messages: "message" };
+  return topics.filter((topic) => Object.keys(on).some((key) => key.startsWith(prefixes[topic])));
 }
 
 function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
@@ -277,19 +302,21 @@ interface Shared {
   readonly log: Log;
   readonly telemetry: SafeTelemetry;
   readonly observe: ReturnType<typeof observerOf>;
+  readonly rules: TimerRules;
   readonly snapshotOf: SnapshotOf;
+  readonly statusSeen: StatusSeen;
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(
   settings: Settings<B, L, Tx>,
   store: EventStore<Tx>,
-  { log, telemetry, observe, snapshotOf }: Shared,
+  { log, telemetry, observe, rules, snapshotOf, statusSeen }: Shared,
 ): Queue<Tx> {
   const { client, on, skipUnchanged, recheckAfter } = settings;
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
   const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
-  const record = { rules: new TimerRules(on), noTimers: undefined, snapshotOf };
+  const record = { rules, noTimers: undefined, snapshotOf, statusSeen };
   return new Queue<Tx>({
     store,
     work: createWork({ client, on, skipUnchanged, transactional, queued, ...record }),
@@ -360,7 +387,10 @@ export interface ReceiveContext {
 
 /** The second argument of {@link WebhookHandler.fetch}. */
 export interface FetchContext extends ReceiveContext {
-  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic that `topicFrom` finds in the URL. */
+  /**
+   * The topic of this endpoint, which becomes `event.topic`: `bookings`, `listings` or `messages`. Default: the topic
+   * that `topicFrom` finds in the URL.
+   */
   readonly topic?: string | undefined;
 }
 

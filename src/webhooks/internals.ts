@@ -2,12 +2,14 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import type { Topic } from "../models/topics.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { Backoff } from "../queue/work.ts";
 import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventStore, NewEvent } from "../stores/event-store.ts";
 import type { Observation } from "./observability.ts";
 import type { SnapshotOf } from "./processing/record.ts";
+import type { StatusSeen } from "./processing/unknown-status.ts";
 
 /** The members of Node's `Server` that the handler uses. */
 export interface ClosableServer {
@@ -23,6 +25,10 @@ export interface Internals {
   readonly store: EventStore<unknown> | undefined;
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
+  /** The topics whose events `on` has callbacks for. */
+  readonly topics: readonly Topic[];
+  /** Warns once about each status that this version does not know. */
+  readonly statusSeen: StatusSeen;
   /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
   readonly breaker: CircuitBreaker | undefined;
   readonly backoff: Backoff;

@@ -33,7 +33,7 @@ export interface MissedObservation {
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The fields that differ from the snapshot. */
-  readonly changes: FieldChanges;
+  readonly changes: FieldChanges<string>;
 }
 
 /** An alarm of the reconciler. The reconciler also passes each alarm to the handler's `observe`. */

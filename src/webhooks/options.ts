@@ -3,6 +3,7 @@ import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { problemWithTelemetry } from "../client/client-options.ts";
 import type { Logger } from "../logger.ts";
+import { isObject } from "../models/is-object.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import {
   abortSignal,
@@ -30,8 +31,14 @@ import type { Verify } from "./receiving/verify.ts";
 import { TimerRules } from "./timers.ts";
 
 /** Options of {@link createWebhookHandler}. A duration is a number of ms, or a text such as `"30s"`, `"24h"` or `"7d"`. */
-export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Listing = Listing, Tx = never> {
-  /** The client that reads bookings and listings. Callbacks get the client as `event.client`. */
+export interface WebhookHandlerOptions<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  Tx = never,
+  FB extends string = never,
+  FL extends string = never,
+> {
+  /** The client that reads bookings and listings. */
   readonly client: StayhookClient<B, L>;
   /**
    * The store that records each notification before the handler answers. Durable stores are `sqliteStore` of
@@ -54,7 +61,7 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * },
    * ```
    */
-  readonly on: NoInfer<WebhookCallbacks<B, L, Tx>>;
+  readonly on: WebhookCallbacks<B, L, Tx, NoInfer<FB | FL>>;
   /**
    * Decides whether the handler accepts a request: `sharedSecret(...)`, or your own function. The platform does not
    * sign its requests. Without `verify`, anyone who knows the URL can make the handler read a record and run a
@@ -64,7 +71,8 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
   readonly verify?: Verify | false | undefined;
   /**
    * Chooses the fields that the handler compares to detect a change. The handler also compares the status. The store
-   * keeps the status and these fields. For a booking, it also keeps the `checkOut`. Default: the `checkIn`,
+   * keeps the status and these fields. In a handler's options, write `track` before `on`, so that TypeScript knows these
+   * fields in `event.changes` and `event.previous`. For a booking, it also keeps the `checkOut`. Default: the `checkIn`,
    * `checkOut` and `listingId` of a booking, and the `listingName` of a listing.
    *
    * @example
@@ -72,7 +80,7 @@ export interface WebhookHandlerOptions<B extends Booking = Booking, L extends Li
    * track: { booking: ({ checkIn, checkOut, guests }) => ({ checkIn, checkOut, guests }) },
    * ```
    */
-  readonly track?: Track<NoInfer<B>, NoInfer<L>> | undefined;
+  readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL> | undefined;
   /**
    * Whether a notification whose record has not changed, in its status or in a tracked field, runs no callback.
    * Default `false`.
@@ -250,9 +258,7 @@ const schema = () =>
   });
 
 /** @throws InvalidArgumentError naming each option that is wrong */
-export function checkOptions<B extends Booking, L extends Listing, Tx>(
-  options: WebhookHandlerOptions<B, L, Tx>,
-): Settings<B, L, Tx> {
+export function checkOptions<B extends Booking, L extends Listing, Tx>(options: unknown): Settings<B, L, Tx> {
   return check<unknown>(schema, options) as Settings<B, L, Tx>;
 }
 
@@ -283,8 +289,4 @@ export function checkCallOptions<M extends keyof typeof calls>(
 function isStore(store: unknown): boolean {
   if (!isObject(store) || typeof store.add !== "function") return false;
   return typeof store.claim === "function" || store.intakeOnly === true;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }

@@ -1,6 +1,8 @@
 import { ConflictError, NotFoundError } from "../../client/client-errors.ts";
 import { parseUrl } from "../../client/urls.ts";
-import { isTopic, topics, type WebhookConfig } from "../../models/records.ts";
+import { StayhookError } from "../../errors.ts";
+import type { WebhookConfig } from "../../models/records.ts";
+import { isTopic, topics } from "../../models/topics.ts";
 import { confirm, yesOption } from "../arguments.ts";
 import {
   type Command,
@@ -87,7 +89,9 @@ function show({ out }: Invocation, config: WebhookConfig | undefined): void {
 }
 
 const missingConfig = () =>
-  new MissingError("The account has no webhook configuration. To make one, run: stayhook config ensure");
+  new MissingError(
+    "The account has no webhook configuration. To make one, set STAYHOOK_ENDPOINT to your public URL and run: npx stayhook config ensure",
+  );
 
 async function set(invocation: Invocation): Promise<undefined> {
   const endpoints = Object.fromEntries(
@@ -106,7 +110,13 @@ async function set(invocation: Invocation): Promise<undefined> {
         if (error instanceof ConflictError) return webhookConfig.update(config, { signal });
         throw error;
       });
-  show(invocation, written ?? config);
+  // The platform's answer may lack the configuration.
+  const kept = written ?? (await webhookConfig.get({ signal }));
+  if (!kept)
+    throw new StayhookError(
+      "The platform accepted the webhook configuration, but does not have it. Ask the platform's support.",
+    );
+  show(invocation, kept);
 }
 
 async function toggle(invocation: Invocation, isActive: boolean): Promise<undefined> {
@@ -173,7 +183,9 @@ const ensure: Subcommand = {
         "Give --to, or endpoints for single topics (such as --bookings or STAYHOOK_ENDPOINT_BOOKINGS), but not both.",
       );
     if (given.length === 0 && to === undefined)
-      throw new UsageError("Give --to, or at least one of --bookings, --listings and --messages.");
+      throw new UsageError(
+        "No URL is given. Set STAYHOOK_ENDPOINT to the public URL of your app, or give --to, or at least one of --bookings, --listings and --messages.",
+      );
     const endpoints = to ?? Object.fromEntries(given.map(([topic, url]) => [topic, url || null]));
     const wanted = { isActive: !flag("inactive"), endpoints };
     const ensured = await (await client()).webhookConfig.ensure(wanted, { signal: io.signal });

@@ -3,7 +3,8 @@ import { readState, writeState } from "../../reconcile/state.ts";
 import { keepLastReceived } from "../../stores/base-store.ts";
 import type { EventStore, RecordSnapshot, StoredEvent } from "../../stores/event-store.ts";
 import { type Command, UsageError } from "../command.ts";
-import { engineStoreOptions, openStore } from "../open-store.ts";
+import { checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
+import { plural } from "../output.ts";
 
 type Store = EventStore<unknown>;
 
@@ -27,6 +28,7 @@ Stop your app first, and start it with the new store afterwards. You can run the
     const [from, to] = [text("from"), text("to")];
     if (!from || !to) throw new UsageError("copy requires --from and --to.");
     if (from === to) throw new UsageError("--from and --to are the same store.");
+    checkEngineOptions(invocation, [from, to], "--from and --to");
     const source = await openStore(invocation, from, { setting: "--from", isOption: true });
     try {
       const target = await openStore(invocation, to, { setting: "--to", isOption: true, create: true });
@@ -38,7 +40,10 @@ Stop your app first, and start it with the new store afterwards. You can run the
         await copyPlaces(source, target);
         // An app that still runs may have claimed an event meanwhile.
         await assertIdle(source, "--from");
-        out.result({ events, snapshots }, () => `${events} events and ${snapshots} snapshots copied`);
+        out.result(
+          { events, snapshots },
+          () => `${plural(events, "event")} and ${plural(snapshots, "snapshot")} copied`,
+        );
       } finally {
         await target.close();
       }

@@ -1,6 +1,6 @@
 import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
 import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
-import type { WebhookConfig } from "../../models/records.ts";
+import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { printable } from "../output.ts";
 import { toOf, toOption } from "../url-options.ts";
@@ -47,6 +47,7 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
       `The platform accepts the token and lists ${data.length} listings.`,
     ]);
     yield checkClock(response.headers);
+    yield* checkStatuses(data);
   } catch (error) {
     signal.throwIfAborted();
     const check = checkOfError(error, describe(error));
@@ -64,6 +65,21 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
     yield checkOf("configuration", ["failed", detail, exitCodeOf(error)]);
     return undefined;
   }
+}
+
+/** Warns of statuses for which no callback is named, such as a status in other letter case. */
+function* checkStatuses(all: readonly Listing[]): Generator<Check> {
+  const known: readonly string[] = listingStatuses;
+  const unknown = all.filter(({ status }) => !known.includes(status));
+  const [first] = unknown;
+  if (!first) return;
+  const near = known.find((status) => status.toLowerCase() === first.status.toLowerCase());
+  yield checkOf("statuses", [
+    "warned",
+    `stayhook does not know the status ${JSON.stringify(first.status)} of listing ${first.listingId}${
+      near === undefined ? "" : `, but knows ${near}`
+    }. Only the callbacks "listing.unknown" and "fallback" run for ${unknown.length} of the ${all.length} listings.`,
+  ]);
 }
 
 /** Turns an error of `listings.list` into a check. The list always exists, so 404 means a wrong base URL. */
@@ -92,7 +108,7 @@ function* checkConfig(config: WebhookConfig | undefined, expected = ""): Generat
   if (!config)
     return yield delivery(
       "failed",
-      "There is no webhook configuration. To make one, run: stayhook config ensure",
+      "There is no webhook configuration. To make one, set STAYHOOK_ENDPOINT to your public URL and run: npx stayhook config ensure",
     );
   yield config.isActive
     ? delivery("passed", "Delivery is on.")

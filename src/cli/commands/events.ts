@@ -1,5 +1,5 @@
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
-import { type Step, timelineOf } from "../../console/timeline.ts";
+import { describeChanges, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
 import {
   type Change,
@@ -22,7 +22,7 @@ import {
   UsageError,
 } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import type { Column } from "../output.ts";
+import { type Column, plural } from "../output.ts";
 import { followEvents } from "./listen.ts";
 
 type Store = EventStore<unknown>;
@@ -160,10 +160,11 @@ function lineOf(event: StoredEvent, step: Step): readonly [name: string, text: u
 }
 
 function describeAttempt(entry: StoredEvent["history"][number]): string {
-  const { at, outcome, reason, duration, worker, error } = entry;
+  const { at, outcome, reason, duration, worker, error, changes } = entry;
   const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
   const by = worker === undefined ? "" : ` by ${worker}`;
-  return `${at.toISOString()}${by}, took ${duration} ms: ${ended}${error === undefined ? "" : `: ${error}`}`;
+  const more = error ?? (changes && describeChanges(changes));
+  return `${at.toISOString()}${by}, took ${duration} ms: ${ended}${more === undefined ? "" : `: ${more}`}`;
 }
 
 function describeWait(until: Date): string {
@@ -198,8 +199,7 @@ const counts: Subcommand = {
 /** The number of events that one call of the store deletes. */
 const PRUNE_BATCH = 1000;
 
-const plural = (count: number, state = ""): string =>
-  `${count} ${state && `${state} `}${count === 1 ? "event" : "events"}`;
+const eventsOf = (count: number, state = ""): string => plural(count, state ? `${state} event` : "event");
 
 /**
  * Makes a command that replays or discards events by their ids or by a filter.
@@ -244,7 +244,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
         if (flag("dry-run")) {
           const events = found.filter((event) => states.includes(event.state));
           if (!hasIds) for await (const event of eachEvent(store, selected)) events.push(event);
-          const shown = plural(events.length, hasIds ? "" : selected.state);
+          const shown = eventsOf(events.length, hasIds ? "" : selected.state);
           out.result({ dryRun: true, count: events.length, events }, () =>
             [`Would ${name} ${shown}`, out.table(events, eventColumns)].join("\n").trim(),
           );
@@ -253,7 +253,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
         const changed = hasIds
           ? await changeSome(store, name, eventIds)
           : await changeMatching(invocation, store, name, selected);
-        out.result({ [`${name}ed`]: changed }, () => `${plural(changed)} ${say}`);
+        out.result({ [`${name}ed`]: changed }, () => `${eventsOf(changed)} ${say}`);
       });
     },
   };
@@ -281,13 +281,13 @@ async function changeMatching(
   const { [state]: before } = await store.counts();
   const { total } = await countEvents(store, filter);
   if (total === 0 && io.stdin.isTTY) return 0;
-  await confirm(invocation, `${name === "replay" ? "Replay" : "Discard"} ${plural(total, state)}`);
-  let wipe = out.progress(`0 of ${plural(total)}`);
+  await confirm(invocation, `${name === "replay" ? "Replay" : "Discard"} ${eventsOf(total, state)}`);
+  let wipe = out.progress(`0 of ${eventsOf(total)}`);
   let ended = false;
   const progress = setInterval(async () => {
     const { [state]: left } = await store.counts().catch(() => ({ [state]: before }));
     // After the change has ended, print no count, because nothing would clear the line of the count.
-    if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${plural(total)}`);
+    if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${eventsOf(total)}`);
   }, 500);
   try {
     return await store[name](filter);
@@ -346,7 +346,7 @@ const prune: Subcommand = {
         count = await store.prune({ state, reason, age, limit: PRUNE_BATCH });
       return total;
     });
-    out.result({ pruned }, () => `${plural(pruned)} deleted`);
+    out.result({ pruned }, () => `${eventsOf(pruned)} deleted`);
   },
 };
 
@@ -366,10 +366,10 @@ Fails while the app handles an event of the booking or listing.`,
       const { total: known } = await countEvents(store, { ref });
       if (known === 0 && (await store.snapshotOf(ref)) === undefined)
         throw new MissingError(`The store has no data about ${ref}.`);
-      await confirm(invocation, `Delete ${plural(known)} and the snapshot of ${ref}`);
+      await confirm(invocation, `Delete ${eventsOf(known)} and the snapshot of ${ref}`);
       return store.erase(ref);
     });
-    out.result({ erased }, () => `${plural(erased)} and the snapshot of ${ref} deleted`);
+    out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
   },
 };
 

@@ -1,5 +1,6 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/client-errors.ts";
+import { describeChanges } from "../../console/timeline.ts";
 import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/reconciler.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
@@ -22,7 +23,6 @@ const incompletePasses: Readonly<Record<Incomplete, readonly [code: number, warn
 };
 
 type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
-type Changes = Extract<ReconcileObservation, { readonly kind: "changed" }>["changes"];
 
 /** Returns the line to print for an observation, or `undefined` if nothing is printed. */
 function lineOf(event: ReconcileObservation): string | undefined {
@@ -41,11 +41,6 @@ function lineOf(event: ReconcileObservation): string | undefined {
       return undefined;
   }
 }
-
-const describeChanges = (changes: Changes): string =>
-  Object.entries(changes)
-    .map(([field, change]) => `${field} ${change?.from ?? "unknown"} -> ${change?.to ?? "unknown"}`)
-    .join(", ");
 
 export const reconcile: Command = {
   description: `Adds an event to the store for each change. The processes of the app handle the events. This command runs no

@@ -1,5 +1,4 @@
 import {
-  between,
   type Cases,
   check,
   equal,
@@ -73,24 +72,6 @@ export const replaying: Cases = {
     equal("counts()", await store.counts(), { ...NO_EVENTS, processing: 1, done: 2 });
   },
 
-  "`replay` changes only events that match all fields of the filter": async (bench) => {
-    const { store, add, handle, claim, claims, settle, get, shows, tick } = bench;
-    equal("replay() in an empty store", await store.replay({ state: "parked" }), 0);
-    const given = [await add("booking:A"), await add("booking:B"), await add(null)];
-    for (const claimed of await claim())
-      await settle(claimed, parked(claimed.ref === "booking:A" ? "not-found" : "callback"));
-    await tick();
-    const ended = await handle("booking:C");
-    const receivedBefore = (await get(ended)).receivedAt;
-    const none = { state: "parked", reason: "denied", receivedBefore } as const;
-    equal("replay() with a reason that no event has", await store.replay(none), 0);
-    equal("replay() with one reason", await store.replay({ state: "parked", reason: "not-found" }), 1);
-    await claims("after the first replay", given[0]!);
-    equal("replay() with receivedBefore", await store.replay({ receivedBefore }), 2);
-    await claims("after the second replay", given[1]!, given[2]!);
-    await shows(ended, { state: "done" });
-  },
-
   "`replay` and `discard` reject a filter without fields": async ({ store, ended }) => {
     await ended("booking:A", parked());
     for (const filter of [{}, { state: undefined }, { type: undefined }]) {
@@ -144,33 +125,9 @@ export const discarding: Cases = {
     equal("claim() after discard()", await claim(), []);
     equal("second discard() of all events", await store.discard(everything), 0);
     await claims("of a new event", await add("booking:pending"));
-  },
-
-  "the store keeps the id of a discarded event": async ({ store, add, claimOne }) => {
-    const event = await add("booking:A");
-    equal("discard() of the event", await store.discard({ eventId: event.eventId }), 1);
-    equal("add() of the discarded event", await store.add(event), "duplicate");
-    equal("nextDue() after discard()", await store.nextDue(), undefined);
-    equal("oldestWaiting() after discard()", await store.oldestWaiting(), undefined);
-    equal("replay() of discarded events", await store.replay({ reason: "discarded" }), 1);
-    const { eventId, replayed } = await claimOne();
-    equal("`eventId` and `replayed` of the claim", [eventId, replayed], [event.eventId, true]);
-  },
-
-  "`discard` does not change other events of the record": async (bench) => {
-    const { store, add, ended, claims, claim, settle, get } = bench;
-    const first = await ended("booking:A", failed(LONG));
-    const second = await add("booking:A");
-    equal("discard() of the first event", await store.discard({ eventId: first.eventId }), 1);
-    const [held] = await claims("after discard()", second);
-    const third = await add("booking:A");
-    equal("discard() while the record is leased", await store.discard({ eventId: third.eventId }), 1);
-    equal("the state of the leased event", (await get(second)).state, "processing");
-    await add("booking:A");
-    await settle(held!, unreachable(LONG));
-    equal("discard() of the event that had the outage", await store.discard({ eventId: second.eventId }), 1);
-    equal("claim() while the other event waits", await claim(), []);
-    between("nextDue() while the other event waits", await store.nextDue(), 1, LONG);
+    const replayed = { reason: "discarded", ref: "booking:retrying" } as const;
+    equal("replay() of one of the events", await store.replay(replayed), 1);
+    equal("counts().done", (await store.counts()).done, 3);
   },
 };
 
@@ -207,16 +164,5 @@ export const erasing: Cases = {
     equal("events and snapshot after the rejection", await read(), before);
     await settle(claim, handled(claim, "Confirmed"));
     equal("erase() once the event is done", await store.erase("booking:A"), 4);
-  },
-
-  "`erase` deletes an event whose lease has ended": async ({ store, unit, add, claimOne, claims, sleep }) => {
-    await add("booking:A");
-    const lost = await claimOne({ leaseDuration: unit });
-    await sleep(2);
-    equal("erase() of the record", await store.erase("booking:A"), 1);
-    equal("settle() with the lost lease", await store.settle(lost, handled(lost, "Confirmed")), false);
-    equal("snapshotOf() after erase()", await store.snapshotOf("booking:A"), undefined);
-    equal("nextDue() after erase()", await store.nextDue(), undefined);
-    await claims("of a new event", await add("booking:A"));
   },
 };

@@ -1,4 +1,4 @@
-import { type Bench, between, type Cases, check, equal, handled, idsOf, LONG } from "./harness.ts";
+import { type Bench, between, type Cases, check, equal, idsOf, LONG } from "./harness.ts";
 
 export const claiming: Cases = {
   "an empty store has nothing to claim": async ({ claim }) => {
@@ -129,19 +129,6 @@ export const ordering: Cases = {
     equal("nextDue() after all events", await store.nextDue(), undefined);
   },
 
-  "of events that are due at the same time, the one received first is claimed first": async (bench) => {
-    const { store, add, get, claimOne, done, newEvent } = bench;
-    const model = await get(await add(null));
-    const events = [0, 1, 2].map(() => ({ ...model, ...newEvent("booking:A"), traceparent: null }));
-    await store.restore({ events, snapshots: [] });
-    await claimOne({ eventId: model.eventId });
-    for (const { eventId } of events) {
-      const claimed = await claimOne();
-      equal("id of the claimed event", claimed.eventId, eventId);
-      await done(claimed);
-    }
-  },
-
   "a record with many events does not hold up other records": async (bench) => {
     const { add, claimOne, done, tick } = bench;
     for (let index = 0; index < 3; index++) await add("booking:busy");
@@ -157,19 +144,5 @@ export const ordering: Cases = {
       await done(claimed);
     }
     equal("refs of successive claims", refs, ["booking:busy", "booking:A", "booking:B", "booking:busy"]);
-  },
-
-  "claimedAt is the time of the claim, by the store's clock": async (bench) => {
-    const { add, claimOne, settle, sleep } = bench;
-    await add("booking:A");
-    const first = await claimOne();
-    await settle(first, { state: "released" });
-    const settled = performance.now();
-    await sleep(2);
-    const least = Math.floor(performance.now() - settled) - 5;
-    const second = await claimOne();
-    equal("receivedAt of the second claim", second.receivedAt, first.receivedAt);
-    between("ms between the claims", second.claimedAt - first.claimedAt, Math.max(1, least), 60_000);
-    await settle(second, handled(second));
   },
 };

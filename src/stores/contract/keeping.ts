@@ -17,20 +17,17 @@ const CONFIRMED = { status: "Confirmed", fields: { checkIn: "2026-07-01" } };
 
 export const snapshots: Cases = {
   "`snapshots` yields snapshots in the order of their refs, and can start after a ref": async (bench) => {
-    const { store, add, claim, settle, done } = bench;
-    for (const ref of ["listing:7", "booking:B", null, "booking:A", "booking:C"]) await add(ref);
-    for (const claimed of await claim()) {
-      if (claimed.ref === "booking:C") await settle(claimed, parked());
-      else await done(claimed, claimed.ref === null ? undefined : `status of ${claimed.ref}`, { n: 1 });
-    }
+    const { store, ended, handle } = bench;
+    for (const ref of ["listing:7", "booking:B", "booking:A"])
+      await handle(ref, `status of ${ref}`, { n: 1 });
+    await handle(null);
+    await ended("booking:C", parked());
     const all = await collect(store.snapshots());
     const refs = all.map(({ ref }) => ref);
     equal("refs of the snapshots", refs, ["booking:A", "booking:B", "listing:7"]);
     equal("the first snapshot", all[0], await store.snapshotOf("booking:A"));
-    equal("its content", all[0]?.snapshot, { status: "status of booking:A", fields: { n: 1 } });
     const behind = await collect(store.snapshots({ after: "booking:A" }));
     equal("snapshots() with booking:A as `after`", behind, all.slice(1));
-    equal("snapshots() after the last ref", await collect(store.snapshots({ after: "listing:7" })), []);
   },
 
   "`snapshots` yields more than 500 snapshots, each once, and can be stopped early": async ({ store }) => {
@@ -44,25 +41,19 @@ export const snapshots: Cases = {
     equal("numbers of snapshots and of different refs", [found.length, new Set(found).size], [520, 520]);
   },
 
-  "`learn` of an equal snapshot updates only seenAt": async ({ store, tick }) => {
-    await store.learn("booking:A", { status: "Request", fields: { a: 1, b: null, c: "x" } });
-    const before = (await store.snapshotOf("booking:A"))!;
-    await tick();
-    const same = { status: "Request", fields: { c: "x", b: null, a: 1 } };
-    equal("learn() of an equal snapshot", await store.learn("booking:A", same), true);
-    const { seenAt, ...rest } = (await store.snapshotOf("booking:A"))!;
-    equal("the snapshot", rest, { ref: before.ref, snapshot: before.snapshot, sequence: 1 });
-    check(seenAt > before.seenAt, "seenAt: expected a later time after learn() of an equal snapshot");
-  },
-
-  "`learn` does not change a stored snapshot": async ({ store, handle }) => {
+  "`learn` updates only seenAt of an equal snapshot, and does not change another one": async (bench) => {
+    const { store, handle, tick } = bench;
     await handle("booking:A", "Request", { nights: 1, note: null });
-    const before = await store.snapshotOf("booking:A");
+    const { seenAt } = (await store.snapshotOf("booking:A"))!;
+    await tick();
+    const same = { status: "Request", fields: { note: null, nights: 1 } };
+    equal("learn() of an equal snapshot", await store.learn("booking:A", same), true);
+    const before = (await store.snapshotOf("booking:A"))!;
+    equal("the snapshot and its sequence", [before.snapshot, before.sequence], [same, 1]);
+    check(before.seenAt > seenAt, "seenAt: expected a later time after learn() of an equal snapshot");
     for (const snapshot of [
       { status: "Confirmed", fields: { nights: 1, note: null } },
-      { status: "Request", fields: { nights: 2, note: null } },
       { status: "Request", fields: { nights: "1", note: null } },
-      { status: "Request", fields: { nights: 1, note: null, more: true } },
       { status: "Request", fields: { nights: 1 } },
       { status: "Request", fields: { nights: 1, other: null } },
     ])
@@ -71,7 +62,7 @@ export const snapshots: Cases = {
   },
 
   "`learn` writes no first snapshot while an event waits, is processing or is parked": async (bench) => {
-    const { store, unit, add, claimOne, claimLater, settle, done, sleep } = bench;
+    const { store, add, claimOne, settle, done } = bench;
     const expectRefused = async (what: string): Promise<void> => {
       equal(`learn() with a ${what} event`, await store.learn("booking:A", CONFIRMED), false);
       equal(`snapshotOf() with a ${what} event`, await store.snapshotOf("booking:A"), undefined);
@@ -87,33 +78,13 @@ export const snapshots: Cases = {
     await expectRefused("parked");
     await store.replay({ ref: "booking:A" });
     await done(await claimOne());
-    await add("booking:A", {}, { dueIn: unit });
-    await sleep(2);
-    await expectRefused("scheduled and due");
-    await done(await claimLater(0));
     await add("booking:A", {}, { dueIn: LONG });
     equal("learn() with a done and a scheduled event", await store.learn("booking:A", CONFIRMED), true);
   },
 
-  "pruneSnapshots deletes old snapshots": async ({ store, add, handle, claimOne, done }) => {
-    await handle("booking:A", "Confirmed");
-    await store.learn("booking:B", CONFIRMED);
-    equal("pruneSnapshots() of young snapshots", await store.pruneSnapshots({ age: LONG, limit: 10 }), 0);
-    for (const [limit, count] of [
-      [0, 0],
-      [1, 1],
-      [5, 1],
-    ] as const)
-      equal(`pruneSnapshots() with limit ${limit}`, await store.pruneSnapshots({ age: 0, limit }), count);
-    equal("snapshotOf() after pruneSnapshots()", await store.snapshotOf("booking:A"), undefined);
-    await add("booking:A");
-    const claim = await claimOne();
-    equal("previous and sequence of the claim", [claim.previous, claim.sequence], [undefined, 0]);
-    await done(claim, "Confirmed");
-    equal("sequence of the new snapshot", (await store.snapshotOf("booking:A"))?.sequence, 1);
-  },
-
-  "pruneSnapshots skips records with an event that is not done or parked": async (bench) => {
+  "pruneSnapshots deletes old snapshots, but not of records with an event that is not done or parked": async (
+    bench,
+  ) => {
     const { store, add, ended, handle, claimOne } = bench;
     const refs = ["booking:scheduled", "booking:pending", "booking:processing", "booking:retrying"];
     for (const ref of [...refs, "booking:idle", "booking:parked"]) await handle(ref, "Confirmed");
@@ -123,9 +94,17 @@ export const snapshots: Cases = {
     await add("booking:processing");
     await claimOne();
     await add("booking:pending");
-    equal("how many snapshots were deleted", await store.pruneSnapshots({ age: 0, limit: 10 }), 2);
+    equal("pruneSnapshots() of young snapshots", await store.pruneSnapshots({ age: LONG, limit: 10 }), 0);
+    for (const [limit, count] of [
+      [0, 0],
+      [1, 1],
+      [5, 1],
+    ] as const)
+      equal(`pruneSnapshots() with limit ${limit}`, await store.pruneSnapshots({ age: 0, limit }), count);
     const left = (await collect(store.snapshots())).map(({ ref }) => ref);
     equal("refs of the snapshots that are left", left.sort(), [...refs].sort());
+    await store.learn("booking:idle", CONFIRMED);
+    equal("sequence of a new snapshot", (await store.snapshotOf("booking:idle"))?.sequence, 1);
   },
 };
 
@@ -154,14 +133,11 @@ export const metas: Cases = {
   "setMeta sets a value only if the current value is `expected`": async ({ store }) => {
     for (const [value, expected, answer, now] of [
       ["1", "0", false, undefined],
-      [undefined, "0", false, undefined],
       ["1", undefined, true, "1"],
       ["2", undefined, false, "1"],
-      ["2", "10", false, "1"],
       [undefined, "2", false, "1"],
       ["2", "1", true, "2"],
       [undefined, "2", true, undefined],
-      [undefined, undefined, true, undefined],
     ] as const) {
       const what = `setMeta() of ${value}, with expected ${expected}`;
       equal(what, await store.setMeta("a", value, { expected }), answer);
@@ -191,11 +167,8 @@ export const pruning: Cases = {
       await sleep(4);
       const start = performance.now();
       await (state === "done" ? done(claim) : settle(claim, parked()));
-      equal(
-        "prune() of events in the other state",
-        await store.prune({ ...other(state), age: 0, limit: 1 }),
-        0,
-      );
+      const other = state === "done" ? "parked" : "done";
+      equal(`prune() of ${other} events`, await store.prune({ state: other, age: 0, limit: 1 }), 0);
       await eventually(`prune() to delete an event that has been ${state} for ${age} ms`, () =>
         store.prune({ state, age, limit: 1 }).then(Boolean),
       );
@@ -216,22 +189,13 @@ export const pruning: Cases = {
         await (state === "done" ? done(claim) : settle(claim, parked()));
         await tick();
       }
-      equal(`prune() with limit 0`, await store.prune({ state, age: 0, limit: 0 }), 0);
+      equal("prune() with limit 0", await store.prune({ state, age: 0, limit: 0 }), 0);
+      const none = { state, reason: "not-found", age: 0, limit: 9 } as const;
+      equal("prune() with another reason", await store.prune(none), 0);
       equal(`prune() of two ${state} events with limit 1`, await store.prune({ state, age: 0, limit: 1 }), 1);
       equal("get() of the event that ended first", await store.get(first.eventId), undefined);
       equal("the state of the event that ended last", (await store.get(last.eventId))?.state, state);
     }
-  },
-
-  "`prune` deletes only events with the given reason": async ({ store, add, claim, settle, get }) => {
-    const kept = await add(null);
-    const gone = await add(null);
-    for (const claimed of await claim())
-      await settle(claimed, parked(claimed.eventId === kept.eventId ? "callback" : "not-found"));
-    const options = { state: "parked", reason: "not-found", age: 0, limit: 10 } as const;
-    equal("prune() of parked events with one reason", await store.prune(options), 1);
-    equal("the state of an event with another reason", (await get(kept)).state, "parked");
-    equal("get() of an event with the pruned reason", await store.get(gone.eventId), undefined);
   },
 
   "`prune` keeps a done timer as long as its record has a snapshot": async (bench) => {
@@ -248,10 +212,6 @@ export const pruning: Cases = {
     equal("prune() without a snapshot", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
   },
 };
-
-function other(state: "done" | "parked") {
-  return { state: state === "done" ? ("parked" as const) : ("done" as const) };
-}
 
 /** Reads all events and snapshots, the oldest first, as `npx stayhook copy` does. */
 async function readAll({ store }: Bench) {

@@ -38,14 +38,15 @@ export const reading: Cases = {
   },
 
   "oldestWaiting is the age of the oldest waiting event": async (bench) => {
-    const { store, add, claimOne, settle, done, sleep, get, tick } = bench;
+    const { store, newEvent, add, claimOne, settle, done, get, tick } = bench;
     equal("oldestWaiting() in an empty store", await store.oldestWaiting(), undefined);
-    const older = await add("booking:A");
-    await sleep(3);
-    const newer = await add("booking:B");
-    const apart = Number((await get(newer)).receivedAt) - Number((await get(older)).receivedAt);
-    // The age of the older event is at least the time between the two, and that of the newer one is less.
-    const isOlder = async () => ((await store.oldestWaiting()) ?? 0) >= apart;
+    await add("booking:later", {}, { dueIn: LONG });
+    equal("oldestWaiting() with a scheduled event", await store.oldestWaiting(), undefined);
+    const newer = await get(await add("booking:B"));
+    const receivedAt = new Date(Number(newer.receivedAt) - 2 * LONG);
+    const older = { ...newer, ...newEvent("booking:A"), traceparent: null, receivedAt };
+    await store.restore({ events: [older], snapshots: [] });
+    const isOlder = async () => ((await store.oldestWaiting()) ?? 0) >= 2 * LONG;
     equal("whether oldestWaiting() counts a pending event", await isOlder(), true);
     const claim = await claimOne({ eventId: older.eventId });
     equal("whether oldestWaiting() counts a leased event", await isOlder(), false);
@@ -60,35 +61,20 @@ export const reading: Cases = {
   },
 
   "changes to returned objects do not change the store": async (bench) => {
-    const { store, add, ended, claimOne, claimLater, done, get } = bench;
-    const event = await add("booking:A");
-    const before = await get(event);
-    await done(await claimOne(), "Confirmed", { nights: 1 });
-    equal("state of the event that was read before the claim", before.state, "pending");
-    const other = await ended("booking:A", failed(0));
+    const { store, ended, handle, claimLater, get } = bench;
+    await handle("booking:A", "Confirmed", { nights: 1 });
+    const event = await ended("booking:A", failed(0));
     const claim = await claimLater(0);
-    const copy = { ...claim };
-    const stored = await get(other);
-    for (const object of [before, claim, stored, ...(await store.list({ limit: 5 }))]) {
-      Reflect.set(object, "notification", "changed");
-      Reflect.set(object, "attempts", 9);
-      if (object.receivedAt instanceof Date) object.receivedAt.setTime(0);
-    }
-    stored.history[0]!.at.setTime(0);
-    Reflect.set(stored.history[0]!, "outcome", "changed");
-    Reflect.set(claim.previous!.fields, "nights", 9);
-    const { notification, attempts, receivedAt, history } = await get(other);
-    equal(
-      "the stored event after the caller's changes",
-      [notification, attempts, Number(receivedAt), history[0]!.outcome, Number(history[0]!.at) > 0],
-      [other.notification, 2, copy.receivedAt, "retrying", true],
-    );
+    const read = async () => structuredClone([await get(event), await store.snapshotOf("booking:A")]);
+    const before = await read();
     const record = (await store.snapshotOf("booking:A"))!;
-    equal("the stored snapshot", record.snapshot, { status: "Confirmed", fields: { nights: 1 } });
+    for (const object of [claim, await get(event), ...(await store.list({ limit: 5 }))])
+      Reflect.set(object, "notification", "changed");
+    (await get(event)).history[0]!.at.setTime(0);
+    Reflect.set(claim.previous!.fields, "nights", 9);
     Reflect.set(record.snapshot, "status", "changed");
     record.seenAt.setTime(0);
-    const again = (await store.snapshotOf("booking:A"))!;
-    equal("the stored snapshot", [again.snapshot.status, Number(again.seenAt) > 0], ["Confirmed", true]);
+    equal("the event and the snapshot after the caller's changes", await read(), before);
   },
 
   "later changes to objects that the caller passed do not change the store": async (bench) => {
@@ -120,16 +106,10 @@ export const reading: Cases = {
     await add("booking:B", { source: "timer" });
     await store.add(first);
     equal("lastReceivedAt() after a timer and a duplicate", await store.lastReceivedAt(), receivedAt);
-  },
-
-  "pruning and erasing do not change lastReceivedAt": async ({ store, add, handle, get, tick }) => {
-    const { receivedAt } = await get(await handle(null));
-    equal("prune() of the event", await store.prune({ state: "done", age: 0, limit: 10 }), 1);
-    equal("lastReceivedAt() after prune()", await store.lastReceivedAt(), receivedAt);
-    await tick();
-    const { receivedAt: later } = await get(await add("booking:B"));
-    equal("erase() of the event", await store.erase("booking:B"), 1);
-    equal("lastReceivedAt() after erase()", await store.lastReceivedAt(), later);
+    for (const claim of await bench.claim()) await bench.done(claim);
+    await store.prune({ state: "done", age: 0, limit: 10 });
+    await store.erase("booking:A");
+    equal("lastReceivedAt() after prune() and erase()", await store.lastReceivedAt(), receivedAt);
   },
 };
 
@@ -151,59 +131,58 @@ export async function oneOfEachState({ add, ended, handle, claimOne, tick }: Ben
 
 export const filtering: Cases = {
   "`list` returns only events that match all fields of the filter": async (bench) => {
-    const all = await differentEvents(bench);
+    const { store, add, ended, tick } = bench;
+    await ended("booking:A", { ...parked("not-found"), type: "booking.Request" });
+    await tick();
+    await oneOfEachState(bench);
+    await add("booking:A", { source: "recheck" });
+    await tick();
+    await store.discard({ eventId: (await add("booking:a", { source: "timer" })).eventId });
+    const all = await store.list({ limit: 50 });
     const [newest, , third] = all as [StoredEvent, StoredEvent, StoredEvent];
     for (const filter of [
       { eventId: newest.eventId },
       { ref: "booking:A" },
-      { ref: "booking:a" },
       { state: "parked" },
-      { state: "done" },
       { state: "scheduled" },
       { type: "booking.Request" },
-      { type: "booking" },
-      { reason: "callback" },
       { reason: "discarded" },
       { source: "webhook" },
-      { source: "recheck" },
-      { source: "timer" },
       { receivedAfter: third.receivedAt },
       { receivedBefore: third.receivedAt },
       { state: undefined, ref: undefined },
       { receivedAfter: new Date(-8.64e15), receivedBefore: new Date(8.64e15) },
       { receivedAfter: new Date(8.64e15) },
-      { receivedBefore: new Date(-8.64e15) },
       { ref: "booking:A", state: "parked" },
-      { ref: "booking:A", state: "pending", source: "webhook" },
-      { ref: "booking:A", state: "scheduled" },
       { state: "parked", reason: "not-found", type: "booking.Request" },
-      { state: "retrying", reason: "callback" },
-      { state: "done", reason: "discarded", source: "webhook" },
-      { eventId: newest.eventId, ref: newest.ref!, state: newest.state },
+      { state: "done", source: "timer" },
       { eventId: newest.eventId, ref: "booking:nobody" },
-      { receivedAfter: third.receivedAt, receivedBefore: newest.receivedAt },
-      { receivedAfter: newest.receivedAt, receivedBefore: newest.receivedAt },
-      { source: "reconcile", receivedBefore: newest.receivedAt },
+      { source: "webhook", receivedBefore: third.receivedAt },
     ] satisfies EventFilter[])
       await expectList(bench, all, filter);
   },
 
-  "`list` applies `limit` and `after` to the matching events only": async (bench) => {
-    const { store, add, newEvent, tick } = bench;
+  "`list` applies `limit` and `after` to the matching events only": async ({
+    store,
+    add,
+    newEvent,
+    tick,
+  }) => {
     const wanted: string[] = [];
-    for (let part = 0; part < 6; part++) {
+    for (let part = 0; part < 3; part++) {
       await Promise.all(Array.from({ length: 100 }, () => store.add(newEvent(null))));
       await tick();
       wanted.unshift((await add("booking:rare", { source: "reconcile" })).eventId);
-      await tick();
     }
     for (const filter of [{ ref: "booking:rare" }, { source: "reconcile" }] as const) {
       const page = async (limit: number, after?: string) =>
         (await store.list({ ...filter, limit, after })).map(({ eventId }) => eventId);
-      const what = JSON.stringify(filter);
-      equal(`ids of all events with ${what}`, await page(10), wanted);
-      equal(`ids on the first page with ${what}`, await page(4), wanted.slice(0, 4));
-      equal(`ids on the second page with ${what}`, await page(4, wanted[3]), wanted.slice(4));
+      equal(
+        `ids with ${JSON.stringify(filter)}`,
+        [await page(9), await page(2)],
+        [wanted, wanted.slice(0, 2)],
+      );
+      equal("ids on the second page", await page(2, wanted[1]), wanted.slice(2));
     }
   },
 
@@ -215,8 +194,6 @@ export const filtering: Cases = {
     for (const wrong of [
       { receivedAfter: new Date(Number.NaN) },
       { receivedBefore: "2026-03-01" },
-      { receivedAfter: 0 },
-      { reff: "booking:A" },
       { ref: "booking:A", sate: "pending" },
       { state: "pendin" },
     ]) {
@@ -231,37 +208,6 @@ export const filtering: Cases = {
     equal("counts().pending", (await store.counts()).pending, 1);
   },
 };
-
-/** Adds different events. Returns all events, the newest first. */
-async function differentEvents(bench: Bench): Promise<StoredEvent[]> {
-  const { store, add, ended, claimOne, settle, done, tick } = bench;
-  await ended("booking:A", { ...parked("not-found"), type: "booking.Request" });
-  await tick();
-  await add("booking:B", { source: "reconcile", notification: null });
-  await settle(await claimOne(), { ...failed(LONG), type: "booking.Confirmed" });
-  await tick();
-  await add("booking:A", { source: "recheck", notification: null });
-  const claim = await claimOne();
-  await settle(claim, { ...handled(claim, "Request"), type: "booking.Request" });
-  await tick();
-  await store.discard({ eventId: (await add("listing:1")).eventId });
-  await tick();
-  await ended(null, parked("callback"));
-  await tick();
-  await add("booking:a", { topic: "bookings" });
-  await done(await claimOne());
-  await tick();
-  await add("booking:A", { source: "timer" }, { dueIn: LONG });
-  await add("booking:C");
-  await claimOne();
-  await tick();
-  await add("booking:A");
-  await tick();
-  await add("booking:B");
-  const all = await store.list({ limit: 50 });
-  equal("how many events list() returned", all.length, 10);
-  return all;
-}
 
 async function expectList({ store }: Bench, all: readonly StoredEvent[], filter: EventFilter): Promise<void> {
   const expected = all.filter(

@@ -104,7 +104,7 @@ export function restoredRow(stored: StoredEvent, record: RecordRow, arrival: num
     reason,
     dueAt: dueAt?.getTime(),
     endedAt: endedAtOf(stored).getTime(),
-    history: history.map(({ at, ...entry }) => ({ at: new Date(at), ...entry })),
+    history: structuredClone(history),
   };
 }
 
@@ -160,7 +160,7 @@ export function toStoredEvent(row: EventRow): StoredEvent {
     doneAt: state === "done" ? new Date(row.endedAt) : null,
     type: row.type,
     reason: row.reason,
-    history: row.history.map(({ at, ...entry }) => ({ at: new Date(at), ...entry })),
+    history: structuredClone(row.history),
   };
 }
 

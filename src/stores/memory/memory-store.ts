@@ -48,6 +48,13 @@ import {
 /** The maximum number of done events that the store keeps to recognize repeated deliveries. */
 const MOST_DONE = 100_000;
 
+/** The end of a lease while the transaction of its writes commits. As the lock of a database, it lets no claim in. */
+const LOCKED = Number.POSITIVE_INFINITY;
+
+function isLocked({ lease }: RecordRow): boolean {
+  return lease?.end === LOCKED;
+}
+
 /** Runs `run` in a transaction of the user's database. */
 export type RunTransaction<Tx> = (run: (tx: Tx) => void | Promise<void>) => unknown;
 
@@ -98,7 +105,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const { event, replace, dueIn } = addition;
     if (row.event.ref !== event.ref) return "conflict";
     const isReplaced = replaces(addition, row.event, row.state);
-    if (row.state === "processing" && row.dueAt! > now)
+    if (row.state === "processing" && row.record.lease!.end > now)
       return isReplaced || replace === "ended" ? "busy" : "duplicate";
     if (!isReplaced) return "duplicate";
     if (row.state === "processing") this.#expire(row.record, now);
@@ -190,7 +197,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       const row = this.#held(claim);
       if (row === undefined) return false;
       row.dueAt = end;
-      row.record.lease = { row, end, duration };
+      row.record.lease = { row, end: isLocked(row.record) ? LOCKED : end, duration };
       this.#refresh(row.record);
       return true;
     });
@@ -212,14 +219,24 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const lost = new Error(`The lease of event ${claim.eventId} was lost while its writes ran.`);
     const check = (): void => {
       if (this.#held(claim) === undefined) throw lost;
+      // A claim during the COMMIT would run the writes twice.
+      this.#endLeaseAt(claim, LOCKED);
     };
     try {
       await this.#transaction!((tx) => runInOrder([...writes.map((write) => () => write(tx)), check]));
       return true;
     } catch (error) {
       if (error === lost) return false;
+      this.#endLeaseAt(claim, this.#held(claim)?.dueAt);
       throw error;
     }
+  }
+
+  #endLeaseAt(claim: ClaimedEvent, end = 0): void {
+    const record = this.#held(claim)?.record;
+    if (record === undefined) return;
+    record.lease!.end = end;
+    this.#refresh(record);
   }
 
   #settle(settlement: Settlement<Tx>, now: number): Settled {
@@ -254,7 +271,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
     const now = this.#now();
-    return { now, result: this.#due.first && Math.max(0, this.#due.first.time - now) };
+    const { time = LOCKED } = this.#due.first ?? {};
+    return { now, result: time === LOCKED ? undefined : Math.max(0, time - now) };
   }
 
   protected async doSetBack(): Promise<void> {
@@ -269,7 +287,10 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
         if (follows && isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
       }
       const { lease } = record;
-      if (lease !== undefined) lease.row.dueAt = lease.end = Math.min(lease.end, now + lease.duration);
+      if (lease !== undefined) {
+        lease.row.dueAt = Math.min(lease.row.dueAt!, now + lease.duration);
+        if (!isLocked(record)) lease.end = lease.row.dueAt;
+      }
       this.#refresh(record);
     }
   }
@@ -284,7 +305,9 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       ({ event, state }) =>
         state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
-    const removed = rows.filter((row) => row !== kept && (row.state !== "processing" || row.dueAt! <= now));
+    const removed = rows.filter(
+      (row) => row !== kept && (row.state !== "processing" || record.lease!.end <= now),
+    );
     for (const row of removed) {
       if (record.lease?.row === row) record.lease = undefined;
       this.#forget(row);
@@ -344,12 +367,15 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return counts;
   }
 
+  /** One pass without lists: the backlog limit asks twice a second, while notifications wait for their answer. */
   protected async doOldestWaiting(): Promise<number | undefined> {
     const now = this.#now();
-    const since = [...this.#events.values()]
-      .filter((row) => isWaiting(row, now))
-      .map((row) => (row.state === "scheduled" ? row.dueAt! : row.receivedAt));
-    return since.length === 0 ? undefined : Math.max(0, now - since.reduce((a, b) => Math.min(a, b)));
+    let since = Number.POSITIVE_INFINITY;
+    for (const row of this.#events.values()) {
+      if (isWaiting(row, now))
+        since = Math.min(since, row.state === "scheduled" ? row.dueAt! : row.receivedAt);
+    }
+    return since === Number.POSITIVE_INFINITY ? undefined : Math.max(0, now - since);
   }
 
   protected async doLastReceivedAt(): Promise<number | undefined> {
@@ -461,7 +487,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     for (const record of this.#records.values()) {
       if (record.lease === undefined) continue;
       record.lease.end += ms;
-      record.lease.row.dueAt = record.lease.end;
+      record.lease.row.dueAt! += ms;
       this.#refresh(record);
     }
   }

@@ -11,7 +11,16 @@ import {
   type SqlSteps,
   select,
 } from "../sql/driver.ts";
-import { addOne, alreadySettled, endLease, endValues, heldBy, keyOf, LeaseLost } from "../sql/sql-queue.ts";
+import {
+  addOne,
+  alreadySettled,
+  claim,
+  endLease,
+  endValues,
+  heldBy,
+  keyOf,
+  LeaseLost,
+} from "../sql/sql-queue.ts";
 import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
 import {
   CONTENT,
@@ -134,13 +143,8 @@ export class MysqlStore extends SqlStore<PoolConnection> {
     return this.write(failing.add, (operation) => addAll(operation, additions));
   }
 
-  protected override async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
-    if (options.eventId !== undefined) return super.doClaim(options);
-    const due = await this.hasDue();
-    return due.result
-      ? this.write(failing.claim, (operation) => claimAll(operation, options))
-      : { now: due.now, result: [] };
-  }
+  protected override readonly claiming: typeof claim = (operation, options) =>
+    options.eventId === undefined ? claimAll(operation, options) : claim(operation, options);
 
   protected override doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
     return this.write(failing.renew, (operation) => renewAll(operation, claims, duration));

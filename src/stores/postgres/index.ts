@@ -13,7 +13,7 @@ import {
 } from "./postgres-dialect.ts";
 import { PostgresDriver } from "./postgres-driver.ts";
 import { Statement } from "./postgres-statements.ts";
-import { PgStore, type PostgresStore } from "./postgres-store.ts";
+import { PgStore, type PostgresStore, type Run } from "./postgres-store.ts";
 
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
@@ -81,7 +81,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   return new PgStore(driver, {
     schema,
     channel,
-    migrate: () => migrate(driver, schema),
+    migrate: (run) => migrate(driver, schema, run),
     writesAtOnce: Math.max(1, most - 2),
   });
 }
@@ -129,13 +129,14 @@ END $stayhook$`;
  *
  * @throws StayhookError if stayhook 0.1 or 0.2 made the schema, or if the database's encoding is not UTF-8
  */
-async function migrate(driver: PostgresDriver, schema: string): Promise<void> {
+async function migrate(driver: PostgresDriver, schema: string, given?: Run): Promise<void> {
   const failing = "the tables could not be created";
+  const run = given ?? ((text, values) => driver.query(failing, new Statement(text), values));
   const found = async () => {
-    const sql = new Statement(`
-      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`);
+    const sql = `
+      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`;
     const named = (name: string) => `${quote(schema)}.${name}`;
-    return (await driver.query(failing, sql, [named("schema_version"), named("meta")]))[0]!;
+    return (await run(sql, [named("schema_version"), named("meta")]))[0]!;
   };
   const { older, made, encoding } = await found();
   if (older === true) {

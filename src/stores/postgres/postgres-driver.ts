@@ -306,11 +306,6 @@ export function isLocked(error: unknown): boolean {
   return error instanceof StayhookError && sqlState(error.cause) === LOCKED;
 }
 
-/** Whether the server may have run the statement, although the call failed. */
-export function isUnanswered(error: unknown): boolean {
-  return error instanceof StayhookError && error.cause !== undefined && mayBeBroken(error.cause);
-}
-
 function isStoreFailure(error: unknown): boolean {
   return STORE_FAILURE.test(sqlState(error) ?? "");
 }

@@ -22,7 +22,7 @@ import {
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import { postgresDialect } from "./postgres-dialect.ts";
-import { isLocked, isUnanswered, type PostgresDriver, type Row } from "./postgres-driver.ts";
+import { isLocked, type PostgresDriver, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
 import { type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
 
@@ -35,11 +35,14 @@ const MARGIN = 1000;
 /** How long PostgreSQL waits for COMMIT after it has locked a record, ms. A frozen process then loses the lock. */
 const COMMIT_WITHIN = 2000;
 
+/** Runs a statement on a connection of the caller. */
+export type Run = (text: string, values: unknown[]) => Promise<Row[]>;
+
 export interface StoreOptions {
   readonly schema: string;
   readonly channel: string;
-  /** Creates the tables, if they do not exist. */
-  readonly migrate: () => Promise<void>;
+  /** Creates the tables, if they do not exist. Looks for them by `run`, or else on a connection of the pool. */
+  readonly migrate: (run?: Run) => Promise<void>;
   /** How many `event.atomically` transactions may run at a time. Other calls use the remaining connections. */
   readonly writesAtOnce: number;
 }
@@ -73,7 +76,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   readonly #hot: HotStatements;
   readonly #writing: Slots;
   readonly #waiting: Slots;
-  /** The tokens of claims that got no answer, and when their leases end, ms. */
+  /** The tokens of claims that failed, and when their leases end, ms. */
   readonly #unanswered = new Map<string, number>();
   /** Claims begin their search at this due time. */
   #since = 0;
@@ -95,10 +98,10 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
 
   with(client: ClientBase): TransactionStore {
     const hot = this.#hot;
-    const run = async (text: string, values: unknown[]) => (await client.query<Row>({ text, values })).rows;
+    const run: Run = async (text, values) => (await client.query<Row>({ text, values })).rows;
     return {
       add: async (event, { dueIn } = {}) => {
-        await this.ready();
+        await this.#readyOn(run);
         const addition = additionOf(event, { dueIn });
         const added = await run(hot.add.text, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
         if (added.length === 0)
@@ -108,6 +111,16 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
         return "added";
       },
     };
+  }
+
+  /**
+   * Looks for the tables on the caller's connection. If several callers hold all connections of the pool, none of them
+   * gets another one.
+   */
+  async #readyOn(run: Run): Promise<void> {
+    if (this.isReady) return;
+    await this.#options.migrate(run);
+    this.isReady = true;
   }
 
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
@@ -137,26 +150,35 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
 
   protected override async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
     await this.#giveBack();
-    const { leaseDuration, worker, eventId } = options;
     const token = randomUUID();
-    const rows = await this.#unlessUnanswered(token, leaseDuration, () => this.#lease(token, options));
+    try {
+      return await this.#claim(token, options);
+    } catch (error) {
+      // PostgreSQL may have leased records before the claim failed.
+      this.#unanswered.set(token, performance.now() + options.leaseDuration);
+      throw error;
+    }
+  }
+
+  async #claim(token: string, options: ClaimOptions): Promise<Timed<Claimed[]>> {
+    const { leaseDuration, worker, eventId } = options;
+    const rows = await this.#lease(token, options);
     const now = number(rows[0]!.now);
     const records = new Map(rows.filter(({ ref }) => ref !== null).map((row) => [text(row.lease), row]));
     if (records.size === 0) return { now, result: [] };
     const refs = [...records.values()].map(({ ref }) => text(ref));
-    const events = await this.#unlessUnanswered(token, leaseDuration, async () => {
-      await this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
-      const values = [
-        refs,
-        [...records.keys()],
-        now,
-        now + leaseDuration,
-        worker === undefined ? null : toText(worker),
-      ];
-      return eventId === undefined
-        ? this.#query(failing.claim, this.#hot.take, values)
-        : this.#query(failing.claim, this.#hot.takeOne, [...values, Buffer.from(toId(eventId))]);
-    });
+    await this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
+    const values = [
+      refs,
+      [...records.keys()],
+      now,
+      now + leaseDuration,
+      worker === undefined ? null : toText(worker),
+    ];
+    const events =
+      eventId === undefined
+        ? await this.#query(failing.claim, this.#hot.take, values)
+        : await this.#query(failing.claim, this.#hot.takeOne, [...values, Buffer.from(toId(eventId))]);
     const result = events.map((event) => {
       const lease = text(event.lease);
       const claim = claimOf(event, records.get(lease)!, lease, now);
@@ -217,17 +239,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     await this.#query(failing.claim, this.#hot.drop, [refs]);
   }
 
-  /** Remembers the token of a claim that fails after PostgreSQL may have leased records. */
-  async #unlessUnanswered<T>(token: string, leaseDuration: number, run: () => Promise<T>): Promise<T> {
-    try {
-      return await run();
-    } catch (error) {
-      if (isUnanswered(error)) this.#unanswered.set(token, performance.now() + leaseDuration);
-      throw error;
-    }
-  }
-
-  /** Releases the events of unanswered claims. No process got these events, so the attempts do not count. */
+  /** Releases the events of failed claims. No process got these events, so the attempts do not count. */
   async #giveBack(): Promise<void> {
     if (this.#unanswered.size === 0) return;
     const now = performance.now();

@@ -9,13 +9,14 @@ import { fromText, toText } from "../sql/sql-rows.ts";
  * stored event or the snapshot of a claim.
  */
 export type RowReply = readonly [string, readonly string[], string | null, string | null];
-/** An entry of the history: time of the claim, duration, outcome, reason, error. */
+/** An entry of the history: time of the claim, duration, outcome, reason, error, changes. */
 type PackedEntry = readonly [
   number,
   number,
   AttemptEntry["outcome"],
-  (FailureReason | null | undefined)?,
-  (string | undefined)?,
+  (FailureReason | null)?,
+  (string | null)?,
+  AttemptEntry["changes"]?,
 ];
 
 /** Returns the name of a record in the keys. An event without a ref has a record of its own. */
@@ -165,10 +166,11 @@ function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, 
 
 /** Returns the fields of a history, and their values. */
 function packHistory(history: readonly AttemptEntry[]) {
-  const entries = history.flatMap(({ at, duration, outcome, reason, error, worker }, index) => {
-    const entry: PackedEntry = [at.getTime(), duration, outcome, reason, error];
-    const length = error !== undefined ? 5 : reason !== undefined ? 4 : 3;
-    return [`h${index}`, JSON.stringify(entry.slice(0, length)), `w${index}`, toText(worker ?? "")];
+  const entries = history.flatMap(({ at, duration, outcome, reason, error, changes, worker }, index) => {
+    const rest = [reason, error, changes];
+    const used = rest.findLastIndex((value) => value !== undefined) + 1;
+    const entry = JSON.stringify([at.getTime(), duration, outcome, ...rest.slice(0, used)]);
+    return [`h${index}`, entry, `w${index}`, toText(worker ?? "")];
   });
   return [...entries, "h", history.length];
 }
@@ -178,7 +180,7 @@ function unpackHistory(fields: ReadonlyMap<string, string>): AttemptEntry[] {
   const count = numberIn(fields, "h");
   const first = Math.max(0, count - HISTORY_LENGTH);
   return Array.from({ length: count - first }, (_, index) => {
-    const [at, duration, outcome, reason, error] = JSON.parse(
+    const [at, duration, outcome, reason, error, changes] = JSON.parse(
       fields.get(`h${first + index}`)!,
     ) as PackedEntry;
     const worker = workerIn(fields, first + index);
@@ -187,7 +189,8 @@ function unpackHistory(fields: ReadonlyMap<string, string>): AttemptEntry[] {
       duration,
       outcome,
       ...(reason != null && { reason }),
-      ...(error !== undefined && { error }),
+      ...(error != null && { error }),
+      ...(changes !== undefined && { changes }),
       ...(worker !== undefined && { worker }),
     };
   });

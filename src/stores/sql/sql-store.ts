@@ -19,7 +19,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import type { Addition, Settlement } from "../outcomes.ts";
+import { type Addition, type Settlement, settlementOf } from "../outcomes.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
 import {
   changeAll,
@@ -86,8 +86,11 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   protected readonly dialect: SqlDialect;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
+  /** Claims whose answer may have been lost, and until when their leases last, by `performance.now()`. */
+  #unanswered: { readonly claimed: Claimed; readonly until: number }[] = [];
   #ready: Promise<void> | undefined;
-  #isReady: boolean;
+  /** Whether the tables are known to exist. */
+  protected isReady: boolean;
   #silence: (() => void) | undefined;
 
   /** @param options.migrated - `true` if the driver has already created the tables */
@@ -96,7 +99,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     this.driver = driver;
     this.dialect = dialect;
     this.sql = statementsOf(dialect);
-    this.#isReady = migrated;
+    this.isReady = migrated;
     if (driver.transactional) this.transactional = true;
   }
 
@@ -105,15 +108,41 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+    await this.#giveBack();
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const due = await this.hasDue();
-    return due.result
-      ? this.write(failing.claim, (operation) => claim(operation, options))
-      : { now: due.now, result: [] };
+    const due = await this.read(hasDue);
+    if (!due.result) return { now: due.now, result: [] };
+    let claimed: readonly Claimed[] = [];
+    const { claiming } = this;
+    try {
+      return await this.write(failing.claim, function* (operation) {
+        claimed = [];
+        const timed = yield* claiming(operation, options);
+        claimed = timed.result;
+        return timed;
+      });
+    } catch (error) {
+      // The database may have committed the claim, and only its answer was lost.
+      const until = performance.now() + options.leaseDuration;
+      this.#unanswered.push(...claimed.map((each) => ({ claimed: each, until })));
+      throw error;
+    }
   }
 
-  protected hasDue(): Promise<Timed<boolean>> {
-    return this.read(hasDue);
+  /** The steps of `doClaim`. */
+  protected readonly claiming: typeof claim = claim;
+
+  /** Releases the events of claims without an answer. No process got these events, so the attempts do not count. */
+  async #giveBack(): Promise<void> {
+    if (this.#unanswered.length === 0) return;
+    const now = performance.now();
+    const given = this.#unanswered;
+    const settled = await this.doSettle(
+      given.map(({ claimed: { claim, row } }) => settlementOf(claim, row, { state: "released" })),
+    );
+    // The database may still be about to commit a claim, so ask again until its lease would have ended.
+    const over = new Set(given.filter(({ until }, index) => settled[index]!.held || until <= now));
+    this.#unanswered = this.#unanswered.filter((each) => !over.has(each));
   }
 
   protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
@@ -138,7 +167,8 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return this.write(failing.setBack, setBack);
   }
 
-  protected doNextDue(): Promise<Timed<number | undefined>> {
+  protected async doNextDue(): Promise<Timed<number | undefined>> {
+    await this.#giveBack();
     return this.read(function* ({ sql, now }) {
       const at = numberOrNull((yield* select(sql.nextDue))[0]!.at);
       return { now, result: at === null ? undefined : Math.max(0, at - now) };
@@ -301,13 +331,13 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   /** Creates the tables at the first call. */
   protected async ready(): Promise<void> {
-    if (this.#isReady) return;
+    if (this.isReady) return;
     // Forget a failure, so that the next call tries again.
     this.#ready ??= this.migrate().finally(() => {
       this.#ready = undefined;
     });
     await this.#ready;
-    this.#isReady = true;
+    this.isReady = true;
   }
 
   protected migrate(): Promise<void> {

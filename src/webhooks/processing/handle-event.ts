@@ -24,10 +24,12 @@ import {
   type SnapshotOf,
   type TrackedSnapshot,
 } from "./record.ts";
+import type { StatusSeen } from "./unknown-status.ts";
 
 interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
   readonly skipUnchanged: boolean;
   readonly snapshotOf: SnapshotOf;
+  readonly statusSeen: StatusSeen;
   /** Absent in `webhooks.process()`, which has no store, always reads the record, and adds no events. */
   readonly queued?:
     | {
@@ -83,6 +85,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       recent?.keep(this.#claim, record);
     }
     this.#context.answered();
+    this.#options.statusSeen(this.#subject.kind, record.status, this.#claim.ref);
     const isTimer = this.#claim.source === "timer";
     const type = isTimer ? this.#timerKey : eventType(this.#subject.kind, record.status);
     try {

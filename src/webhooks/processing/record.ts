@@ -7,7 +7,9 @@ import {
   retryAfterMs,
 } from "../../client/client-errors.ts";
 import { InvalidArgumentError, StayhookError } from "../../errors.ts";
+import { asSent, rememberAsSent } from "../../models/as-sent.ts";
 import { dayOf } from "../../models/dates.ts";
+import { toInteger } from "../../models/ids.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 import type { ClaimedEvent, Snapshot, TrackedValue } from "../../stores/event-store.ts";
@@ -15,17 +17,24 @@ import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
 import { serialise } from "../receiving/body.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */
-export type Tracked = Record<string, string | number | boolean | null | undefined>;
+export type Tracked<F extends string = string> = Record<string, TrackedValue | undefined> & {
+  readonly [Field in F]?: TrackedValue | undefined;
+};
 
 /** Functions that choose the fields of a record's snapshot. */
-export interface Track<B extends Booking = Booking, L extends Listing = Listing> {
+export interface Track<
+  B extends Booking = Booking,
+  L extends Listing = Listing,
+  FB extends string = string,
+  FL extends string = string,
+> {
   /**
    * Chooses a booking's fields. Default: `checkIn`, `checkOut` and `listingId`. A date that can be read becomes
    * `YYYY-MM-DD`.
    */
-  readonly booking?: ((booking: B) => Tracked) | undefined;
+  readonly booking?: ((booking: B) => Tracked<FB>) | undefined;
   /** Chooses a listing's fields. Default: `listingName`. */
-  readonly listing?: ((listing: L) => Tracked) | undefined;
+  readonly listing?: ((listing: L) => Tracked<FL>) | undefined;
 }
 
 /**
@@ -42,8 +51,8 @@ export type SnapshotOf = (kind: "booking" | "listing", record: Booking | Listing
 /** How a record differs from the store's snapshot. */
 export interface Comparison {
   readonly changed: boolean;
-  readonly changes: FieldChanges;
-  readonly previous: PreviousRecord | undefined;
+  readonly changes: FieldChanges<string>;
+  readonly previous: PreviousRecord<string> | undefined;
 }
 
 /** The size limit for a snapshot's status and tracked fields, in bytes of JSON. */
@@ -96,7 +105,7 @@ export function canonicalJson(value: unknown): string {
 }
 
 /** Leaves out a `checkOut` that the user does not track. */
-function shown({ status, fields }: Snapshot, tracked: readonly string[]): PreviousRecord {
+function shown({ status, fields }: Snapshot, tracked: readonly string[]): PreviousRecord<string> {
   const { checkOut, ...others } = fields;
   return checkOut === undefined || tracked.includes("checkOut")
     ? { status, ...fields }
@@ -106,10 +115,11 @@ function shown({ status, fields }: Snapshot, tracked: readonly string[]): Previo
 type Fields = Record<string, TrackedValue>;
 
 function defaultsOfBooking(booking: object): Record<string, unknown> {
+  const listingId = read(booking, "listingId");
   return {
     checkIn: day(read(booking, "checkIn")),
     checkOut: day(read(booking, "checkOut")),
-    listingId: read(booking, "listingId"),
+    listingId: toInteger(listingId) ?? listingId,
   };
 }
 
@@ -121,10 +131,13 @@ function checkOutOf(booking: object): Fields {
   return fitting("", { checkOut: day(read(booking, "checkOut")) });
 }
 
-/** Reads a property. Returns `null` if the property is a getter that throws. The user's model may add such getters. */
+/**
+ * Reads a property as the platform sent it, because the user's model may leave it out. Returns `null` if the property
+ * is a getter that throws. A model that keeps the platform's object may add such getters.
+ */
 function read(record: object, name: string): unknown {
   try {
-    return (record as Readonly<Record<string, unknown>>)[name] ?? null;
+    return (asSent(record) as Readonly<Record<string, unknown>>)[name] ?? null;
   } catch {
     return null;
   }
@@ -248,7 +261,10 @@ function isOver({ keptAt }: Answer): boolean {
 /** Returns `undefined` if the record is not plain data, or is nested too deeply. */
 function copyOf<T extends object>(record: T): T | undefined {
   try {
-    return copyOfPlain(record) as T;
+    const copy = copyOfPlain(record) as T;
+    const original = asSent(record);
+    if (original !== record) rememberAsSent(copy, original);
+    return copy;
   } catch {
     return undefined;
   }

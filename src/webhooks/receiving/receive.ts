@@ -6,7 +6,14 @@ import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refus
 import { RequestBody } from "./body.ts";
 import { deadlineSource, type Limited, now } from "./deadlines.ts";
 import { logDoubts, parseBody } from "./parse.ts";
-import { type ReceiveRequest, type RequestHeaders, type TopicFrom, toHeaders, topicIn } from "./request.ts";
+import {
+  problemWithTopic,
+  type ReceiveRequest,
+  type RequestHeaders,
+  type TopicFrom,
+  toHeaders,
+  topicIn,
+} from "./request.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
 /** How long the body, `verify` and the store may take together, ms. */
@@ -55,7 +62,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     let topic: string | undefined;
     pending.add(arrival);
     try {
-      topic = request.topic ?? topicIn(request.url, topicFrom);
+      topic = knownTopic(request.topic, log) ?? topicIn(request.url, topicFrom);
       const method = request.method.toUpperCase();
       const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
       if (method !== "POST" && !isCheck) throw new Refused("method");
@@ -143,6 +150,14 @@ class Arrival implements Limited {
       thrown ?? (this.step === "verify" ? new Error(`verify threw ${thrown}`) : thrown),
     );
   }
+}
+
+/** Ignores an unknown topic, as one in the URL: a refused notification may be lost. */
+function knownTopic(topic: string | undefined, log: Log): string | undefined {
+  const problem = problemWithTopic(topic);
+  if (problem === undefined) return topic;
+  log.limited("topic", "error", `the topic of an endpoint ${problem}. The handler ignores it`);
+  return undefined;
 }
 
 function logConflict({ eventId, ref }: NewEvent, log: Log): void {

@@ -1,4 +1,4 @@
-import { isTopic } from "../../models/records.ts";
+import { isTopic, topics } from "../../models/topics.ts";
 
 /** A request, in a form that any server can provide. */
 export interface ReceiveRequest {
@@ -82,6 +82,11 @@ export function topicIn(url: unknown, { query }: TopicFrom): string | undefined 
   if (typeof url !== "string") return undefined;
   const [topic, ...others] = queryValues(queryOf(url), query);
   return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
+}
+
+/** Returns what is wrong with the topic of an endpoint, or `undefined`. */
+export function problemWithTopic(topic: unknown): string | undefined {
+  return topic === undefined || isTopic(topic) ? undefined : `must be one of ${topics.join(", ")}`;
 }
 
 /** Returns the text between the first `?` and the fragment of a URL. */

@@ -1,0 +1,28 @@
+import type { Log } from "../../logger.ts";
+import { eventType, type Subject } from "../events.ts";
+import type { TimerRules } from "../timers.ts";
+
+/** The number of statuses that the handler remembers. A platform that sends random ones must not fill the log. */
+const MOST = 100;
+/** The number of characters of a status that the line shows. */
+const SHOWN = 100;
+
+/** Tells that a record has this status. */
+export type StatusSeen = (kind: Subject["kind"], status: string, ref: string | null) => void;
+
+/** Makes a function that warns once about each status that has no event type, and that no callback handles. */
+export function unknownStatuses(rules: TimerRules, log: Log): StatusSeen {
+  const told = new Set<string>();
+  return (kind, status, ref) => {
+    const type = eventType(kind, status);
+    const shown = status.slice(0, SHOWN);
+    const key = `${kind} ${shown}`;
+    if (type !== `${kind}.unknown` || rules.handles(type)) return;
+    if (told.has(key) || told.size >= MOST) return;
+    told.add(key);
+    log.warn(
+      `the platform sent the status \`${shown}\`, which this version does not know; handle it with ${type}`,
+      { ref },
+    );
+  };
+}
