@@ -1,14 +1,16 @@
-// The load generator, in its own process. It writes HTTP by hand, so that it costs less than the measured servers.
+// The load generator, in its own process. It writes requests that were made before the clock starts to raw sockets, so
+// that it costs less than the measured servers.
 import { createHmac } from "node:crypto";
 import { connect } from "node:net";
 import { answerCalls } from "./calls.ts";
 import { type Scheme, secrets } from "./secrets.ts";
 
 const CONNECTIONS = 50;
-/** Number of requests to sign before the clock starts. Signing costs more than the rest of a request. */
+/** Number of signed requests. Signing costs more than the rest of a request, so each of them is sent many times. */
 const SIGNED = 500;
-/** The offset of the status in `HTTP/1.1 200`, and the digit 2. */
-const [STATUS, TWO] = [9, 0x32];
+/** The offset of the status in `HTTP/1.1 200`, and some digits in ASCII. */
+const [STATUS, ZERO, TWO, NINE] = [9, 0x30, 0x32, 0x39];
+const BOOKING = "HX000";
 
 /** The load of a run: requests to a port for `ms` ms. */
 export interface Load {
@@ -22,27 +24,37 @@ export interface Load {
 export interface LoadResult {
   readonly answered: number;
   readonly perSecond: number;
+  /** The part of a core that this process used. Near 1, the load generator limits the result. */
+  readonly load: number;
 }
 
-let events = 0;
+let ids = 0;
 
 const functions = { run };
 export type LoadFunctions = typeof functions;
 answerCalls(functions);
 
 async function run({ port, ms, path, scheme }: Load): Promise<LoadResult> {
-  const signed = scheme && Array.from({ length: SIGNED }, () => request(path, scheme));
-  const next = signed ? () => signed[events++ % SIGNED]! : () => request(path);
+  let sent = 0;
+  const signed = scheme && Array.from({ length: SIGNED }, () => Buffer.from(request(path, newId(), scheme)));
+  const sources = Array.from({ length: CONNECTIONS }, () =>
+    signed ? () => signed[sent++ % SIGNED]! : counting(path),
+  );
   const start = performance.now();
+  const cpu = process.cpuUsage();
+  let isOver = false;
+  setTimeout(() => {
+    isOver = true;
+  }, ms);
   let answered = 0;
   // Recognize an answer by its usual length: a search for its end costs as much as the rest of a request.
   let usual = 0;
-  const one = (): Promise<void> =>
+  const one = (next: () => Buffer): Promise<void> =>
     new Promise((resolve, reject) => {
       let begun = "";
       const send = (): void => {
-        if (performance.now() - start > ms) socket.end();
-        else socket.write(next(), "latin1");
+        if (isOver) socket.end();
+        else socket.write(next());
       };
       const take = (size: number, buffer: Uint8Array): boolean => {
         const isWhole = begun === "" && size === usual && buffer[STATUS] === TWO;
@@ -66,14 +78,42 @@ async function run({ port, ms, path, scheme }: Load): Promise<LoadResult> {
       const socket = connect({ port, host: "127.0.0.1", noDelay: true, onread });
       socket.on("connect", send).on("error", reject).on("close", resolve);
     });
-  await Promise.all(Array.from({ length: CONNECTIONS }, one));
-  return { answered, perSecond: (answered / (performance.now() - start)) * 1000 };
+  await Promise.all(sources.map(one));
+  const { user, system } = process.cpuUsage(cpu);
+  const took = performance.now() - start;
+  return { answered, perSecond: (answered / took) * 1000, load: (user + system) / 1000 / took };
 }
 
-function request(path: string, scheme?: Scheme): string {
-  const number = events++;
-  const eventId = `0d4fd8a6-35a5-4f0c-8${(process.pid % 4096).toString(16).padStart(3, "0")}-${number.toString(16).padStart(12, "0")}`;
-  const body = `{"eventId":"${eventId}","timestamp":"2026-05-01T12:00:00.000Z","bookingCode":"HX${number % 1000}","listingId":null}`;
+/**
+ * Makes the requests of one connection: one buffer, in which the event id and the booking's code are counted up. The
+ * connection sends its next request after an answer, so the kernel has read the buffer by then.
+ */
+function counting(path: string): () => Buffer {
+  const id = newId();
+  const bytes = Buffer.from(request(path, id));
+  const [idAt, bookingAt] = [bytes.indexOf(id), bytes.indexOf(BOOKING)];
+  return () => {
+    increment(bytes, idAt, 8);
+    increment(bytes, bookingAt + 2, BOOKING.length - 2);
+    return bytes;
+  };
+}
+
+/** Counts up a decimal number in place. After the last number of its length, begins at 0 again. */
+function increment(bytes: Buffer, at: number, length: number): void {
+  let place = at + length - 1;
+  for (; place >= at && bytes[place] === NINE; place -= 1) bytes[place] = ZERO;
+  if (place >= at) bytes[place]! += 1;
+}
+
+/** Makes an id that begins with eight digits 0. The rest differs for each call and process. */
+function newId(): string {
+  const hex = (value: number, length: number): string => value.toString(16).padStart(length, "0");
+  return `00000000-35a5-4f0c-8${hex(process.pid % 4096, 3)}-${hex(ids++, 12)}`;
+}
+
+function request(path: string, eventId: string, scheme?: Scheme): string {
+  const body = `{"eventId":"${eventId}","timestamp":"2026-05-01T12:00:00.000Z","bookingCode":"${BOOKING}","listingId":null}`;
   const headers = scheme ? signature(scheme, eventId, body) : "";
   return `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n${headers}content-length: ${body.length}\r\n\r\n${body}`;
 }

@@ -2,8 +2,8 @@
  * `npm run bench` measures all contestants in one run, and writes docs/benchmarks.md.
  *
  * - `-- --quick` is shorter and writes nothing.
- * - `-- --only intake,client` runs some sections: intake, end-to-end, wake, client, import, size, stores. Another
- * section, `kept`, has 5 million events on SQLite. It runs only by its name.
+ * - `-- --only intake,client` runs some sections: intake, end-to-end, wake, client, import, size, stores, latency.
+ * Another section, `scale`, has a million events in each store. It runs only by its name.
  * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
  */
 
@@ -13,11 +13,13 @@ import { postgresUrl } from "../test/support/postgres-server.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
 import { clientReads } from "./client.ts";
 import { intake } from "./intake.ts";
+import { latency } from "./latency.ts";
 import type { Servers } from "./open-store.ts";
 import { importTimes, sizes } from "./package-cost.ts";
 import { endToEnd, wakes } from "./processing.ts";
 import { print, type Section, write } from "./report.ts";
-import { kept, stores } from "./stores.ts";
+import { scale } from "./scale.ts";
+import { stores } from "./stores.ts";
 
 const { values } = parseArgs({
   options: { quick: { type: "boolean" }, only: { type: "string" }, of: { type: "string" } },
@@ -34,6 +36,7 @@ process.env.BENCH_SERVERS = JSON.stringify({
 } satisfies Servers);
 
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
+  latency: () => latency(quick ? 100 : 1500, of),
   intake: () => (quick ? intake(2, 300, of) : intake(9, 500, of)),
   "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
   wake: () => wakes(quick ? 10 : 60),
@@ -43,7 +46,7 @@ const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   stores: () => stores(quick ? 1 : 3, of),
 };
 /** Runs only by its name, because it takes minutes. */
-const slow = { kept: () => kept() };
+const slow = { scale: () => scale(quick ? [1_000, 10_000] : [10_000, 1_000_000], of) };
 
 const results: Section[] = [];
 try {

@@ -1,16 +1,11 @@
 // Measures stores alone: adds in groups, and the claim and the end of one event.
 import { randomUUID } from "node:crypto";
-import { statSync } from "node:fs";
-import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
-import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore, NewEvent, Outcome } from "stayhook/store";
 import { openStore, storeNames } from "./open-store.ts";
 import type { Section } from "./report.ts";
 import { median } from "./rounds.ts";
 
 const GROUP = 50;
-const EVENTS_A_RECORD = 5;
 const DONE = {
   state: "done",
   type: "booking.Confirmed",
@@ -60,37 +55,6 @@ export async function stores(rounds: number, of: readonly string[] = storeNames)
   };
 }
 
-/** Compares an SQLite file with 5 million done events to one with 10,000. Takes some minutes and 2 GB of disk. */
-export async function kept(sizes: readonly number[] = [10_000, 5_000_000]): Promise<Section> {
-  const results: (Measured & { readonly size: number; readonly bytes: number })[] = [];
-  for (const size of sizes) {
-    const { store, place, close } = await openStore("SQLite");
-    await measure(store, 10, 10, 0);
-    await store.close();
-    const file = join(place, "events.db");
-    fill(file, size);
-    const bytes = statSync(file).size / size;
-    const again = sqliteStore(file) as EventStore<never>;
-    results.push({ size, bytes, ...(await measure(again, 30_000, 300, 0)) });
-    await again.close();
-    await close();
-  }
-  const base = results[0]!;
-  return {
-    name: "kept",
-    title: "Events kept on SQLite",
-    text: "The ratio compares `claim and end` of each row with `claim and end` of the first row. Less is better.",
-    columns: ["ratio", "goal", "adds", "claim and end", "bytes an event"],
-    rows: results.map(({ size, bytes, claim, addsPerSecond }) => ({
-      label: `${size.toLocaleString("en")} done events`,
-      ours: true,
-      ratio: claim / base.claim,
-      ...(size !== base.size && { goal: { most: 2 } }),
-      figures: [`${Math.round(addsPerSecond)}/s`, `${claim.toFixed(2)} ms`, bytes.toFixed(0)],
-    })),
-  };
-}
-
 async function measure(
   store: EventStore<never>,
   adds: number,
@@ -130,33 +94,6 @@ async function takeAll(store: EventStore<never>): Promise<void> {
     if (claims.length === 0) return;
     await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
   }
-}
-
-/** Copies a done event many times inside the file. Adding events one by one would take too long. */
-function fill(file: string, count: number): void {
-  const db = new DatabaseSync(file);
-  db.exec("PRAGMA cache_size = -1000000; PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY");
-  const columns = db
-    .prepare("PRAGMA table_info(stayhook_events)")
-    .all()
-    .map(({ name }) => String(name));
-  const records = Math.ceil(count / EVENTS_A_RECORD);
-  const values = columns.map((name) => {
-    if (name === "seq") return `(SELECT max(seq) FROM stayhook_events) + n.value`;
-    if (name === "id") return "randomblob(16)";
-    return name === "record" ? `'booking:HM' || printf('%08d', abs(random()) % ${records})` : `e.${name}`;
-  });
-  db.exec(`
-    BEGIN;
-    WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ${count})
-    INSERT INTO stayhook_events (${columns.join(", ")})
-    SELECT ${values.join(", ")} FROM n, (SELECT * FROM stayhook_events WHERE state = 'done' LIMIT 1) AS e;
-    INSERT OR IGNORE INTO stayhook_records (record, snapshot, sequence, seen_at, seen_from)
-    SELECT record, '${JSON.stringify(DONE.record.snapshot)}', 1, max(ended_at), max(ended_at) FROM stayhook_events GROUP BY record;
-    COMMIT;
-    PRAGMA journal_mode = WAL;
-    PRAGMA wal_checkpoint(TRUNCATE);`);
-  db.close();
 }
 
 function newEvent(ref?: string): NewEvent {
